@@ -19,12 +19,12 @@ from tests.architecture.rules import Module, project
 AGGREGATES = """
     engines.markov.domain.StatesDomain.counts
     engines.series.fields.SeriesDomain.sums
-    engines.core.expiry.Expiry.scheduled
-    engines.core.expiry.Expiry.taken
-    engines.core.gathering.Gathered.all
-    engines.core.gathering.Gathered.with_batch
-    engines.core.gathering.check_batch
-    engines.core.gathering: aggregate(Folded.merge)
+    engines.core.state.Expiry.scheduled
+    engines.core.state.Expiry.taken
+    engines.core.state.Gathered.all
+    engines.core.state.Gathered.with_batch
+    engines.core.state.check_batch
+    engines.core.state: aggregate(Folded.merge)
     engines.spatial.changes.grouped
     engines.spatial.held.engine.StepWork._apart
     engines.spatial.changes.Changes.moved

@@ -23,9 +23,8 @@ import numpy as np
 
 from engines.core.counters import Recipe
 from engines.core.counters.simple import SimpleCounter
-from engines.core.expiry import Expiry
-from engines.core.gathering import merged
 from engines.core.noise import NoiseSource, laplace_mechanism, scale_for
+from engines.core.state import Expiry, merged
 from engines.spatial.changes import Changes
 from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.papers.tree import Partition, Tree, counted, descend, measured

@@ -1,15 +1,51 @@
-"""The head of a stored state: which version of the code wrote it, for which stream, and a few whole numbers."""
+"""Stored states: their head and identity, events that wait or fall due, and what a batch must be.
+
+A head says which version of the code wrote a state, for which stream, and a few whole numbers. An identity is a hash of
+public settings written as text: a stored state outlives the code that wrote it, so the text holds no name of a class. A
+dataclass is written under its `written_as`, which stays as it is when the class is renamed. Names and order of its
+fields are in the text too.
+`Gathered` are events that wait for the first release, and `Expiry` deletes that `ttl` makes of inserts: PRIVATE.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
 
 import numpy as np
 
+from engines.core.contract import Batch, State
+from engines.core.noise import aggregate
+from schemas.arrays import IntArray, KeyArray
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
-State = Mapping[str, np.ndarray]
+_PLAIN = (str, bytes, int, float, Fraction, type(None))
+
+
+def written(value: object) -> str:
+    """As `repr` wrote it when the first states were stored; fields with `repr=False` are left out.
+
+    Raises: TypeError for what is neither plain nor a dataclass with `written_as`.
+
+    >>> written(("series", 1, Fraction(1, 2), None))
+    "('series', 1, Fraction(1, 2), None)"
+    >>> written(("alone",))
+    "('alone',)"
+    """
+    if isinstance(value, tuple):
+        parts = [written(part) for part in value]
+        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    if is_dataclass(value):
+        name = getattr(value, "written_as", None)
+        if isinstance(name, str):
+            told = [f"{field.name}={written(getattr(value, field.name))}" for field in fields(value) if field.repr]
+            return f"{name}({', '.join(told)})"
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    raise TypeError(f"{type(value).__name__} has no stable text: give it `written_as`")
 
 
 def head(version: int, identity: np.ndarray, *numbers: int) -> dict[str, np.ndarray]:
@@ -17,7 +53,7 @@ def head(version: int, identity: np.ndarray, *numbers: int) -> dict[str, np.ndar
     return {"header": np.array([version, *numbers], np.int64), "identity": identity.copy()}
 
 
-def numbers_of(state: State, version: int, identity: np.ndarray, *, count: int) -> list[int]:
+def numbers_of(state: Mapping[str, np.ndarray], version: int, identity: np.ndarray, *, count: int) -> list[int]:
     """The numbers of a head. Raises: EngineInputError where another version or another stream wrote it."""
     with reading():
         header, found = state["header"], state["identity"]
@@ -42,3 +78,133 @@ def reading() -> Iterator[None]:
         yield
     except KeyError as error:
         raise EngineInputError(f"state lacks {error}") from None
+
+
+@aggregate
+def check_batch(batch: Batch, *, step: int, depth: int) -> None:
+    """Refuse events that are not of a domain of this depth, or not of the next step. Raises: EngineInputError."""
+    if batch.step != step:
+        raise EngineInputError(f"step {batch.step} is not the next one, {step}")
+    keys, counts = batch.events.keys, batch.events.counts
+    if keys.ndim != 2 or keys.shape[1] != 1 or counts.shape != keys.shape[:1]:
+        raise EngineInputError("events must have one word a key and one count each")
+    if keys.dtype != np.uint64 or counts.dtype != np.int64:
+        raise EngineInputError("keys must be uint64 and counts int64")
+    if len(keys) and (int(keys.max()) >> (depth + 1) or int(counts.min()) < 1):
+        raise EngineInputError("a key is outside the domain or a count is not positive")
+    if (keys[1:] <= keys[:-1]).any():
+        raise EngineInputError("keys must be distinct and ascending")
+
+
+merged = aggregate(Folded.merge)
+"""Events of several sources as one; private."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """Events of the first steps, PRIVATE. Attributes:
+
+    keys: `(rows, 1)` uint64. counts: `(rows,)` int64. steps: `(rows,)` int64, when they came.
+    """
+
+    keys: KeyArray
+    counts: IntArray
+    steps: IntArray
+
+    @staticmethod
+    def nothing() -> Gathered:
+        return Gathered(np.zeros((0, 1), np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    @aggregate
+    def with_batch(self, batch: Batch, *, ttl: int | None) -> Gathered:
+        """Add a step's events, and drop those too old by then, unseen. Without a ttl their steps do not matter."""
+        if ttl is None:
+            both = self.all().merge(batch.events)
+            return Gathered(both.keys, both.counts, np.zeros(len(both.counts), np.int64))
+        steps = np.concatenate([self.steps, np.full(len(batch.events.counts), batch.step)])
+        young = steps > batch.step - ttl
+        return Gathered(
+            np.concatenate([self.keys, batch.events.keys])[young],
+            np.concatenate([self.counts, batch.events.counts])[young],
+            steps[young],
+        )
+
+    @aggregate
+    def all(self) -> Folded:
+        """All events, folded."""
+        return Folded.of(self.keys, self.counts)
+
+    def arrays(self) -> State:
+        return {
+            "pending/keys": self.keys.copy(),
+            "pending/counts": self.counts.copy(),
+            "pending/steps": self.steps.copy(),
+        }
+
+    @staticmethod
+    def of(arrays: Mapping[str, np.ndarray]) -> Gathered:
+        """Raises: EngineInputError if arrays are missing or of different lengths."""
+        with reading():
+            keys = np.array(arrays["pending/keys"], np.uint64).reshape(-1, 1)
+            counts = np.array(arrays["pending/counts"], np.int64)
+            steps = np.array(arrays["pending/steps"], np.int64)
+        if not len(keys) == len(counts) == len(steps):
+            raise EngineInputError("the state's gathered events do not fit together")
+        return Gathered(keys, counts, steps)
+
+
+_DELETE = np.uint64(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expiry:
+    """Deletes by step, in the order in which they fall due. Attributes:
+
+    words: of a key; the lowest bit of the first one says delete.
+    """
+
+    due: tuple[tuple[int, Folded], ...]
+    words: int = 1
+
+    @staticmethod
+    def empty(words: int = 1) -> Expiry:
+        return Expiry((), words)
+
+    @aggregate
+    def scheduled(self, events: Folded, *, due: int) -> Expiry:
+        """Delete the inserts among `events` at step `due`, later than all before."""
+        inserts = (events.keys[:, 0] & _DELETE) == 0
+        if not inserts.any():
+            return self
+        keys = events.keys[inserts]
+        keys[:, 0] |= _DELETE
+        return Expiry((*self.due, (due, Folded(keys, events.counts[inserts]))), self.words)
+
+    @aggregate
+    def taken(self, step: int) -> tuple[Folded, Expiry]:
+        """What is due at `step` or before, and the rest."""
+        now = [folded for due, folded in self.due if due <= step]
+        return Folded.empty(self.words).merge(*now), Expiry(self.due[len(now) :], self.words)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        parts = [folded for _, folded in self.due]
+        return {
+            "expiry/due": np.array([due for due, _ in self.due], np.int64),
+            "expiry/rows": np.array([len(part.counts) for part in parts], np.int64),
+            "expiry/keys": np.concatenate([np.zeros((0, self.words), np.uint64), *(part.keys for part in parts)]),
+            "expiry/counts": np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)]),
+        }
+
+    @staticmethod
+    def of(arrays: Mapping[str, np.ndarray]) -> Expiry:
+        """Raises: EngineInputError if arrays are missing or do not fit together."""
+        with reading():
+            due, rows = arrays["expiry/due"].tolist(), arrays["expiry/rows"].tolist()
+            keys, counts = arrays["expiry/keys"].copy(), arrays["expiry/counts"].copy()
+        if len(due) != len(rows) or sum(rows) != len(keys) or len(keys) != len(counts):
+            raise EngineInputError("the state's deletes to come do not fit together")
+        parts, start = [], 0
+        for step, size in zip(due, rows, strict=True):
+            parts.append((step, Folded(keys[start : start + size], counts[start : start + size])))
+            start += size
+        return Expiry(tuple(parts), keys.shape[1])

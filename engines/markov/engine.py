@@ -24,9 +24,8 @@ import numpy as np
 
 from engines.core.accounting import Accountant, PureEvent
 from engines.core.contract import Batch, Release, State, SyntheticRecord
-from engines.core.identity import written
 from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
-from engines.core.state import head, numbers_of
+from engines.core.state import head, numbers_of, written
 from engines.markov.chain import SPARSE_ABOVE, CountsEstimator, Estimate, Transition
 from engines.markov.domain import StatesDomain
 from engines.markov.filters import BeliefFilter, Collective, DenseFilter, DiagonalFilter

@@ -1,6 +1,6 @@
 """The budget of a series: where one protected unit may be, the weight of each step, and the noise that follows.
 
-Guarantee: `Presence.worst` is the exact maximum over all arrangements of a unit's events (`accounting.sensitivity`).
+Guarantee: `Presence.worst` is the exact maximum over all arrangements of a unit's events (`accounting.user_level`).
 
 `WeightSchedule` says before any data come how much weight each step gets; `worst` is what one unit meets at most.
 Source: [zhang2022] section 5 (fixed and geometric weights; w = 1 in the first two steps, which the total must contain).
@@ -25,7 +25,7 @@ from functools import lru_cache
 from math import ceil, floor, log2, sqrt
 from typing import ClassVar
 
-from engines.core.accounting import Accountant, GaussianEvent, gaussian, sensitivity
+from engines.core.accounting import Accountant, GaussianEvent, gaussian, user_level
 from engines.core.accounting.lattice import sigma_squared_of
 from engines.core.noise import NoiseSource, gaussian_mechanism
 from engines.core.noise.private import clipped
@@ -98,7 +98,7 @@ class Presence:
         if self.fewest_steps is None or self.most is None:
             raise EngineInputError("a unit without bounds needs a horizon or weights that decay")
         # Squares of events times squared weights: weights of squared roots would not be exact.
-        arrangement = sensitivity.worst(leading, total=self.most, per_step=self.per_step)
+        arrangement = user_level.worst(leading, total=self.most, per_step=self.per_step)
         return sum((Fraction(events) ** 2 * weight for events, weight in arrangement), Fraction(0))
 
     def where(self, step: int) -> tuple[int, int]:

@@ -19,8 +19,8 @@ import numpy as np
 
 from engines.core.accounting import Accountant, gaussian
 from engines.core.contract import State
-from engines.core.identity import written
 from engines.core.noise import NoiseSource
+from engines.core.state import written
 from engines.series.bank import Clock, FilterBank
 from engines.series.budget import (
     WHOLE,

@@ -20,11 +20,10 @@ import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
-from engines.core.identity import written
 from engines.core.many_records import ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource
 from engines.core.shares import PureShares, Shares
-from engines.core.state import head, numbers_of
+from engines.core.state import head, numbers_of, written
 from engines.trajectory.domain import Assembly, Closing, TripDomain
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.trips import Trips

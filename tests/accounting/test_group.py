@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.core.accounting import gaussian
-from engines.core.accounting.group import group_delta
+from engines.core.accounting.user_level import group_delta
 from schemas.errors import EngineInputError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.core.accounting.sensitivity import l2_squared, worst
+from engines.core.accounting.user_level import l2_squared, worst
 from schemas.errors import EngineInputError
 
 WEIGHTS = st.lists(st.integers(-5, 5) | st.fractions(-5, 5, max_denominator=7), min_size=1, max_size=5)

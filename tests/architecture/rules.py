@@ -227,11 +227,10 @@ PARTS = (
         # Budgets of several engines, and the noise that a part of them buys.
         grimp.Layer("engines.core.surplus", "engines.core.shares"),
         grimp.Layer(
-            *("engines.core.counters", "engines.core.accounting", "engines.core.expiry"),
-            *("engines.core.gathering", "engines.core.identity", "engines.core.many_records"),
+            *("engines.core.counters", "engines.core.accounting", "engines.core.state", "engines.core.many_records"),
         ),
         grimp.Layer("engines.core.contract"),
-        grimp.Layer("engines.core.noise", "engines.core.state"),
+        grimp.Layer("engines.core.noise"),
     ),
 )
 

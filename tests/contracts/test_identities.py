@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engines.core.identity import written
 from engines.core.shares import GaussianShares, PureShares
+from engines.core.state import written
 from engines.markov.domain import StatesDomain
 from engines.markov.engine import MarkovConfig
 from engines.markov.leakage import Allocation

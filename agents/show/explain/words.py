@@ -11,7 +11,7 @@ from statistics import NormalDist
 from agents.show.explain.parts import Budget, Point, decimal, exact
 from agents.show.view import view_of
 from engines.core.accounting import gaussian
-from engines.core.accounting.group import group_delta
+from engines.core.accounting.user_level import group_delta
 from schemas.config import Privacy, Stream, format_duration, format_length
 from schemas.guarantee import Guarantee, chance, surest
 from schemas.steps import CalendarLength

@@ -1,18 +1,86 @@
-"""From what a user is promised to what an engine may spend on one event of theirs.
+"""From what a user is promised to what an engine may spend on one event of theirs, and what a group is promised.
 
 Pure DP divides: epsilon for a user of m events is epsilon / m for each. (epsilon, delta) does NOT: an engine calibrated
 to (epsilon / m, delta / m) for one event breaks the promise to the user (tests/accounting/test_user_level.py shows by
 how much). For Gaussian noise find the user's mu and run events at mu / m: shifts add up, whatever the steps. Where at
 most C of a user's events meet the same draws, mu / sqrt(m C) does.
-Source: [dwork2014], theorem 2.2 (groups); [dong2019], theorem 5 (groups of Gaussian DP).
-Units: epsilon in nats; m is the contribution bound, `max_contributions`.
+Source: [dwork2014], theorem 2.2 (groups); [dong2019], theorem 5 (groups of Gaussian DP); `group_delta`: [vadhan2017],
+    lemma 2.2, with its sum left as it is.
+
+`worst` is how far one user can move a series of weighted noisy values. A user has at most `total` events, at most
+`per_step` of them in one step; n_t events in step t move the value there by n_t * weights[t].
+Guarantee: `l2_squared` is the exact maximum over all arrangements.
+Source: ours. Proof: the sum is convex in n, so a corner of {0 <= n_t <= c, sum <= m} is worst: as
+    many steps as possible full and at most one partly; exchanging two steps shows that the largest weights get them.
+Units: epsilon in nats; m is the contribution bound, `max_contributions`. `l2_squared` is a square in those of the
+    values, exact, because its root seldom is.
 """
 
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-from engines.core.accounting.arguments import Real, check_delta, check_epsilon, check_whole
-from engines.core.accounting.group import group_delta
+from engines.core.accounting.arguments import Real, check_delta, check_epsilon, check_positive, check_whole
+from schemas.errors import EngineInputError
+
+
+def group_delta(epsilon: float, delta: float, members: int) -> float:
+    """The delta of `members` changes together, at `members` times epsilon, of any (epsilon, delta)-private mechanism.
+
+    One change after the other: `P(D0) <= e^eps P(D1) + delta <= ...`, so delta times the sum of `e^(i eps)`, i < k.
+
+    Returns: at most 1, which promises nothing.
+    Raises: EngineInputError if `members` is not a positive whole number, or epsilon not a positive finite one.
+
+    >>> group_delta(1.0, 0.0, 5)
+    0.0
+    >>> round(group_delta(1.0, 1e-6, 2), 9)
+    3.718e-06
+    """
+    check_whole(members=members)
+    check_positive(epsilon=epsilon)
+    if not delta:
+        return 0.0
+    exponent = members * epsilon
+    if exponent > 700.0:
+        return 1.0
+    return min(1.0, delta * math.expm1(exponent) / math.expm1(epsilon))
+
+
+def l2_squared(weights: Iterable[Real], *, total: int, per_step: int) -> Fraction:
+    """Return the largest sum of (n_t * weights[t])**2.
+
+    Args:
+        weights: one for each step; signs do not matter.
+        total: events of one user over all steps. per_step: in one of them.
+    Raises: EngineInputError if a bound is below 1 or a weight is not finite.
+
+    >>> l2_squared([1, 3, 2], total=3, per_step=2)
+    Fraction(40, 1)
+    """
+    return sum(((n * w) ** 2 for n, w in worst(weights, total=total, per_step=per_step)), Fraction(0))
+
+
+def worst(weights: Iterable[Real], *, total: int, per_step: int) -> list[tuple[int, Fraction]]:
+    """Return the worst arrangement: (events, weight) of each step that has any, largest weight first.
+
+    Raises: EngineInputError as `l2_squared`.
+    """
+    check_whole(total=total, per_step=per_step)
+    try:
+        sizes = [abs(Fraction(w)) for w in weights]
+    except (ValueError, OverflowError):
+        raise EngineInputError("weights must be finite") from None
+    arrangement = []
+    for weight in heapq.nlargest(-(-total // per_step), sizes):
+        arrangement.append((min(per_step, total), weight))
+        total -= min(per_step, total)
+    return arrangement
+
 
 _BITS = 32
 

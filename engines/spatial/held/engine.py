@@ -30,9 +30,8 @@ import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
-from engines.core.gathering import Gathered, check_batch
 from engines.core.noise import NoiseSource, aggregate
-from engines.core.state import flag_of, head, numbers_of, reading
+from engines.core.state import Gathered, check_batch, flag_of, head, numbers_of, reading
 from engines.spatial.changes import Changes, grouped
 from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.held.estimate import Estimates, estimate, project

@@ -27,10 +27,8 @@ from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
 from engines.core.counters import COUNTERS, Counter, CounterState, Recipe, concatenate, select
 from engines.core.counters.linear import laplace_scale
-from engines.core.expiry import Expiry
-from engines.core.gathering import check_batch, merged
 from engines.core.noise import NoiseSource
-from engines.core.state import flag_of, head, numbers_of, reading
+from engines.core.state import Expiry, check_batch, flag_of, head, merged, numbers_of, reading
 from engines.spatial.changes import Changes
 from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.papers.tree import Counted, Tree, counted, descend, measured

@@ -20,10 +20,8 @@ import numpy as np
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
 from engines.core.counters.linear import laplace_scale
-from engines.core.expiry import Expiry
-from engines.core.gathering import merged
 from engines.core.noise import NoiseSource
-from engines.core.state import head, numbers_of, reading
+from engines.core.state import Expiry, head, merged, numbers_of, reading
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
 from engines.tabular.forest import dependences, spanning_forest

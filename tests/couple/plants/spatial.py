@@ -12,8 +12,8 @@ from unittest.mock import patch
 import numpy as np
 
 from engines.core.contract import Batch, Release
-from engines.core.expiry import Expiry
 from engines.core.noise import NoiseSource, aggregate, laplace_mechanism, seeded
+from engines.core.state import Expiry
 from engines.spatial import split
 from engines.spatial.changes import Changes
 from engines.spatial.held import engine as held
