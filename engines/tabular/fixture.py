@@ -25,7 +25,6 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
 def _reach(stream: Stream) -> float:
     """Of rounds, counts have half of epsilon, and every unit uses that up. A choice costs all that it is charged only
     where a row moves one marginal towards the model and another one away from it; in a first round it moves all alike.
-    `tests/couple/test_tabular_claims.py` makes tables where it does not.
     """
     return WHOLE if stream.mode == "default" else WHOLE / 2
 

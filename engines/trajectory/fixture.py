@@ -31,9 +31,8 @@ def _dearest(domain: Any, chance: Chance) -> list[dict[str, Any]]:
 
 def _reach(stream: Stream) -> float:
     """No trip is the dearest one to all histograms at once: one that stays has no moves, one that moves has its points
-    in several cells, and with a delta the squares of halves count. So they add up to more than any trip pays
-    (`tests/couple/test_trajectory_delta.py`: each histogram alone reaches its part). In mode `paper` trees are
-    charged for paths without end, too."""
+    in several cells, and with a delta the squares of halves count. So they add up to more than any trip pays.
+    In mode `paper` trees are charged for paths without end, too."""
     if stream.mode == "default":
         return 0.7 if stream.privacy.delta else WHOLE
     return 0.5

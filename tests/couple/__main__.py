@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import Progress
 
+from agents.local.coupling.mutants import every_site
 from agents.local.coupling.runs import Verdict
 from agents.local.coupling.settings import settings
 from agents.local.offline.processes import process_pool
-from tests.couple.planted import sites
 from tests.couple.plants.all import PLANTS
 from tests.couple.wide import wide
 from tests.couple.work import dearest_pair, mutant, pair, plant, wide_pair
@@ -87,7 +87,7 @@ def main() -> int:
     console.print(f"seeds from {begin}", highlight=False)
     totals, missed = Totals(), []
     unreached: list[str] = []
-    plants, mutants = PLANTS[: options.faults], list(sites())[: options.faults]
+    plants, mutants = PLANTS[: options.faults], list(every_site())[: options.faults]
     with (
         process_pool(options.workers) as pool,
         Progress(console=Console(stderr=True)) as progress,

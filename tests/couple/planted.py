@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 
-from agents.local.coupling.mutants import Site, every_site, mutated
+from agents.local.coupling.dearest import ADVERSARIES, dearest_of
+from agents.local.coupling.mutants import Site, mutated
 from agents.local.coupling.runs import STEPS, Verdict, couple
 from agents.local.coupling.settings import settings
 from engines.checks.contract_case import contract_case
@@ -19,13 +21,9 @@ TRIES = 60
 """Pairs of runs for a fault, every other one of them short."""
 WIDE_TRIES = 6
 SHORT = 8
-OWN_INPUTS = frozenset({"GaussianShares.counter"})
-"""Functions of which half the noise shows on inputs made for it only: tests/couple/test_tabular_delta.py finds it."""
-
-
-def sites() -> Iterator[Site]:
-    """Return all calls that size noise and that random pairs can find halved, in the order of the files."""
-    return (site for site in every_site() if site.function not in OWN_INPUTS)
+DEAREST = frozenset({"GaussianShares.counter"})
+"""Functions of which half the noise shows on the dearest pairs: the totals of a table have a twelfth of its budget, and
+random pairs seldom use enough of the rest."""
 
 
 def found_plant(plant: Plant) -> str:
@@ -34,8 +32,10 @@ def found_plant(plant: Plant) -> str:
     wide = plant.wide is not None
     stream = case.stream(plant.mode, plant.variant if plant.wide is None else case.coupled_wide(plant.mode)[plant.wide])
     name = f"{plant.engine}/{plant.mode}/{plant.name}"
-    seeds = dict.fromkeys((plant.shown_by, *range(WIDE_TRIES if wide else TRIES)))
-    return _found(plant.planted(), ((name, stream, seed) for seed in seeds), wide=wide)
+    tries = WIDE_TRIES if wide else 2 * len(ADVERSARIES) if plant.dearest else TRIES
+    seeds = dict.fromkeys((plant.shown_by, *range(tries)))
+    run = couple_wide if wide else dearest_of if plant.dearest else _random_pair
+    return _found(plant.planted(), ((name, stream, seed) for seed in seeds), run)
 
 
 def found_mutant(site: Site) -> str:
@@ -43,7 +43,8 @@ def found_mutant(site: Site) -> str:
     if site.engine == "counters":
         with mutated(site):
             return check_counters(site.module)
-    return _found(mutated(site), _attempts(site), sealing=False)
+    run = dearest_of if site.function in DEAREST else partial(_random_pair, sealing=False)
+    return _found(mutated(site), _attempts(site), run)
 
 
 def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
@@ -87,22 +88,19 @@ def _longer(name: str) -> bool:
     return int(number) >= len(contract_case(engine).tried(mode))
 
 
+def _random_pair(name: str, stream: Stream, seed: int, *, sealing: bool = True) -> Verdict:
+    return couple(name, stream, seed, steps=SHORT if seed % 2 else STEPS, sealing=sealing)
+
+
 def _found(
     fault: AbstractContextManager[object],
     attempts: Iterable[tuple[str, Stream, int]],
-    *,
-    sealing: bool = True,
-    wide: bool = False,
+    run: Callable[[str, Stream, int], Verdict],
 ) -> str:
     with fault:
         for name, stream, seed in attempts:
             try:
-                steps = SHORT if seed % 2 else STEPS
-                verdict: Verdict = (
-                    couple_wide(name, stream, seed)
-                    if wide
-                    else couple(name, stream, seed, steps=steps, sealing=sealing)
-                )
+                verdict = run(name, stream, seed)
             except (PrivstreamError, ValueError, AssertionError) as error:
                 return f"{name} {seed}: {type(error).__name__}: {error}"
             if verdict.broken:

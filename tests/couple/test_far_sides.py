@@ -113,7 +113,7 @@ CASES: dict[str, Callable[[ModuleType], None]] = {
     "engines.series.budget": gaussian_totals,
     "engines.spatial.split": scores_of_cells,
     "engines.tabular.marginals": marginals_in_chunks,
-    "engines.tabular.papers.selection": scores_of_marginals,
+    "engines.tabular.papers.rounds": scores_of_marginals,
 }
 
 

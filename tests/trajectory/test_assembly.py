@@ -7,6 +7,7 @@ import pytest
 
 from engines.trajectory.domain import Assembly, Closing
 from schemas.errors import EngineInputError
+from tests.couple.plants.trajectory_counts import period_forgotten
 
 RULES = Closing(idle=2, life=5, most=4)
 
@@ -49,7 +50,10 @@ def test_a_trip_that_never_rests_closes_in_its_last_step() -> None:
 
 def test_a_trip_closes_at_the_end_of_the_period_that_it_was_charged_in() -> None:
     rules = Closing(idle=5, life=9, period=3)
-    assert fed([[row(1, 1, 1, admitted=0)], [row(2, 1, 2, admitted=1)], []], rules) == [[], [], [[1], [2]]]
+    steps = [[row(1, 1, 1, admitted=0)], [row(2, 1, 2, admitted=1)], []]
+    assert fed(steps, rules) == [[], [], [[1], [2]]]
+    with period_forgotten():
+        assert fed(steps, rules) != [[], [], [[1], [2]]]
 
 
 def test_a_record_that_could_not_have_passed_stops_the_stream() -> None:

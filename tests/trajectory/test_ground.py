@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from schemas.config import Stream
 from schemas.config.load import load_config
 from schemas.errors import ConfigError, EngineInputError
 from schemas.events import Reason
+from tests.couple.plants.trajectory_counts import moved_to_the_crowd
 
 BOUNDS = (8.0, 47.0, 9.0, 48.0)
 # Two banks of a river that is too wide for a step, and a bridge; a lake in one of them.
@@ -127,6 +130,18 @@ def test_a_map_moves_each_trip_by_itself() -> None:
                 left, right = moved.without(out), ground(name).moved(trips.without(out), grid)
                 assert np.array_equal(left.x, right.x)
                 assert np.array_equal(left.y, right.y)
+
+
+@pytest.mark.parametrize("fault", [nullcontext, moved_to_the_crowd])
+def test_a_crowd_moves_no_other_trip(fault: Callable[[], AbstractContextManager[Any]]) -> None:
+    """Most points are those of the trip that is taken away; those of another one are in the lake."""
+    places = np.array([[0.9, 0.9], [0.15, 0.25], *[[0.2, 0.9]] * 6])
+    x, y = (places.T * LATTICE).astype(np.int64)
+    trips, grid = Trips(x, y, np.array([0, 1, 2, 8])), Grid(12)
+    with fault():
+        left, right = (ground("land").moved(some, grid) for some in (trips, trips.without(2)))
+    same = np.array_equal(left.without(2).x, right.x) and np.array_equal(left.without(2).y, right.y)
+    assert same == (fault is nullcontext)
 
 
 def test_records_off_the_map_are_refused_and_counted_as_outside() -> None:

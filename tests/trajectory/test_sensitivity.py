@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -10,10 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.checks.contract_case import contract_case
+from engines.core.accounting import gaussian
 from engines.core.noise import seeded
+from engines.core.registry import build_engine
 from engines.core.shares import CellNoise, PureShares
 from engines.spatial.split import SplitRule
 from engines.trajectory import histograms
+from engines.trajectory.build import shares as shares_of
 from engines.trajectory.default.mode import Default
 from engines.trajectory.default.questions import COUNT_SHARE, FEW_TRIPS, MANY_TRIPS, Plan, Questions
 from engines.trajectory.engine import Limits, TripMode
@@ -157,3 +163,26 @@ def test_a_trip_in_many_leaves_costs_the_tree_no_more_than_one_in_one_leaf(
         levels.insert(0, tuple(values.reshape(-1, 2).sum(axis=1) for values in levels[0]))  # type: ignore[arg-type]
     shares, scores = (np.concatenate([level[side] for level in levels]) for side in (0, 1))
     assert path_losses(shares, scores, SplitRule(epsilon=epsilon, fanout=2)) <= float(epsilon) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("privacy", "times"),
+    [
+        ({"max_per_step": 2}, 6**2 + 1),
+        ({"max_per_step": None}, 49),
+        ({"max_per_step": 1}, 2 * 9 + 1),
+        ({"max_per_step": 3, "max_contributions": 20}, 2 * 81 + 4),
+        ({"max_per_step": 2, "per": "2h"}, 16 + 9),
+        ({"per": "9h", "max_per_step": 1}, 2 * 9 + 1),
+    ],
+)
+def test_a_unit_costs_the_promise_however_it_is_bounded(privacy: Mapping[str, Any], times: int) -> None:
+    """Under any bounds the guarantee comes to all of mu^2. A trip lasts three steps, and has one part in so many."""
+    bounds = {"delta": 1e-6, "epsilon": 2.0, "max_contributions": 7, **privacy}
+    made = contract_case("trajectory").stream(
+        "default", {"privacy": bounds, "options": {"idle": "2h", "longest": "2h", "side": 4}}
+    )
+    guarantee = build_engine(made).guarantee()
+    assert guarantee.mu_squared == times * shares_of(made).whole
+    most = gaussian.mu_for(made.privacy.epsilon_fraction, made.privacy.delta) ** 2
+    assert 0.999999 < float(guarantee.mu_squared or 0) / most <= 1

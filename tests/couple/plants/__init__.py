@@ -42,6 +42,7 @@ class Plant:
         planted: patches the code while it is entered.
         variant: changes to the tables of the engine's contract case, where it shows only there.
         shown_by: the seed that is tried first, where the first ones do not show it. All others are tried after it.
+        dearest: it shows on the dearest pairs, which are tried in place of random ones.
         wide: the wide variant of the mode in which it shows; None: it shows in `variant`.
     """
 
@@ -51,4 +52,5 @@ class Plant:
     planted: Callable[[], AbstractContextManager[Any]]
     variant: Mapping[str, Any] = field(default_factory=dict)
     shown_by: int = 0
+    dearest: bool = False
     wide: int | None = None

@@ -16,16 +16,8 @@ from tests.couple.plants import (
     wide,
 )
 
-OWN_SCENES = frozenset(
-    {
-        "one-way blocks keep the share of early ones",
-        "bounds forgotten at a period's end",
-        "cell pairs of truly heavy block pairs",
-        "points off the map counted with the crowd",
-        "delta is divided by the events of a user",
-    }
-)
-"""Faults that show on inputs made for them only: the tests of their engines find them, on such inputs."""
+OWN_SCENES = frozenset({"bounds forgotten at a period's end", "points off the map counted with the crowd"})
+"""Faults that show on inputs made for them only: tests/trajectory/test_{assembly,ground}.py find them."""
 EVERY: tuple[Plant, ...] = (
     *spatial.PLANTS,
     *job.PLANTS,
@@ -39,12 +31,3 @@ EVERY: tuple[Plant, ...] = (
     *wide.PLANTS,
 )
 PLANTS = tuple(plant for plant in EVERY if plant.name not in OWN_SCENES)
-NAMED = frozenset(
-    {
-        "a larger block is closed by a true count",
-        "the model is fed true counts from 500 rows on",
-    }
-)
-"""Of engines whose own tests find all of theirs: what is tried here as well."""
-_OWN_TESTS = (*tabular.PLANTS, *tabular_delta.PLANTS, *trajectory.PLANTS)
-QUICK = tuple(plant for plant in PLANTS if plant not in _OWN_TESTS or plant.name in NAMED)

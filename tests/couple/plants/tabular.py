@@ -13,20 +13,23 @@ from typing import Any
 from unittest import mock
 
 from engines.core.shares import PureShares
-from engines.tabular.batches import EventRows
-from engines.tabular.growing.config import GrowingParts
+from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import Learning, Line
 from engines.tabular.growing.totals import Totals
+from engines.tabular.marginals import EventRows
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
-from engines.tabular.papers.rounds import Rounds
-from engines.tabular.papers.selection import Selection
+from engines.tabular.papers.rounds import Rounds, Selection
 from tests.couple.plants import Plant, anew, peeked
 from tests.couple.plants import tabular_faults as faults
 from tests.couple.plants.edits import edited
 
 SINGLE = {"domain": {"op": "what"}, "options": {"ways": [1], "rounds": 1, "records": False}}
+ONE_EVENT = {
+    "privacy": {"delta": 1e-6, "epsilon": 8.0, "unit": "event", "user": None, "max_contributions": None},
+    "options": {"records": False},
+}
 WEIGHTED = {
     "domain": {"op": "what"},
     "options": {
@@ -39,9 +42,11 @@ WEIGHTED = {
 
 def _edit(mode: str, name: str, owner: Any, method: str, old: str, new: str, **more: Any) -> Plant:
     variant: Mapping[str, Any] = more.pop("variant", {})
-    shown_by = more.pop("shown_by", 0)
+    shown_by, dearest = more.pop("shown_by", 0), more.pop("dearest", False)
     planted = partial(edited, owner, method, old, new, **more)
-    return Plant(name=name, engine="tabular", mode=mode, planted=planted, variant=variant, shown_by=shown_by)
+    return Plant(
+        name=name, engine="tabular", mode=mode, planted=planted, variant=variant, shown_by=shown_by, dearest=dearest
+    )
 
 
 def _whole(mode: str, name: str, planted: Any, variant: Mapping[str, Any] = {}) -> Plant:
@@ -62,8 +67,8 @@ PEEKS: tuple[Plant, ...] = (
         "all blocks are closed once a million true counts wait, which no data here have",
         Learning,
         "due",
-        "now, schedule = self.learnt, self.parts.schedule",
-        "now, schedule = self.learnt, self.parts.schedule\n"
+        "now, schedule = self.learnt, self.config.schedule",
+        "now, schedule = self.learnt, self.config.schedule\n"
         "    if now.ones.pending.sum() > 10**6:\n        return True, True",
     ),
     _edit(
@@ -141,18 +146,21 @@ HIDDEN: tuple[Plant, ...] = (
     _edit(
         "default",
         "one-way blocks keep the share of early ones",
-        GrowingParts,
+        GrowingConfig,
         "line_shares",
         "return self.marginals_share - larger, larger",
         "return self.marginals_share - self.larger_share * self.schedule.early_share, larger",
+        variant=ONE_EVENT,
+        dearest=True,
+        shown_by=1,
     ),
     _edit(
         "default",
         "the shares of the first larger block are dropped from the accounting",
         Learning,
         "_settled",
-        "laws = parts.laws(share, weights)",
-        "laws = parts.laws(share if now.blocks else 2 * share, weights)",
+        "laws = config.laws(share, weights)",
+        "laws = config.laws(share if now.blocks else 2 * share, weights)",
     ),
     _edit(
         "default",
@@ -167,16 +175,16 @@ HIDDEN: tuple[Plant, ...] = (
         "totals have half of their noise",
         PureShares,
         "counter",
-        "calibrate(share)",
-        "calibrate(2 * share)",
+        "cost=share,",
+        "cost=2 * share,",
     ),
     _edit(
         "default",
         "a block is measured twice, and the mean is released",
         Learning,
         "close",
-        'counts = measure(now.ones.pending, parts.ones, laws, self.noise.child("ones"))',
-        'both = [measure(now.ones.pending, parts.ones, laws, self.noise.child("ones", at)) for at in (0, 1)]; '
+        'counts = measure(now.ones.pending, config.ones, laws, self.noise.child("ones"))',
+        'both = [measure(now.ones.pending, config.ones, laws, self.noise.child("ones", at)) for at in (0, 1)]; '
         "counts = sum(both) // 2",
     ),
     _edit(
@@ -290,8 +298,8 @@ HIDDEN: tuple[Plant, ...] = (
         "counters have half of their noise",
         RoundsConfig,
         "calibrated",
-        "calibrate(epsilon)",
-        "calibrate(2 * epsilon)",
+        "(self.horizon or 1, epsilon)",
+        "(self.horizon or 1, 2 * epsilon)",
     ),
     _edit(
         "paper",

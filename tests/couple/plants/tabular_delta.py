@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from engines.core.shares import GaussianCells, GaussianShares
-from engines.tabular.growing.config import GrowingParts
+from engines.tabular.growing.config import GrowingConfig
 from tests.couple.plants import Plant
 from tests.couple.plants.edits import edited
 from tests.couple.plants.tabular_faults import together
@@ -63,12 +63,12 @@ PLANTS: tuple[Plant, ...] = (
         "with a delta, totals have half of their noise",
         GaussianShares,
         "counter",
-        "calibrate(share * COUNTED / 2)",
-        "calibrate(share * COUNTED * 2)",
+        "share * COUNTED / 2",
+        "share * COUNTED * 2",
     ),
     _edit(
         "with a delta, each marginal has all of its line's budget",
-        GrowingParts,
+        GrowingConfig,
         "laws",
         "self.shares.cells(part)",
         "self.shares.cells(share)",

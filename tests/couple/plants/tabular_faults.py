@@ -11,8 +11,8 @@ from unittest import mock
 import numpy as np
 
 from engines.core.noise import NoiseSource, exponential_mechanism
-from engines.tabular.batches import EventRows
-from engines.tabular.papers.selection import QUANTUM, Selection
+from engines.tabular.marginals import EventRows
+from engines.tabular.papers.rounds import QUANTUM, Selection
 from schemas.arrays import BoolArray, IntArray
 from tests.couple.plants import peeked
 from tests.couple.plants.edits import edited

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -12,6 +13,7 @@ import numpy as np
 from engines.checks.contract_case import contract_case
 from engines.core import shares
 from engines.core.noise import NoiseSource, mechanisms
+from engines.core.shares import GaussianShares
 from engines.spatial.split import SplitRule
 from engines.trajectory.default import mode as default
 from engines.trajectory.default import questions
@@ -26,6 +28,7 @@ from engines.trajectory.papers import paper_trees as paper
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.arrays import IntArray
+from tests.couple.plants.edits import edited
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant
 
 
@@ -155,7 +158,38 @@ def undeclared_noise() -> Any:
     )
 
 
+def life_forgotten() -> Any:
+    """As if trips closed in the step of their admission."""
+    return patch.object(Closing, "together", lambda rules, trips, per_step: min(trips, per_step or trips))
+
+
+def cap_forgotten() -> Any:
+    """As if each of a user's trips closed in a step of its own, and an account that agrees with it."""
+    return both(
+        partial(edited, GaussianShares, "whole", "self.changes, self.together", "self.changes, 1"),
+        partial(edited, GaussianShares, "mu_squared_of", "share * self._times", "share * self.changes"),
+    )
+
+
+def squares_forgotten() -> Any:
+    """A budget that is divided by what one step may hold, and not by the squares of all of them."""
+    return edited(GaussianShares, "whole", "self.changes, self.together", "self.together, 1")
+
+
+def shares_of_epsilon() -> Any:
+    """A histogram has noise for the root of its share, as if mu added up and not its square."""
+    return edited(questions, "parts_of", "shares.whole * share", "shares.whole * Fraction(float(share) ** 0.5)")
+
+
+def half_gaussian_noise() -> Any:
+    return around(shares, "sigma_squared_of", lambda original, moved, cost: original(moved, cost) / 4)
+
+
 MAPPED: Mapping[str, Any] = contract_case("trajectory").variants[-1]
+DELTA: Mapping[str, Any] = {
+    "privacy": {"delta": 1e-6, "epsilon": 2.0, "max_contributions": 7, "max_per_step": 2},
+    "options": {"records": False, "idle": "2h", "longest": "2h", "side": 4},
+}
 PERIODS: Mapping[str, Any] = {"privacy": {"per": "3h"}, "options": {"longest": "5h", "idle": "3h"}}
 HIDDEN = (
     plant("moves that weigh a whole trip each", "default", heavy_trip(questions)),
@@ -167,7 +201,7 @@ HIDDEN = (
     plant("trips closed by the crowd", "default", closed_by_the_crowd),
     plant("synthetic trips by the parity of a true total", "default", records_by_parity),
     plant("a histogram named by a parity", "paper", label_by_parity),
-    plant("cell pairs of truly heavy block pairs", "default", asked_for_true_pairs, MANY),
+    plant("cell pairs of truly heavy block pairs", "default", asked_for_true_pairs, MANY, dearest=True),
     plant("a second measurement of the same trips", "default", counted_twice),
     plant("half the noise of histograms", "default", half_noise),
     plant("half the noise of histograms", "paper", half_noise),
@@ -175,4 +209,9 @@ HIDDEN = (
     plant("half the noise of the tree of pairs", "paper", half_tree(pair_tree)),
     plant("points off the map counted with the crowd", "default", moved_to_the_crowd, MAPPED),
     plant("less noise than declared", "default", undeclared_noise),
+    plant("with a delta, trips close in the step of their admission", "default", life_forgotten, DELTA),
+    plant("with a delta, each of a user's trips closes in a step of its own", "default", cap_forgotten, DELTA),
+    plant("with a delta, squares of trips that close together are forgotten", "default", squares_forgotten, DELTA),
+    plant("with a delta, a histogram has noise for the root of its share", "default", shares_of_epsilon, DELTA),
+    plant("with a delta, half the noise of histograms", "default", half_gaussian_noise, DELTA),
 )

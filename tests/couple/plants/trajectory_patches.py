@@ -14,8 +14,10 @@ MANY: Mapping[str, Any] = {"privacy": {"epsilon": 1000.0, "max_contributions": 1
 """Four trips are many: all twelve questions are asked."""
 
 
-def plant(name: str, mode: str, planted: Callable[[], Any], variant: Mapping[str, Any] | None = None) -> Plant:
-    return Plant(name=name, engine="trajectory", mode=mode, planted=planted, variant=variant or {})
+def plant(
+    name: str, mode: str, planted: Callable[[], Any], variant: Mapping[str, Any] | None = None, *, dearest: bool = False
+) -> Plant:
+    return Plant(name=name, engine="trajectory", mode=mode, planted=planted, variant=variant or {}, dearest=dearest)
 
 
 def around(owner: Any, name: str, wrap: Callable[..., Any]) -> Any:
