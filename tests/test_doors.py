@@ -32,10 +32,10 @@ AGGREGATES = """
     engines.spatial.changes.Changes.net_between
     engines.spatial.changes.Changes.of
     engines.spatial.split.check_counts
-    engines.tabular.batches.EventRows.counts
-    engines.tabular.batches.EventRows.of
-    engines.tabular.batches.EventRows.totals
-    engines.tabular.batches.check_batch
+    engines.tabular.marginals.EventRows.counts
+    engines.tabular.marginals.EventRows.of
+    engines.tabular.marginals.EventRows.totals
+    engines.tabular.marginals.check_batch
     engines.trajectory.domain.Assembly.with_events
     engines.trajectory.ground.Ground.moved
     engines.trajectory.papers.hierarchy.PointWeights.between

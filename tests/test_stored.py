@@ -49,7 +49,7 @@ from agents.protocol.release.witness import Mark
 from engines.checks.contract_case import contract_case
 from engines.core.accounting.accountant import RULES, Accountant
 from engines.core.accounting.ledger import Cost
-from engines.tabular.keys import RowKeys
+from engines.tabular.domain import RowKeys
 from schemas import wire
 from schemas.arrays import narrowed
 from schemas.blocks import Block, Folded
@@ -366,7 +366,7 @@ FORMATS: Sequence[Format] = (
         ACCOUNTANTS,
         lambda x: x.unspent.restore(travelled(x.state())),
     ),
-    Format("engines.tabular.keys.RowKeys.pack", coded(), coded_back),
+    Format("engines.tabular.domain.RowKeys.pack", coded(), coded_back),
 )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from engines.core.noise import NoiseSource
-from engines.tabular import Marginals
+from engines.tabular.marginals import Marginals
 from engines.tabular.papers.rounds import Rounds, rounded
 from schemas.arrays import FloatArray, IntArray
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.tabular import Marginals
+from engines.tabular.marginals import Marginals
 
 METRICS = ("avg_we", "max_we", "avg_rel_we", "max_rel_we")
 

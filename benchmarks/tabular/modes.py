@@ -16,9 +16,10 @@ from benchmarks.tabular.metrics import errors
 from benchmarks.tabular.streams import StreamData
 from engines.core.contract import Engine
 from engines.core.noise import seeded
-from engines.tabular import Marginals, TableDomain, Workload
+from engines.tabular.domain import TableDomain
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.marginals import Marginals, every_marginal
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
 
@@ -95,7 +96,7 @@ def growing(data: StreamData, epsilon: Fraction, *, records: bool, delta: float 
 def growing_pairs(engine: GrowingBlocks) -> np.ndarray:
     """Released counts of all pairs, in the order of `pairs`."""
     learnt = engine._learnt
-    fitted = learnt.fitted or engine._parts.fitter.start()
+    fitted = learnt.fitted or engine.config.fitter.start()
     return fitted.larger * learnt.totals.alive
 
 
@@ -107,7 +108,7 @@ def _recipe(data: StreamData, epsilon: Fraction, rounds: str, **changes: Any) ->
         # Where a ttl is measured as a delete an insert is two events: at this epsilon it costs its user twice what
         # it costs in `default`, which favours this mode.
         epsilon=epsilon,
-        workload=Workload.all(len(data.domain.sizes)),
+        workload=every_marginal(len(data.domain.sizes)),
         rounds=1 if SMALLEST else ROUNDS[rounds, data.table][float(epsilon)],
         model_cells=MODEL_CELLS,
         deletable=data.deletable,

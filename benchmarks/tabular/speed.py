@@ -20,9 +20,9 @@ from benchmarks.size import sized
 from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import STREAMS, StreamData
 from engines.core.noise import seeded
-from engines.tabular import Marginals
 from engines.tabular.growing.engine import GrowingBlocks
-from engines.tabular.papers.structure import JunctionTree
+from engines.tabular.marginals import Marginals
+from engines.tabular.papers.model import JunctionTree
 
 STREAM = "adult-randomised-200"
 MODEL_CELLS = sized(4096, smallest=300)
@@ -113,7 +113,7 @@ def _refit(engine: GrowingBlocks, data: StreamData) -> tuple[float, int]:
     from engines.tabular.papers.pgm import mbi
 
     evidence = engine._learnt.evidence.sums(len(data.inserts) - 1)[0]
-    layout: Marginals = engine._parts.larger
+    layout: Marginals = engine.config.larger
     rows = max(engine._learnt.totals.alive, 1.0)
     tree = JunctionTree.largest(layout.sizes, layout.cliques, max_cells=MODEL_CELLS)
     domain = mbi.Domain(range(len(layout.sizes)), layout.sizes)

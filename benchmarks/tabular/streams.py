@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.data import DATA
 from engines.core.contract import Batch
-from engines.tabular import Category, TableDomain
+from engines.tabular.domain import Category, TableDomain
 from schemas.blocks import Folded
 
 INCOME = "income"

@@ -20,8 +20,8 @@ from benchmarks.tabular.metrics import errors
 from benchmarks.tabular.modes import growing, growing_pairs, pairs
 from benchmarks.tabular.streams import Codes, StreamData, Table, adult, evictions, stops
 from engines.core.noise import seeded
-from engines.tabular import TableDomain
-from engines.tabular.ties import STRONG, cramers_v
+from engines.tabular.domain import TableDomain
+from engines.tabular.evaluator import STRONG, cramers_v
 
 EPSILON = Fraction(2)
 SEEDS = sized(5, smallest=1)

@@ -31,8 +31,7 @@ from engines.core.answers.where import Pieces, Where, fields_of, looking_at, of_
 from engines.core.counters import Counter
 from engines.core.noise import DiscreteLaplace
 from engines.core.registry import uncorrected_engine
-from engines.tabular.attributes import Attribute, Category, Numeric
-from engines.tabular.domain import TableDomain
+from engines.tabular.domain import Attribute, Category, Numeric, TableDomain
 from engines.tabular.growing.engine import GrowingBlocks
 from schemas.arrays import FloatArray
 from schemas.config import Stream

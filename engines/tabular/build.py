@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from engines.core.contract import Engine
-from engines.tabular.attributes import Attribute, Category, Numeric, Scalar
-from engines.tabular.domain import Impossible, TableDomain
-from engines.tabular.evaluator import TableEvaluator
+from engines.core.contract import Engine, Evaluator
+from engines.tabular.domain import Attribute, Category, Impossible, Numeric, Scalar, TableDomain
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
-from engines.tabular.workload import Workload
+from engines.tabular.marginals import Workload, every_marginal, weighted_marginals
 from schemas.config import Stream
 from schemas.config.domain.table import AttributeSection, TableDomainSection
 from schemas.config.options.tabular import TabularOptions
@@ -21,25 +20,13 @@ from schemas.errors import EngineInputError
 
 
 def _attribute(section: AttributeSection) -> Attribute:
+    shared: dict[str, Any] = {
+        "name": section.field, "missing": section.missing, "unknown": section.unknown, "other_value": section.other
+    }  # fmt: skip
     if section.values is not None:
-        other = section.unknown == "other"
-        return Category(
-            name=section.field,
-            values=section.values,
-            missing=section.missing,
-            unknown="other" if other else "refuse",
-            other_value=section.other,
-        )
+        return Category(values=section.values, **shared)
     assert section.edges is not None
-    return Numeric(
-        name=section.field,
-        edges=section.edges,
-        integer=section.integer,
-        points=section.points,
-        missing=section.missing,
-        unknown=section.unknown,
-        other_value=section.other,
-    )
+    return Numeric(edges=section.edges, integer=section.integer, points=section.points, **shared)
 
 
 def domain(stream: Stream) -> TableDomain:
@@ -52,14 +39,8 @@ def domain(stream: Stream) -> TableDomain:
     for pair in section.impossible:
         sides = [(places[pair.left], pair.left_values), (places[pair.right], pair.right_values)]
         (left, left_values), (right, right_values) = sorted(sides, key=lambda side: side[0])
-        zeros.append(
-            Impossible(
-                left=left,
-                left_codes=_codes(attributes[left], left_values),
-                right=right,
-                right_codes=_codes(attributes[right], right_values),
-            )
-        )
+        left_codes, right_codes = _codes(attributes[left], left_values), _codes(attributes[right], right_values)
+        zeros.append(Impossible(left=left, left_codes=left_codes, right=right, right_codes=right_codes))
     return TableDomain(attributes, tuple(zeros))
 
 
@@ -73,60 +54,47 @@ def _codes(attribute: Attribute, values: Sequence[Scalar]) -> tuple[int, ...]:
 def _workload(stream: Stream, domain: TableDomain) -> Workload:
     options = TabularOptions.of(stream)
     if not options.marginals:
-        return Workload.all(len(domain.names), options.ways)
+        return every_marginal(len(domain.names), options.ways)
     places = {name: index for index, name in enumerate(domain.names)}
-    return Workload.of(
-        len(domain.names),
-        {tuple(places[name] for name in marginal.of): Fraction(marginal.weight) for marginal in options.marginals},
+    return weighted_marginals(
+        {tuple(places[name] for name in marginal.of): Fraction(marginal.weight) for marginal in options.marginals}
     )
 
 
 def build(stream: Stream) -> Engine:
-    if stream.mode != "default":
-        return _of_paper(stream)
     options, table = TabularOptions.of(stream), domain(stream)
-    return GrowingBlocks(
-        GrowingConfig(
-            name=stream.name,
-            domain=table,
-            epsilon=stream.engine_epsilon,
-            delta=stream.privacy.delta,
-            changes=stream.changes if stream.privacy.delta else 1,
-            workload=_workload(stream, table),
-            deletable=stream.domain.operation_field is not None,
-            ttl_steps=stream.ttl_steps,
-            max_cells=options.max_cells,
-            records=options.records,
-            churn=options.churn_fraction,
-        )
-    )
-
-
-def _of_paper(stream: Stream) -> Engine:
+    shared: dict[str, Any] = {
+        "name": stream.name,
+        "domain": table,
+        "workload": _workload(stream, table),
+        "deletable": stream.domain.operation_field is not None,
+        "ttl_steps": stream.ttl_steps,
+        "max_cells": options.max_cells,
+        "records": options.records,
+        "churn": options.churn_fraction,
+    }
+    if stream.mode == "default":
+        changes = stream.changes if stream.privacy.delta else 1
+        epsilon, delta = stream.engine_epsilon, stream.privacy.delta
+        return GrowingBlocks(GrowingConfig(epsilon=epsilon, delta=delta, changes=changes, **shared))
     from engines.tabular.papers.config import RoundsConfig
     from engines.tabular.papers.paper_table import PaperTable
 
-    options, table = TabularOptions.of(stream), domain(stream)
     return PaperTable(
         RoundsConfig(
-            name=stream.name,
-            domain=table,
             epsilon=stream.event_epsilon,
-            workload=_workload(stream, table),
             rounds=options.rounds,
             counter=options.counter,
             horizon=options.horizon,
             fit=options.fit,
             model_cells=options.model_cells,
-            deletable=stream.domain.operation_field is not None,
-            ttl_steps=stream.ttl_steps,
-            max_cells=options.max_cells,
-            records=options.records,
-            churn=options.churn_fraction,
+            **shared,
         )
     )
 
 
-def evaluator(stream: Stream) -> TableEvaluator:
+def evaluator(stream: Stream) -> Evaluator:
+    from engines.tabular.evaluator import TableEvaluator  # here: a worker measures no utility
+
     table = domain(stream)
     return TableEvaluator(table, _workload(stream, table))

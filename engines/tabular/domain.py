@@ -1,26 +1,307 @@
 """The domain of a table: attributes with public values, combinations that cannot be, and the keys of rows.
 
-An event is one row, inserted or deleted. Its key holds one code for each attribute (`attributes`) and the operation
-(`keys`). Of an event with several faults the first attribute's is reported; a combination that cannot be is
-OUTSIDE_DOMAIN.
+Public by declaration: nothing here is learnt from data. An event is one row, inserted or deleted. Its key holds one
+code for each attribute and the operation. Of an event with several faults the first attribute's is reported; a
+combination that cannot be is OUTSIDE_DOMAIN. A code is an index from 0. Codes of listed values or bins come first, in
+their order, then "other" where the attribute has it, then "missing".
+
+| raw value                                   | code, or why the event is not used        |
+|---------------------------------------------|-------------------------------------------|
+| null or absent                              | "missing" if `missing`, else MISSING_FIELD |
+| true, where no boolean is listed            | WRONG_TYPE; so for texts and numbers      |
+| 1.0, where 1 is listed                      | that of 1: JSON knows one kind of number  |
+| not listed, or outside all bins             | as `unknown` says                         |
+| a bin's lower edge                          | that bin; the last edge is in the last bin |
+
+What an attribute may list is checked where it is configured (`schemas.config.domain.table.AttributeSection`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from engines.core.contract import Columns, ScalarKind
-from engines.tabular.attributes import Attribute, Scalar
-from engines.tabular.keys import RowKeys
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
-MAX_ATTRIBUTES = 50
+Scalar = str | int | float | bool | None
+Unknown = Literal["refuse", "other", "clamp"]
+
+OTHER = "other"
+_ROOM = 1 << 64
+
+
+def kind_of(value: object) -> str:
+    """Return what JSON can tell apart, `boolean`, `number`, `text` or `null`; `other` for what is no scalar."""
+    match value:
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "text"
+        case None:
+            return "null"
+    return "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """What the two kinds of attribute share.
+
+    Args:
+        name: field of the raw event.
+        missing: null and absent are a value of their own, drawn back as null.
+        unknown: what becomes of values that are not listed: `refuse` such events, count them as `other`, or `clamp`
+            numbers to the nearest bin.
+        other_value: what a synthetic record shows for "other"; is not listed.
+    """
+
+    name: str
+    missing: bool = False
+    unknown: Unknown = "refuse"
+    other_value: str = OTHER
+
+    @property
+    def kinds(self) -> frozenset[ScalarKind]:
+        """What its values can be, null and what is shown for "other" apart."""
+        raise NotImplementedError
+
+    @property
+    def listed(self) -> int:
+        """How many values or bins are configured."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return self.listed + (self.unknown == "other") + self.missing
+
+    def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
+        """Return codes and reasons, `(events,)` each; where a reason is not 0 the code is 0 and means nothing."""
+        raise NotImplementedError
+
+    def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
+        """Return raw values of codes; `fractions` `(codes,)` in [0, 1) say where in its bin a number lies."""
+        raise NotImplementedError
+
+    def _null(self) -> tuple[int, Reason]:
+        return (self.size - 1, Reason.ACCEPTED) if self.missing else (0, Reason.MISSING_FIELD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Category(Attribute):
+    """An attribute with listed values.
+
+    Args: values: distinct texts, numbers or booleans, at least one.
+
+    >>> sex = Category(name="sex", values=("f", "m"), missing=True)
+    >>> [array.tolist() for array in sex.encode(["m", None, "x", 3])]
+    [[1, 2, 0, 0], [0, 0, 12, 3]]
+    >>> sex.decode(np.array([0, 2]), np.zeros(2))
+    ['f', None]
+    """
+
+    values: tuple[Scalar, ...]
+    _lookup: Mapping[Scalar, int] = field(init=False, repr=False, compare=False)
+    _booleans: Mapping[bool, int] = field(init=False, repr=False, compare=False)
+    kinds: frozenset[ScalarKind] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Python takes True for 1, JSON does not: booleans have a table of their own.
+        lookup = {value: code for code, value in enumerate(self.values) if not isinstance(value, bool)}
+        booleans = {value: code for code, value in enumerate(self.values) if isinstance(value, bool)}
+        if self.unknown == "other":
+            lookup[self.other_value] = len(self.values)
+        object.__setattr__(self, "_lookup", lookup)
+        object.__setattr__(self, "_booleans", booleans)
+        object.__setattr__(self, "kinds", frozenset(kind_of(value) for value in self.values))
+
+    @property
+    def listed(self) -> int:
+        return len(self.values)
+
+    def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
+        find, boolean = self._lookup.get, self._booleans.get
+        if "number" in self.kinds or "boolean" in self.kinds:
+            found: Iterable[int] = (boolean(v, -1) if v is True or v is False else find(v, -1) for v in values)
+        else:
+            found = map(find, values, repeat(-1))  # no boolean is taken for a text
+        codes = np.fromiter(found, np.int64, len(values))
+        reasons = np.zeros(len(values), np.uint8)
+        for row in np.flatnonzero(codes < 0).tolist():
+            codes[row], reasons[row] = self._unlisted(values[row])
+        return codes, reasons
+
+    def _unlisted(self, value: object) -> tuple[int, Reason]:
+        if value is None:
+            return self._null()
+        if kind_of(value) not in self.kinds:
+            return 0, Reason.WRONG_TYPE
+        return (len(self.values), Reason.ACCEPTED) if self.unknown == "other" else (0, Reason.OUTSIDE_DOMAIN)
+
+    def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
+        raw = (*self.values, *(self.other_value,) * (self.unknown == "other"), None)
+        return [raw[code] for code in codes.tolist()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numeric(Attribute):
+    """An attribute with numbers in bins.
+
+    Args:
+        edges: ascending, one more than bins; lower edges belong to a bin, and the last edge to the last one.
+        integer: numbers drawn back are whole; each bin holds one.
+        points: None draws back uniformly within the bin; else the number of each bin, which lies in it.
+
+    >>> age = Numeric(name="age", edges=(0, 18, 65, 120), integer=True)
+    >>> [array.tolist() for array in age.encode([17.5, 18, 120, 121, "old"])]
+    [[0, 1, 2, 0, 0], [0, 0, 0, 12, 3]]
+    >>> age.decode(np.array([0, 1]), np.array([0.999, 0.0]))
+    [17, 18]
+    """
+
+    edges: tuple[float, ...]
+    integer: bool = False
+    points: tuple[float, ...] | None = None
+
+    @property
+    def kinds(self) -> frozenset[ScalarKind]:
+        return frozenset(("number",))
+
+    @property
+    def listed(self) -> int:
+        return len(self.edges) - 1
+
+    def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
+        numbers = np.fromiter((_number(value) for value in values), np.float64, len(values))
+        edges, bins = np.array(self.edges, np.float64), self.listed
+        codes = np.searchsorted(edges, numbers, side="right").astype(np.int64) - 1 - (numbers == edges[-1])
+        reasons = np.zeros(len(values), np.uint8)
+        for row in np.flatnonzero(np.isnan(numbers)).tolist():
+            codes[row], reasons[row] = self._not_a_number(values[row])
+        outside = ~np.isnan(numbers) & ((codes < 0) | (codes >= bins))
+        match self.unknown:
+            case "clamp":
+                codes[outside] = np.clip(codes[outside], 0, bins - 1)
+            case "other":
+                codes[outside] = bins
+            case "refuse":
+                codes[outside], reasons[outside] = 0, Reason.OUTSIDE_DOMAIN
+        return codes, reasons
+
+    def _not_a_number(self, value: object) -> tuple[int, Reason]:
+        if value is None:
+            return self._null()
+        if self.unknown == "other" and value == self.other_value:
+            return self.listed, Reason.ACCEPTED
+        return 0, Reason.NOT_FINITE if isinstance(value, float) else Reason.WRONG_TYPE
+
+    def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
+        """`encode` gives the code back, whatever the fraction."""
+        special: dict[int, Scalar] = {self.listed: self.other_value} if self.unknown == "other" else {}
+        if self.missing:
+            special[self.size - 1] = None
+        numbers = self._drawn(np.minimum(codes, self.listed - 1), fractions)
+        drawn = numbers.astype(np.int64).tolist() if self.integer else numbers.tolist()
+        if not special:
+            return list(drawn)
+        return [special.get(code, number) for code, number in zip(codes.tolist(), drawn, strict=True)]
+
+    def _drawn(self, bins: IntArray, fractions: FloatArray) -> FloatArray:
+        if self.points is not None:
+            return np.array(self.points, np.float64)[bins]
+        edges = np.array(self.edges, np.float64)
+        if self.integer:
+            # First and last whole number of each bin.
+            whole = np.ceil(edges)
+            ends = whole[1:] - 1
+            ends[-1] = math.floor(edges[-1])
+            first, last = whole[bins], ends[bins]
+            drawn: FloatArray = np.minimum(first + np.floor(fractions * (last - first + 1)), last)
+            return drawn
+        low, high = edges[bins], edges[bins + 1]
+        # A product that rounds up to the upper edge would be in the next bin.
+        return np.minimum(low + fractions * (high - low), np.nextafter(high, low))
+
+
+def _number(value: object) -> float:
+    """The number, or nan for what is none."""
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    return math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class RowKeys:
+    """Packs rows of codes over attributes of these sizes: mixed-radix codes, in as few uint64 words as they need.
+
+    The lowest bit of the first word says delete. Attributes follow in order, each word taking as many as fit whole.
+
+    >>> keys = RowKeys((3, 4))
+    >>> packed = keys.pack(np.array([[2, 1], [0, 3]]), np.array([1, -1], np.int8))
+    >>> packed.tolist(), keys.codes(packed).tolist(), keys.signs(packed).tolist()
+    ([[10], [19]], [[2, 1], [0, 3]], [1, -1])
+    """
+
+    sizes: tuple[int, ...]
+    _places: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    _limits: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        places, limits = [], [2]
+        for size in self.sizes:
+            if limits[-1] * size > _ROOM:
+                limits.append(1)
+            places.append((len(limits) - 1, limits[-1]))
+            limits[-1] *= size
+        object.__setattr__(self, "_places", tuple(places))
+        object.__setattr__(self, "_limits", tuple(limits))
+
+    @property
+    def words(self) -> int:
+        """Of one key."""
+        return len(self._limits)
+
+    def pack(self, codes: IntArray, operations: npt.NDArray[np.int8]) -> KeyArray:
+        """`(rows, words)` uint64 keys of `(rows, attributes)` codes; operations are +1 insert, -1 delete."""
+        keys = np.zeros((len(codes), self.words), np.uint64)
+        keys[:, 0] = operations < 0
+        for attribute, (word, stride) in enumerate(self._places):
+            keys[:, word] += codes[:, attribute].astype(np.uint64) * np.uint64(stride)
+        return keys
+
+    def codes(self, keys: KeyArray) -> IntArray:
+        """`(rows, attributes)` int64 codes of keys."""
+        codes = np.empty((len(keys), len(self.sizes)), np.int64)
+        for attribute, ((word, stride), size) in enumerate(zip(self._places, self.sizes, strict=True)):
+            codes[:, attribute] = keys[:, word] // np.uint64(stride) % np.uint64(size)
+        return codes
+
+    def signs(self, keys: KeyArray) -> IntArray:
+        """`(rows,)` int64: +1 insert, -1 delete."""
+        return 1 - 2 * (keys[:, 0] & np.uint64(1)).astype(np.int64)
+
+    def check(self, keys: KeyArray) -> None:
+        """Raises: EngineInputError if keys are not `(rows, words)` uint64 or one is outside the domain."""
+        if keys.ndim != 2 or keys.shape[1] != self.words or keys.dtype != np.uint64:
+            raise EngineInputError(f"keys must be uint64, with {self.words} words each")
+        for word, limit in enumerate(self._limits):
+            if len(keys) and int(keys[:, word].max()) >= limit:
+                raise EngineInputError("a key is outside the domain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +321,10 @@ class TableDomain:
     """See the module; implements `engines.core.contract.Domain`.
 
     Args:
-        attributes: one to 50, with distinct names.
+        attributes: at least one, with distinct names.
         impossible: structural zeros; a value that cannot occur with any value of another attribute is refused.
     Raises: EngineInputError.
 
-    >>> from engines.tabular.attributes import Category, Numeric
     >>> domain = TableDomain((Category(name="sex", values=("f", "m")), Numeric(name="age", edges=(0, 18, 120))))
     >>> columns = Columns({}, {}, np.int8([1, -1]), {"sex": ["m", "f"], "age": [17, 130]})
     >>> [array.tolist() for array in domain.encode(columns)]
@@ -56,13 +336,7 @@ class TableDomain:
     keys: RowKeys = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.attributes) <= MAX_ATTRIBUTES:
-            raise EngineInputError(f"a table has 1 to {MAX_ATTRIBUTES} attributes, not {len(self.attributes)}")
-        if len(set(self.names)) != len(self.names):
-            raise EngineInputError("two attributes have the same name")
         object.__setattr__(self, "keys", RowKeys(self.sizes))
-        for zero in self.impossible:
-            self._check(zero)
         for left, right in sorted({(zero.left, zero.right) for zero in self.impossible}):
             possible = self.possible_pairs(left, right)
             if not (possible.any(axis=1).all() and possible.any(axis=0).all()):
@@ -70,13 +344,6 @@ class TableDomain:
                     f"attributes {self.names[left]!r} and {self.names[right]!r}: structural zeros leave a value no "
                     "partner: remove the value or a zero"
                 )
-
-    def _check(self, zero: Impossible) -> None:
-        if not 0 <= zero.left < zero.right < len(self.attributes):
-            raise EngineInputError("a structural zero names two different attributes, the earlier one left")
-        for attribute, codes in ((zero.left, zero.left_codes), (zero.right, zero.right_codes)):
-            if not codes or any(not 0 <= code < self.sizes[attribute] for code in codes):
-                raise EngineInputError(f"a structural zero names a value that {self.names[attribute]!r} lacks")
 
     @property
     def names(self) -> tuple[str, ...]:

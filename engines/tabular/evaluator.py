@@ -7,22 +7,27 @@ tables are. For a marginal W with |W| cells, true counts q(f) and synthetic ones
 
 `avg_*` is the mean over the marginals, `max_*` the largest. Zero-query rule: a cell with q(f) = 0 has no relative error
 and adds 0 to RelWE's sum; it counts in |W|. Where no row is alive |f| is taken to be 1.
+
+How strongly two attributes are tied together is Cramer's V, with the correction of the bias that a sample has towards
+ties ([bergsma2013]).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
 
 from engines.tabular.domain import TableDomain
-from engines.tabular.marginals import Marginals
-from engines.tabular.workload import Workload
-from schemas.arrays import FloatArray
+from engines.tabular.marginals import Marginals, Workload
+from schemas.arrays import FloatArray, IntArray
 from schemas.blocks import Folded
 
+STRONG = 0.1
+"""A true V above which a pair is worth keeping."""
 METRICS = ("avg_we", "max_we", "avg_rel_we", "max_rel_we")
 
 
@@ -53,8 +58,8 @@ class TableEvaluator:
     layout: Marginals = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        larger = tuple(clique for clique in self.workload.cliques if len(clique) > 1)
-        object.__setattr__(self, "layout", Marginals(self.domain.sizes, larger or self.workload.cliques))
+        larger = tuple(clique for clique in self.workload if len(clique) > 1)
+        object.__setattr__(self, "layout", Marginals(self.domain.sizes, larger or tuple(self.workload)))
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -93,3 +98,23 @@ class TableEvaluator:
         """See `engines.core.contract.Evaluator.exact`."""
         true, found = self.true_counts(truth, self.layout), self.true_counts(kept, self.layout)
         return workload_errors(true, found, self.layout, float(self.size(truth)))
+
+
+def cramers_v(counts: FloatArray | IntArray) -> float:
+    """V of a table of counts of rows `(values of one, values of the other)`: from 0, independent, to 1.
+
+    0 where an attribute has one value only.
+
+    >>> cramers_v(np.array([[50, 0], [0, 50]])), cramers_v(np.array([[25, 25], [25, 25]]))
+    (1.0, 0.0)
+    """
+    counts = np.asarray(counts, np.float64)
+    counts = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0]
+    rows, (r, k) = counts.sum(), counts.shape
+    if min(r, k) < 2 or rows < 2:
+        return 0.0
+    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / rows
+    phi = float(((counts - expected) ** 2 / expected).sum()) / rows
+    phi = max(0.0, phi - (r - 1) * (k - 1) / (rows - 1))
+    least = min(r - (r - 1) ** 2 / (rows - 1), k - (k - 1) ** 2 / (rows - 1)) - 1
+    return round(sqrt(phi / least), 12) if least > 0 else 0.0

@@ -1,25 +1,54 @@
-"""Marginal tables side by side in one vector, and fast counts of rows in all of them at once.
+"""Marginal tables side by side in one vector, fast counts of rows in all of them at once, and which of them matter.
 
-Privacy: one event, inserted or deleted, changes exactly one cell of each marginal by exactly 1, so `counts` of one
-marginal has L1 sensitivity 1, and of m marginals m.
+A marginal is a clique: a strictly ascending tuple of attribute indices. One event, inserted or deleted, is in one cell
+of each marginal.
+Privacy: it changes exactly that cell by exactly 1, so `counts` of one marginal has L1 sensitivity 1, and of m marginals
+m. What a step's rows are is private, and read as counts of public cells alone.
 Units: events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from engines.tabular.workload import Clique
+from engines.core.contract import Batch
+from engines.core.noise import aggregate
+from engines.tabular.domain import RowKeys
 from schemas.arrays import IntArray
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
+
+Clique = tuple[int, ...]
+Workload = Mapping[Clique, Fraction]
+"""Marginals that a stream is to get right, in ascending order of size and then of attributes, and how much each of them
+matters. Public."""
 
 CHUNK = 1 << 20
 """Cell numbers made at once: bounds the memory of counting."""
+
+
+def every_marginal(attributes: int, ways: Iterable[int] = (1, 2)) -> Workload:
+    """Return all marginals of so many attributes each; of a table with one attribute, the one there is.
+
+    >>> list(every_marginal(3))
+    [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]
+    """
+    possible = (way for way in sorted(set(ways)) if way <= attributes)
+    cliques = [clique for way in possible for clique in combinations(range(attributes), way)]
+    return dict.fromkeys(cliques or [(0,)], Fraction(1))
+
+
+def weighted_marginals(weights: Mapping[Sequence[int], Fraction]) -> Workload:
+    """Return these marginals, whose attributes may come in any order, with their weights."""
+    cliques = {tuple(sorted(clique)): weight for clique, weight in weights.items()}
+    return dict(sorted(cliques.items(), key=lambda item: (len(item[0]), item[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +126,7 @@ class Marginals:
         for start in range(0, len(codes), step):
             numbers = self.cell_numbers(codes[start : start + step])
             each = np.repeat(weights[start : start + step], len(self))
-            # FloatArray hold these sums exactly.
+            # Floats hold these sums exactly.
             total += np.bincount(numbers.ravel(), each, self.cells).astype(np.int64)
         return total
 
@@ -129,3 +158,53 @@ def check_memory(
         f"more than max_cells = {max_cells:,}; the largest is {' x '.join(repr(names[a]) for a in clique)} with "
         f"{largest:,}: use coarser bins or fewer values, name a shorter workload, or raise max_cells"
     )
+
+
+@aggregate
+def check_batch(batch: Batch, *, step: int, keys: RowKeys) -> None:
+    """Refuse events that are not of this domain, or not of the next step. Raises: EngineInputError."""
+    if batch.step != step:
+        raise EngineInputError(f"step {batch.step} is not the next one, {step}")
+    words, counts = batch.events.keys, batch.events.counts
+    keys.check(words)
+    if counts.shape != (len(words),) or counts.dtype != np.int64 or (counts < 1).any():
+        raise EngineInputError("events must have one positive int64 count for each key")
+    before, after = words[:-1], words[1:]
+    differ = before != after
+    first = differ.argmax(axis=1)[:, None]
+    rises = np.take_along_axis(after, first, 1) > np.take_along_axis(before, first, 1)
+    if not (differ.any(axis=1) & rises[:, 0]).all():
+        raise EngineInputError("keys must be distinct and ascending")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventRows:
+    """Rows that a step inserts and deletes. PRIVATE, and so is how many there are; the methods give private counts.
+
+    Attributes:
+        codes: `(rows, attributes)` int64.
+        signs: `(rows,)` int64, how many times each row is inserted (positive) or deleted (negative).
+    """
+
+    codes: IntArray
+    signs: IntArray
+
+    @staticmethod
+    @aggregate
+    def of(events: Folded, keys: RowKeys, attributes: IntArray | None = None) -> EventRows:
+        """The rows of a step's events, with these public attributes only, where they are given."""
+        codes = keys.codes(events.keys)
+        return EventRows(codes if attributes is None else codes[:, attributes], events.counts * keys.signs(events.keys))
+
+    @aggregate
+    def totals(self) -> IntArray:
+        """`(2,)` int64, rows inserted and rows deleted. One event moves one of both by one."""
+        return np.array([self.signs[self.signs > 0].sum(), -self.signs[self.signs < 0].sum()], np.int64)
+
+    @aggregate
+    def counts(self, layout: Marginals) -> IntArray:
+        """`(cells,)` int64, inserts minus deletes in each cell of a layout over the attributes.
+
+        One event moves one cell of each marginal by one.
+        """
+        return layout.counts(self.codes, self.signs)

@@ -5,22 +5,27 @@ too many into copies of others, as many as may change, and then moves single att
 values that lower the squared distance between the rows' marginals and the fitted ones (batched greedy moves). New rows
 begin as copies of rows; the very first ones are drawn along the forest. The randomness is that of the step's noise
 source, under a label of its own; it protects nobody.
+Records have raw field names and types. A number's place in its bin is a function of the stream's name, the row's origin
+and the attribute: public pseudo-randomness, splitmix64 ([steele2014]) under a key from SHA-256. Nothing here is noise
+and nothing protects anybody.
 Units: rows. A replaced row counts as one removed and one added.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from engines.core.contract import State
+from engines.core.many_records import ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource, uniform_below
+from engines.core.state import reading
 from engines.tabular.domain import TableDomain
-from engines.tabular.fitted import Fitted
 from engines.tabular.marginals import Marginals
-from schemas.arrays import BoolArray, FloatArray, IntArray, narrowed
+from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray, narrowed
 from schemas.errors import EngineInputError
 
 CANDIDATES = 4
@@ -32,6 +37,40 @@ BATCH, SHARE = 32, 0.35
 """Rows looked at in a round of moves, at least; and the part of the moves worth making that is made at once."""
 FEW, MANY = 100, 200
 """Rounds of a step: usually, and when the fit is new."""
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """What a fit leaves: shares of the rows in marginals that agree with each other. Public. Attributes:
+
+    ones: `(cells of one-ways,)` shares of the rows, 1 in all for each marginal. larger: the same for larger ones.
+    apart: `(larger marginals,)` L1 distance from the prior of lower order, as a share; 0 before they were measured.
+    drift: the largest believed L1 change of an attribute since the last settled block, as a share of the rows.
+    edges: `(edges,)` indices of the forest's pairs.
+    """
+
+    ones: FloatArray
+    larger: FloatArray
+    apart: FloatArray
+    drift: float
+    edges: IntArray
+
+    def arrays(self) -> State:
+        values = {"ones": self.ones, "larger": self.larger, "apart": self.apart, "drift": np.array([self.drift])}
+        return {f"fitted/{name}": array.copy() for name, array in {**values, "edges": self.edges}.items()}
+
+    @staticmethod
+    def of(state: Mapping[str, np.ndarray]) -> Fitted | None:
+        """Return None where nothing was fitted yet. Raises: EngineInputError if an array is missing."""
+        if "fitted/ones" not in state:
+            return None
+        with reading():
+            ones, larger, apart, drift = (
+                np.array(state[f"fitted/{name}"], np.float64) for name in ("ones", "larger", "apart", "drift")
+            )
+            return Fitted(ones, larger, apart, float(drift[0]), np.array(state["fitted/edges"], np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,3 +342,58 @@ class _Moving:
         origins = ids.copy()
         origins[old] = before.origins[self.place[old]]
         return Rows(keeper.whole(self.codes), ids, origins, before.serial + len(changed))
+
+
+def stream_key(name: str) -> int:
+    """The public key of a stream's placement."""
+    return int.from_bytes(hashlib.sha256(b"privstream/rows/1\0" + name.encode()).digest()[:8], "little")
+
+
+def record_id(serial: int) -> str:
+    """Key of the record with this serial number."""
+    return f"{serial:x}"
+
+
+def places(key: int, origins: IntArray, attributes: int) -> FloatArray:
+    """`(rows, attributes)` in [0, 1): where numbers lie in their bins."""
+    columns = _mix(np.arange(1, attributes + 1, dtype=np.uint64) * _GAMMA + np.uint64(key))
+    words = _mix((origins.astype(np.uint64) * _GAMMA)[:, None] + columns[None, :])
+    fractions: FloatArray = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return fractions
+
+
+def _mix(words: WordArray) -> WordArray:
+    """Finaliser of splitmix64: a bijection of 64-bit words that looks random."""
+    words = (words ^ (words >> np.uint64(30))) * _MIX_1
+    words = (words ^ (words >> np.uint64(27))) * _MIX_2
+    mixed: WordArray = words ^ (words >> np.uint64(31))
+    return mixed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowRecords(ManyRecords):
+    """Records of rows, made when they are read.
+
+    Attributes:
+        key: see `stream_key`.
+        codes: `(rows, attributes)`. ids, origins: `(rows,)`, see `Rows`.
+    """
+
+    domain: TableDomain
+    key: int
+    codes: np.ndarray
+    ids: IntArray
+    origins: IntArray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def part(self, rows: range) -> RecordColumns:
+        """See `ManyRecords`."""
+        at = np.arange(rows.start, rows.stop, rows.step)
+        fractions = places(self.key, self.origins[at], len(self.domain.attributes))
+        columns = self.domain.decode_values(self.codes[at].astype(np.int64), fractions)
+        return RecordColumns(
+            [record_id(serial) for serial in self.ids[at].tolist()],
+            dict(zip(self.domain.names, columns, strict=True)),
+        )

@@ -13,7 +13,7 @@ from benchmarks.tabular.plan import EPSILONS, FEW, SEEDS, Plan, fits, twin
 from benchmarks.tabular.report import Report, printed
 from benchmarks.tabular.results import Key, Results
 from benchmarks.tabular.streams import ADULT, STREAMS, WINDOWS
-from engines.tabular import Marginals
+from engines.tabular.marginals import Marginals
 
 
 def test_errors_are_the_papers() -> None:

@@ -14,8 +14,7 @@ from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
-from engines.tabular.attributes import Category
-from engines.tabular.domain import TableDomain
+from engines.tabular.domain import Category, TableDomain
 from schemas.blocks import Block
 from schemas.events import LARGEST_JUMP, Reason
 from tests.protocol.ingest_runs import SPEC, body, tick_header

@@ -23,8 +23,7 @@ from agents.show.views import trajectory as trajectory_view
 from agents.show.views.maps import Area, Points, scales
 from engines.checks.contract_case import contract_case
 from engines.core.registry import build_domain
-from engines.tabular.attributes import Category
-from engines.tabular.domain import TableDomain
+from engines.tabular.domain import Category, TableDomain
 from engines.tabular.marginals import Marginals
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import load_config

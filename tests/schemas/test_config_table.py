@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engines.core.registry import build_domain, build_engine
-from engines.tabular import Category, Numeric, TableDomain
+from engines.tabular.domain import Category, Numeric, TableDomain
 from schemas.config import Config, Stream, config_from_mapping
 from schemas.config.domain.json_schema import attributes_of_schema
 from schemas.errors import ConfigError
@@ -84,6 +84,11 @@ def test_fingerprints_tell_tables_apart() -> None:
         ({"attributes": [{**SEX, "edges": [0, 1]}]}, {}, "attributes[0].values", "not both"),
         ({"attributes": [{"field": "x", "values": []}]}, {}, "attributes[0].values", "none"),
         ({"attributes": [{"field": "x", "values": [1, 1.0]}]}, {}, "attributes[0].values", "twice"),
+        ({"attributes": [{"field": "x", "values": [float("nan")]}]}, {}, "attributes[0].values", "no text, number"),
+        ({"attributes": [{"field": "x", "values": ["x", None]}]}, {}, "attributes[0].values", "no text, number"),
+        ({"attributes": [{"field": "x", "edges": [0, 2**60], "integer": True}]}, {}, "attributes[0].edges", "2**53"),
+        ({"attributes": [{"field": "x", "edges": [0, float("inf")]}]}, {}, "attributes[0].edges", "finite"),
+        ({"attributes": [{"field": f"f{i}", "values": [1]} for i in range(51)]}, {}, "domain.attributes", "1 to 50"),
         ({"attributes": [{"field": "x", "values": list(range(1001))}]}, {}, "attributes[0].values", "1000"),
         ({"attributes": [{**SEX, "unknown": "clamp"}]}, {}, "attributes[0].unknown", "bins"),
         ({"attributes": [{**SEX, "unknown": "other", "other": "m"}]}, {}, "attributes[0].other", "listed"),
@@ -91,6 +96,7 @@ def test_fingerprints_tell_tables_apart() -> None:
         ({"attributes": [{**AGE, "edges": [0, 0]}]}, {}, "attributes[0].edges", "ascending"),
         ({"attributes": [{**AGE, "edges": [0.1, 0.9]}]}, {}, "attributes[0].edges", "whole number"),
         ({"attributes": [{**AGE, "points": [9, 40]}]}, {}, "attributes[0].points", "one number in each bin"),
+        ({"attributes": [{**AGE, "points": [9, 40, 70.5]}]}, {}, "attributes[0].points", "one number in each bin"),
         (
             {
                 "attributes": [SEX, AGE],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engines.core.contract import Batch
-from engines.tabular import Category, TableDomain
+from engines.tabular.domain import Category, TableDomain
 from schemas.blocks import Folded
 
 SIZES = (3, 2, 4)

@@ -9,9 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from engines.core.contract import Batch
-from engines.tabular import Category, Impossible, TableDomain, Workload
+from engines.tabular.domain import Category, Impossible, TableDomain
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.marginals import Workload, every_marginal
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
 
@@ -62,4 +63,4 @@ def streams(draw: st.DrawFn, domain: TableDomain, *, deletes: bool, most: int = 
 
 
 def triples(domain: TableDomain) -> Workload:
-    return Workload.all(len(domain.sizes), (1, 2, 3))
+    return every_marginal(len(domain.sizes), (1, 2, 3))

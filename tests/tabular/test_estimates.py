@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from engines.core.counters.epochs import EpochsCounter
 from engines.core.noise import DiscreteLaplace, scale_for, seeded
 from engines.core.shares import LaplaceCells
-from engines.tabular import Marginals
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import KEPT as KEPT_OF_PAST
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
-from engines.tabular.growing.measure import measure, split, variances
-from engines.tabular.growing.recipe import PURE
-from engines.tabular.growing.schedule import block_weights, larger_weights
-from engines.tabular.growing.shrink import news_share, shrunken, simplex
-from engines.tabular.growing.sides import Sides
-from engines.tabular.growing.totals import KEPT, Totals
-from engines.tabular.growing.trend import Trend
+from engines.tabular.growing.config import split
+from engines.tabular.growing.fit import Sides, news_share, shrunken, simplex
+from engines.tabular.growing.learn import measure, variances
+from engines.tabular.growing.schedule import PURE, block_weights, larger_weights
+from engines.tabular.growing.totals import KEPT, Totals, Trend
+from engines.tabular.marginals import Marginals
 
 SIZES = (2, 3, 4)
 ONES = Marginals(SIZES, ((0,), (1,), (2,)))
@@ -159,7 +157,7 @@ def test_noise_alone_is_hardly_believed(monkeypatch: pytest.MonkeyPatch) -> None
         return float(np.abs(sides.posterior(noisy, prior, np.full(400, 2 * 100.0**2)) - prior).sum())
 
     cautious = moved()
-    monkeypatch.setattr("engines.tabular.growing.sides._CAUTION", 0.0)
+    monkeypatch.setattr("engines.tabular.growing.fit._CAUTION", 0.0)
     assert 0 < cautious < 0.7 * moved()
 
 

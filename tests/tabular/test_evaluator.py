@@ -8,15 +8,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.tabular import Category, TableDomain, Workload
+from engines.tabular.domain import Category, TableDomain
 from engines.tabular.evaluator import METRICS, TableEvaluator
+from engines.tabular.marginals import Workload, every_marginal
 from tests.tabular.tables import folded
 
 DOMAIN = TableDomain((Category(name="a", values=(0, 1), missing=True), Category(name="b", values=("x", "y"))))
 
 
 def evaluator(workload: Workload | None = None) -> TableEvaluator:
-    return TableEvaluator(DOMAIN, workload or Workload.all(2))
+    return TableEvaluator(DOMAIN, workload or every_marginal(2))
 
 
 @settings(max_examples=60)
@@ -37,7 +38,7 @@ def test_errors_are_those_of_the_definition(true: list[tuple[int, int]], made: l
 
 
 def test_averages_and_maxima_differ_between_marginals() -> None:
-    ones = evaluator(Workload.all(2, (1,)))
+    ones = evaluator(every_marginal(2, (1,)))
     truth = folded(DOMAIN, np.array([[0, 0], [1, 0]]))
     found = ones.measure(truth, {"a": [0, 1], "b": ["y", "y"]})
     assert found == {"avg_we": 0.5, "max_we": 1.0, "avg_rel_we": 0.25, "max_rel_we": 0.5}

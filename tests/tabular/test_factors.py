@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-from engines.tabular import Marginals
 from engines.tabular.growing import factors
 from engines.tabular.growing.factors import blended, inverses, low_rank
+from engines.tabular.marginals import Marginals
 
 ATTRIBUTES, SIZE = 12, 4
 ONES = Marginals((SIZE,) * ATTRIBUTES, tuple((a,) for a in range(ATTRIBUTES)))

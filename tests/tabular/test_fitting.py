@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import engines.tabular.papers
-from engines.tabular import Category, Impossible, TableDomain
-from engines.tabular.papers.fitters import FITTERS
+from engines.tabular.domain import Category, Impossible, TableDomain
+from engines.tabular.papers.config import FITTERS
 from engines.tabular.papers.fitting import ModelFitter, Observed, starting_potentials, tree_for
-from engines.tabular.papers.structure import JunctionTree
+from engines.tabular.papers.model import JunctionTree
 from schemas.errors import EngineInputError
 
 SIZES = (3, 2, 4, 2)
@@ -170,5 +170,5 @@ def test_pairs_with_structural_zeros_are_in_the_tree() -> None:
 
 
 def test_only_a_process_that_fits_with_it_imports_jax() -> None:
-    program = "import sys, engines.core.registry, engines.tabular.papers.fitters; sys.exit('jax' in sys.modules)"
+    program = "import sys, engines.core.registry, engines.tabular.papers.config; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from engines.checks import contract_checks as checks
 from engines.core.contract import Batch
 from engines.core.noise import seeded
-from engines.tabular import Impossible, TableDomain, Workload
+from engines.tabular.domain import Impossible, TableDomain
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.marginals import weighted_marginals
 from schemas.errors import EngineInputError
 from tests.tabular.tables import folded, growing, random_rows, streams, table, triples
 
@@ -88,7 +89,7 @@ def test_a_block_longer_than_the_ttl_is_a_share_of_what_it_holds() -> None:
     (block, *_) = engine._learnt.evidence.settled
     assert block.last - block.first > 2
     # Every marginal sums to the net of all its steps, but for noise of a tenth of it.
-    sums = engine.config.parts.larger.sums(block.larger)
+    sums = engine.config.larger.sums(block.larger)
     assert sums == pytest.approx(block.larger_net, rel=0.25)
     assert all(abs(found.sum() - 200) < 60 for found in engine.marginals.values())
 
@@ -123,22 +124,14 @@ def test_what_is_measured_is_released_with_its_variance() -> None:
 
 
 def test_a_marginal_of_three_brings_its_pairs() -> None:
-    workload = Workload.of(4, {(0, 1, 2): Fraction(1), (3,): Fraction(1)})
+    workload = weighted_marginals({(0, 1, 2): Fraction(1), (3,): Fraction(1)})
     engine = growing(table(2, 2, 2, 2), workload=workload)
     assert set(engine.marginals) == {(0,), (1,), (2,), (3,), (0, 1), (0, 2), (1, 2), (0, 1, 2)}
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [
-        ({"epsilon": Fraction(0)}, "epsilon"),
-        ({"ttl_steps": 0}, "ttl_steps"),
-        ({"ttl_steps": 2, "deletable": True}, "ttl_steps"),
-        ({"churn": Fraction(2)}, "churn"),
-        ({"max_cells": 0}, "max_cells"),
-        ({"max_cells": 10}, r"3 marginals have 19 cells.*raise max_cells"),
-        ({"workload": Workload.all(3)}, "another table"),
-    ],
+    [({"epsilon": Fraction(0)}, "epsilon"), ({"max_cells": 10}, r"3 marginals have 19 cells.*raise max_cells")],
 )
 def test_recipes_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(EngineInputError, match=words):
@@ -153,9 +146,8 @@ def test_a_state_of_another_table_is_refused() -> None:
 
 
 def test_marginals_can_be_weighted() -> None:
-    workload = Workload.of(3, {(0, 1): Fraction(16), (0, 2): Fraction(1), (1, 2): Fraction(1)})
-    parts = growing(table(3, 3, 3), workload=workload).config.parts
-    assert parts.weights.tolist() == [16.0, 1.0, 1.0]
+    workload = weighted_marginals({(0, 1): Fraction(16), (0, 2): Fraction(1), (1, 2): Fraction(1)})
+    assert growing(table(3, 3, 3), workload=workload).config.weights.tolist() == [16.0, 1.0, 1.0]
 
 
 def test_structural_zeros_are_zero_in_every_estimate() -> None:

@@ -27,14 +27,14 @@ from engines.core.contract import Batch, Release
 from engines.core.counters import spent
 from engines.core.noise import NoiseSource, seeded
 from engines.core.shares import CellNoise, GaussianCells, GaussianShares
-from engines.tabular import Marginals, TableDomain
-from engines.tabular.batches import EventRows
+from engines.tabular.domain import TableDomain
 from engines.tabular.growing import learn as growing_learn
 from engines.tabular.growing import schedule as growing_schedule
-from engines.tabular.growing.config import GrowingParts
+from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.learn import Learning, Line
-from engines.tabular.growing.recipe import GAUSSIAN
+from engines.tabular.growing.schedule import GAUSSIAN
 from engines.tabular.growing.totals import Totals
+from engines.tabular.marginals import EventRows, Marginals
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from tests.tabular.tables import folded, growing, one_row, random_rows, streams, table, triples
@@ -184,7 +184,7 @@ def early_events_in_both_lines(patch: pytest.MonkeyPatch) -> None:
         early = self.learnt.early
         original_arrive(self, rows)
         if early:
-            self.kept = self.learnt.larger.plus(rows.counts(self.parts.larger))  # type: ignore[attr-defined]
+            self.kept = self.learnt.larger.plus(rows.counts(self.config.larger))  # type: ignore[attr-defined]
             object.__setattr__(self.learnt, "larger", self.kept)  # type: ignore[attr-defined]
 
     def close(self: Learning, *, larger: bool) -> None:
@@ -200,12 +200,12 @@ def early_events_in_both_lines(patch: pytest.MonkeyPatch) -> None:
 
 def early_shares_later(patch: pytest.MonkeyPatch) -> None:
     """One-way blocks keep the share of early ones when larger blocks have all of theirs."""
-    original = GrowingParts.line_shares
+    original = GrowingConfig.line_shares
 
-    def line_shares(parts: GrowingParts, *, early: bool) -> tuple[Fraction, Fraction]:
+    def line_shares(parts: GrowingConfig, *, early: bool) -> tuple[Fraction, Fraction]:
         return original(parts, early=True)[0], original(parts, early=early)[1]
 
-    patch.setattr(GrowingParts, "line_shares", line_shares)
+    patch.setattr(GrowingConfig, "line_shares", line_shares)
 
 
 def closes_by_private_counts(patch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,9 @@ def shares_as_of_epsilon(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_marginal_has_the_line(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GrowingParts, "laws", lambda parts, share, weights: tuple(parts.shares.cells(share) for _ in weights))
+    patch.setattr(
+        GrowingConfig, "laws", lambda parts, share, weights: tuple(parts.shares.cells(share) for _ in weights)
+    )
 
 
 def divided_delta(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.tabular import Marginals, Workload
-from engines.tabular.marginals import check_memory
+from engines.tabular.marginals import Marginals, check_memory, every_marginal, weighted_marginals
 from schemas.errors import EngineInputError
 
 
@@ -18,7 +17,7 @@ from schemas.errors import EngineInputError
 def layouts(draw: st.DrawFn) -> Marginals:
     sizes = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=5)))
     ways = draw(st.sets(st.integers(1, 3), min_size=1))
-    return Marginals(sizes, Workload.all(len(sizes), ways).cliques)
+    return Marginals(sizes, tuple(every_marginal(len(sizes), ways)))
 
 
 @settings(max_examples=100)
@@ -57,38 +56,15 @@ def test_counting_in_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_workloads() -> None:
-    assert len(Workload.all(15).cliques) == 15 + 105
-    assert Workload.all(4, (3,)).cliques == ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))
-    assert Workload.all(1, (2,)).cliques == ((0,),)
-    named = Workload.of(3, {(2, 0): Fraction(1, 2), (1,): Fraction(3)})
-    assert named.cliques == ((1,), (0, 2))
-    assert named.weights == (3, Fraction(1, 2))
-    pairs = named.select(2)
-    assert pairs is not None
-    assert pairs.weights == (Fraction(1, 2),)
-    assert named.select(3) is None
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [
-        {},
-        {(0, 0): Fraction(1)},
-        {(0, 3): Fraction(1)},
-        {(-1,): Fraction(1)},
-        {(0,): Fraction(0)},
-        {(0, 1, 2, 3): Fraction(1)},
-        {(): Fraction(1)},
-        {(0, 1): Fraction(1), (1, 0): Fraction(1)},
-    ],
-)
-def test_workloads_that_make_no_sense_are_refused(weights: dict[tuple[int, ...], Fraction]) -> None:
-    with pytest.raises(EngineInputError):
-        Workload.of(3, weights)
+    assert len(tuple(every_marginal(15))) == 15 + 105
+    assert tuple(every_marginal(4, (3,))) == ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))
+    assert tuple(every_marginal(1, (2,))) == ((0,),)
+    named = weighted_marginals({(2, 0): Fraction(1, 2), (1,): Fraction(3)})
+    assert list(named.items()) == [((1,), 3), ((0, 2), Fraction(1, 2))]
 
 
 def test_memory_is_checked_before_it_is_used() -> None:
-    cliques = Workload.all(50).cliques
+    cliques = tuple(every_marginal(50))
     with pytest.raises(EngineInputError, match=r"1,225,050,000 cells.*MiB.*'f48' x 'f49'.*raise max_cells"):
         check_memory((1000,) * 50, cliques, [f"f{i}" for i in range(50)], max_cells=4_000_000, bytes_per_cell=64)
-    check_memory((10,) * 3, Workload.all(3).cliques, "abc", max_cells=330, bytes_per_cell=64)
+    check_memory((10,) * 3, tuple(every_marginal(3)), "abc", max_cells=330, bytes_per_cell=64)

@@ -11,11 +11,10 @@ import pytest
 
 from engines.core.contract import Batch
 from engines.core.noise import seeded
-from engines.tabular import Category, Impossible, Numeric, TableDomain
+from engines.tabular.domain import Category, Impossible, Numeric, TableDomain
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
-from engines.tabular.records import Rows
-from engines.tabular.rows_out import RowRecords, places, stream_key
+from engines.tabular.records import RowRecords, Rows, places, stream_key
 from schemas.errors import EngineInputError
 from tests.tabular.tables import folded, growing, random_rows, table
 
@@ -34,7 +33,7 @@ def follow(engine: GrowingBlocks, steps: int, rows: int = 200) -> list[tuple[set
 def test_rows_follow_the_released_marginals() -> None:
     engine = growing(TABLE, Fraction(20))
     follow(engine, 12)
-    keeper, rows = engine.config.parts.keeper, engine._rows
+    keeper, rows = engine.config.keeper, engine._rows
     counts = keeper.counts(rows.codes)
     wanted = np.concatenate([table.ravel() for table in engine.marginals.values()])
     assert abs(len(rows) - 2400) < 60
@@ -56,11 +55,12 @@ def test_a_step_changes_no_more_rows_than_it_may(changes: dict[str, Any]) -> Non
 
 def test_rows_that_are_most_too_many_go_first() -> None:
     """A tie is new, half of the rows are against it, and a tenth may change: nearly all of those are of that half."""
-    parts = GrowingConfig(name="tie", domain=TABLE, epsilon=Fraction(1)).parts
-    even, keeper = parts.fitter.start(), parts.keeper
+    config = GrowingConfig(name="tie", domain=TABLE, epsilon=Fraction(1))
+    even, keeper = config.fitter.start(), config.keeper
     rows = keeper.follow(Rows.none(3), even, total=2000, most=10**6, new_fit=True, noise=seeded(1))
     tied = replace(even, larger=even.larger.copy())
-    parts.larger.table(tied.larger, parts.larger.cliques.index((0, 2)))[:] = np.array([[1, 1, 0, 0], [0, 0, 1, 1]]) / 4
+    pair = config.larger.table(tied.larger, config.larger.cliques.index((0, 2)))
+    pair[:] = np.array([[1, 1, 0, 0], [0, 0, 1, 1]]) / 4
     after = keeper.follow(rows, tied, total=2000, most=400, new_fit=True, noise=seeded(2))
     against = [int((of.codes[:, 0] != of.codes[:, 2] // 2).sum()) for of in (rows, after)]
     assert 950 < against[0] < 1050

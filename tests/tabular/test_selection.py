@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.core.noise import seeded
-from engines.tabular import Marginals
-from engines.tabular.papers.selection import QUANTUM, WEIGHT, Selection, whole_weights
-from schemas.errors import EngineInputError
+from engines.tabular.marginals import Marginals
+from engines.tabular.papers.rounds import QUANTUM, WEIGHT, Selection, whole_weights
 
 QUANTA = QUANTUM.denominator
 
@@ -127,10 +126,3 @@ def test_choices_follow_the_exponential_mechanisms_law() -> None:
         assert counts[3] == 0
         statistic = ((counts[:3] - expected) ** 2 / expected).sum()
         assert (statistic < 27.7) == honest
-
-
-def test_selections_without_meaning_are_refused() -> None:
-    layout = Marginals((2, 2), ((0,), (1,)))
-    for weights in (np.array([1]), np.array([0, 1]), np.array([1, WEIGHT + 1]), np.array([1.0, 1.0])):
-        with pytest.raises(EngineInputError):
-            Selection(layout, weights, Fraction(1))

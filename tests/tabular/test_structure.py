@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.tabular.papers.beliefs import Beliefs
-from engines.tabular.papers.structure import JunctionTree
+from engines.tabular.papers.model import Beliefs, JunctionTree
 from schemas.errors import EngineInputError
 
 

@@ -13,10 +13,9 @@ from scipy.stats.contingency import association
 
 from agents.show.report import section_html
 from agents.show.views.tabular import ties
-from engines.tabular import Category, TableDomain
-from engines.tabular.evaluator import TableEvaluator
-from engines.tabular.ties import cramers_v
-from engines.tabular.workload import Workload
+from engines.tabular.domain import Category, TableDomain
+from engines.tabular.evaluator import TableEvaluator, cramers_v
+from engines.tabular.marginals import every_marginal
 from schemas.blocks import Folded
 
 ROWS = 400
@@ -46,7 +45,7 @@ def shown(made: np.ndarray) -> str:
     """The section of a stream whose `left` and `right` are always equal; `other` is independent."""
     flips = np.arange(ROWS)
     codes = np.stack((flips % 2, flips % 2, flips // 2 % 2), axis=1)
-    evaluator = TableEvaluator(TABLE, Workload.all(3))
+    evaluator = TableEvaluator(TABLE, every_marginal(3))
     truth = Folded.of(TABLE.keys.pack(codes, np.ones(ROWS, np.int8)))
     values: dict[str, list[Any]] = {
         name: ["xy"[code] for code in made[:, index]] for index, name in enumerate(TABLE.names)

@@ -28,11 +28,10 @@ from agents.show.view import (
 )
 from engines.core.registry import build_domain, uncorrected_engine
 from engines.tabular.domain import TableDomain
-from engines.tabular.evaluator import TableEvaluator
+from engines.tabular.evaluator import STRONG, TableEvaluator, cramers_v
 from engines.tabular.growing.engine import GrowingBlocks
-from engines.tabular.growing.measure import variances
+from engines.tabular.growing.learn import variances
 from engines.tabular.marginals import Marginals
-from engines.tabular.ties import STRONG, cramers_v
 from schemas.arrays import FloatArray
 from schemas.blocks import Folded
 from schemas.config import Stream
@@ -120,7 +119,7 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
 
 
 def _of_blocks(engine: GrowingBlocks) -> ErrorModel:
-    parts = engine.config.parts
+    parts = engine.config
     answers = []
     counter = parts.totals_counter
     answers.append(

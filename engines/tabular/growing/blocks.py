@@ -8,7 +8,10 @@ by the part that is left; what it has taken whole is remembered apart, as what r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -52,65 +55,45 @@ class StepBlock:
         """The part of it that is left, by share."""
         if share == 1.0:
             return self
-        return StepBlock(
-            self.first,
-            self.last,
-            self.net * share,
-            self.ones * share,
-            self.ones_variance * (share * share),
-            self.larger * share,
-            self.larger_variance * (share * share),
-            self.larger_net * share,
-        )
+        scaled = {name: getattr(self, name) * share for name in ("net", "ones", "larger", "larger_net")}
+        scaled |= {name: getattr(self, name) * (share * share) for name in ("ones_variance", "larger_variance")}
+        return replace(self, **scaled)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {
             "span": np.array([self.first, self.last], np.int64),
             "net": np.array([self.net]),
-            "ones": self.ones.copy(),
-            "ones_variance": self.ones_variance.copy(),
-            "larger": self.larger.copy(),
-            "larger_variance": self.larger_variance.copy(),
-            "larger_net": self.larger_net.copy(),
+            **{name: getattr(self, name).copy() for name in _PARTS},
         }
 
     @staticmethod
-    def of(arrays: Mapping[str, np.ndarray]) -> StepBlock:
-        """Raises: KeyError if an array is missing."""
-        first, last = arrays["span"].tolist()
-        net, *rest = (np.array(arrays[name], np.float64) for name in ("net", *_PARTS))
+    def of(state: Mapping[str, np.ndarray], prefix: str) -> StepBlock:
+        """Return the block whose arrays have names with this prefix. Raises: KeyError if one is missing."""
+        first, last = state[f"{prefix}span"].tolist()
+        net, *rest = (np.array(state[f"{prefix}{name}"], np.float64) for name in ("net", *_PARTS))
         return StepBlock(first, last, float(net[0]), *rest)
 
 
 def together(blocks: Sequence[StepBlock]) -> StepBlock:
-    """One block for several; measured cells and variances add up. At least one block."""
+    """Return one block for several; measured cells and variances add up. At least one block."""
     if len(blocks) == 1:
         return blocks[0]
     complete = [block for block in blocks if block.complete]
+
+    def added(name: str, some: Sequence[StepBlock]) -> Any:
+        # In their order, from the first one on: a sum of floats depends on it.
+        return reduce(add, (getattr(block, name) for block in some)) if some else np.zeros(0)
+
     return StepBlock(
         min(block.first for block in blocks),
         max(block.last for block in blocks),
-        _sum([block.net for block in blocks]),
-        _added([block.ones for block in blocks]),
-        _added([block.ones_variance for block in blocks]),
-        _added([block.larger for block in complete]) if complete else np.zeros(0),
-        _added([block.larger_variance for block in complete]) if complete else np.zeros(0),
-        _added([block.larger_net for block in complete]) if complete else np.zeros(0),
+        added("net", blocks),
+        added("ones", blocks),
+        added("ones_variance", blocks),
+        added("larger", complete),
+        added("larger_variance", complete),
+        added("larger_net", complete),
     )
-
-
-def _sum(values: Sequence[float]) -> float:
-    total = 0.0
-    for value in values:
-        total += value
-    return total
-
-
-def _added(arrays: Sequence[FloatArray]) -> FloatArray:
-    total = arrays[0]
-    for array in arrays[1:]:
-        total = total + array
-    return total
 
 
 def improved(
@@ -216,12 +199,7 @@ class Evidence:
             settled, recent, past = state["blocks/count"].tolist()
             if settled < 0 or recent < 0 or past not in (0, 1):
                 raise ValueError("numbers of blocks")
-            blocks = []
-            for index in range(settled + recent + past):
-                prefix = f"blocks/{index}/"
-                blocks.append(
-                    StepBlock.of({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
-                )
+            blocks = [StepBlock.of(state, f"blocks/{index}/") for index in range(settled + recent + past)]
         except (KeyError, ValueError) as error:
             raise EngineInputError(f"state lacks {error}") from None
         return Evidence(

@@ -1,34 +1,39 @@
-"""The recipe of growing blocks, and what follows from it: which marginals are measured, and with what budgets."""
+"""The recipe of growing blocks: which marginals are measured, at what cost, and what that promises."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from math import sqrt
 
 import numpy as np
+import numpy.typing as npt
 
 from engines.core.counters.linear import Counter
+from engines.core.noise import scale_for
 from engines.core.shares import CellNoise, GaussianShares, PureShares, Shares
 from engines.tabular.domain import TableDomain
 from engines.tabular.growing.fit import MarginalFitter
-from engines.tabular.growing.measure import split
-from engines.tabular.growing.recipe import Recipe, pure_epsilons
-from engines.tabular.growing.schedule import BlockSchedule
-from engines.tabular.marginals import Marginals, check_memory
+from engines.tabular.growing.schedule import BlockSchedule, Recipe, pure_epsilons
+from engines.tabular.marginals import Clique, Marginals, Workload, check_memory, every_marginal
 from engines.tabular.records import Keeper
-from engines.tabular.rows_out import stream_key
-from engines.tabular.workload import Clique, Workload
 from schemas.arrays import FloatArray, IntArray
-from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
 
 BYTES_PER_CELL = 96
 """Of memory: private counts, evidence, a fit and what making them takes."""
+STEPS_PER_OCTAVE = 4
+"""Shares are rounded to so many values per factor of two: few different scales are drawn faster."""
+_UNIT, _SHORT = 1 << 20, 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GrowingConfig:
-    """The recipe. All of it is public.
+    """The recipe, and what follows from it, made once. All of it is public. Marginals of the layouts name active
+    attributes by their place among them.
 
     Args:
         name: of the stream.
@@ -41,7 +46,7 @@ class GrowingConfig:
         max_cells: of all marginals together; memory and a step's work are proportional to them.
         records: False releases measurements only.
         churn: rows that a step may change, as a share of the table, beyond twice the events that it is thought to have.
-    Raises: EngineInputError.
+    Raises: EngineInputError if the marginals have too many cells, or the noise would be too small.
     """
 
     name: str
@@ -57,33 +62,23 @@ class GrowingConfig:
     churn: Fraction = Fraction(1, 50)
 
     def __post_init__(self) -> None:
-        if self.epsilon <= 0:
-            raise EngineInputError("epsilon must be positive")
-        if self.delta:
-            _ = self.shares
-        elif self.changes != 1:
-            raise EngineInputError("changes are counted where there is a delta: without, epsilon is of one event")
-        if self.ttl_steps is not None and (self.ttl_steps < 1 or self.deletable):
-            raise EngineInputError("ttl_steps must be at least 1, and rows with a ttl are not deleted otherwise")
-        if not 0 <= self.churn <= 1 or self.max_cells < 1:
-            raise EngineInputError("churn must be from 0 to 1, max_cells at least 1")
-        if self.workload is not None and self.workload.attributes != len(self.domain.attributes):
-            raise EngineInputError("the workload is of another table")
+        _ = self.shares
+        cliques = [*((attribute,) for attribute in self.active), *self.larger_weights]
         sizes, names = self.domain.sizes, self.domain.names
-        check_memory(sizes, self._cliques, names, max_cells=self.max_cells, bytes_per_cell=BYTES_PER_CELL)
+        check_memory(sizes, cliques, names, max_cells=self.max_cells, bytes_per_cell=BYTES_PER_CELL)
 
-    @property
+    @cached_property
     def active(self) -> tuple[int, ...]:
         """Attributes with two values or more: of the others nothing is to be learnt."""
         return tuple(a for a, size in enumerate(self.domain.sizes) if size > 1)
 
-    @property
+    @cached_property
     def larger_weights(self) -> dict[Clique, Fraction]:
         """Larger marginals of active attributes, with their weights; every marginal of three comes with its pairs."""
-        workload = self.workload or Workload.all(len(self.domain.attributes))
+        workload = every_marginal(len(self.domain.attributes)) if self.workload is None else self.workload
         active = set(self.active)
         weights: dict[Clique, Fraction] = {}
-        for clique, weight in zip(workload.cliques, workload.weights, strict=True):
+        for clique, weight in workload.items():
             kept = tuple(attribute for attribute in clique if attribute in active)
             if len(kept) > 1:
                 weights[kept] = max(weight, weights.get(kept, weight))
@@ -91,19 +86,6 @@ class GrowingConfig:
             for pair in (clique[:2], clique[1:], (clique[0], clique[2])):
                 weights.setdefault(pair, weights[clique])
         return dict(sorted(weights.items(), key=lambda item: (len(item[0]), item[0])))
-
-    @property
-    def _cliques(self) -> list[Clique]:
-        return [*((attribute,) for attribute in self.active), *self.larger_weights]
-
-    @property
-    def shares(self) -> Shares:
-        """What one event may spend."""
-        return GaussianShares(self.epsilon, self.delta, self.changes) if self.delta else PureShares(self.epsilon)
-
-    @property
-    def parts(self) -> GrowingParts:
-        return GrowingParts.of(self)
 
     @property
     def identity(self) -> np.ndarray:
@@ -114,74 +96,94 @@ class GrowingConfig:
         noise = (str(self.epsilon), self.delta, self.changes) if self.delta else ()
         return np.frombuffer(hashlib.sha256(repr((*parts, self.ttl_steps, *noise)).encode()).digest(), np.uint8)
 
+    @cached_property
+    def columns(self) -> IntArray:
+        """`(active,)`: the same as an index of columns."""
+        return np.array(self.active, np.int64)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GrowingParts:
-    """What follows from a configuration, made once. Marginals name active attributes by their place among them."""
-
-    active: IntArray
-    ones: Marginals
-    larger: Marginals
-    weights: FloatArray
-    fitter: MarginalFitter
-    schedule: BlockSchedule
-    shares: Shares
-    recipe: Recipe
-    totals_share: Fraction
-    ones_share: Fraction
-    larger_share: Fraction
-    keeper: Keeper
-    key: int
-    sampled: bool
-    """Rows only come, or go by age: every block is a sample of the same table."""
-    names: tuple[tuple[str, ...], ...]
-    """Of the attributes of each marginal, one-way ones first."""
-
-    @staticmethod
-    def of(config: GrowingConfig) -> GrowingParts:
-        active, domain = config.active, config.domain
-        place = {attribute: index for index, attribute in enumerate(active)}
-        sizes = tuple(domain.sizes[attribute] for attribute in active)
-        cliques = tuple(tuple(place[a] for a in clique) for clique in config.larger_weights)
-        ones = Marginals(sizes, tuple((index,) for index in range(len(active))))
-        larger = Marginals(sizes, cliques)
-        possible = [_possible(domain, tuple(active[a] for a in clique)).ravel() for clique in cliques]
-        everything = not domain.impossible or all(mask.all() for mask in possible)
-        shares = config.shares
-        recipe = Recipe.of(shares)
-        totals = shares.whole * recipe.totals
-        first = shares.whole * recipe.ones if cliques else shares.whole - totals
-        rest = shares.whole - totals - first
-        ones_epsilon, larger_epsilon = pure_epsilons(shares, first, rest, (len(ones), len(larger)))
-        return GrowingParts(
-            active=np.array(active, np.int64),
-            ones=ones,
-            larger=larger,
-            weights=np.array([float(weight) for weight in config.larger_weights.values()]),
-            fitter=MarginalFitter(
-                ones, larger, None if everything else np.concatenate(possible), kurtosis=recipe.kurtosis
-            ),
-            schedule=BlockSchedule(
-                ones_epsilon=ones_epsilon,
-                larger_epsilon=larger_epsilon,
-                few=recipe.early,
-                attributes=len(active),
-                deletable=config.deletable,
-                windowed=config.ttl_steps is not None,
-                larger=len(cliques),
-            ),
-            shares=shares,
-            recipe=recipe,
-            totals_share=totals,
-            ones_share=first,
-            larger_share=rest,
-            keeper=Keeper(domain, active, ones, larger),
-            key=stream_key(config.name),
-            sampled=not config.deletable,
-            names=tuple(tuple(domain.names[active[a]] for a in clique) for clique in (*ones.cliques, *cliques)),
+    @cached_property
+    def ones(self) -> Marginals:
+        """The layout of one-way marginals."""
+        return Marginals(
+            tuple(self.domain.sizes[attribute] for attribute in self.active),
+            tuple((index,) for index in range(len(self.active))),
         )
 
+    @cached_property
+    def larger(self) -> Marginals:
+        """The layout of larger marginals."""
+        place = {attribute: index for index, attribute in enumerate(self.active)}
+        return Marginals(self.ones.sizes, tuple(tuple(place[a] for a in clique) for clique in self.larger_weights))
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """`(larger marginals,)` how much each matters."""
+        return np.array([float(weight) for weight in self.larger_weights.values()])
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, ...], ...]:
+        """Of the attributes of each marginal, one-way ones first."""
+        cliques = [*((attribute,) for attribute in self.active), *self.larger_weights]
+        return tuple(tuple(self.domain.names[a] for a in clique) for clique in cliques)
+
     @property
+    def sampled(self) -> bool:
+        """Rows only come, or go by age: every block is a sample of the same table."""
+        return not self.deletable
+
+    @cached_property
+    def fitter(self) -> MarginalFitter:
+        possible = [_possible(self.domain, clique).ravel() for clique in self.larger_weights]
+        everything = not self.domain.impossible or all(mask.all() for mask in possible)
+        return MarginalFitter(
+            self.ones, self.larger, None if everything else np.concatenate(possible), kurtosis=self.recipe.kurtosis
+        )
+
+    @cached_property
+    def keeper(self) -> Keeper:
+        return Keeper(self.domain, self.active, self.ones, self.larger)
+
+    @cached_property
+    def shares(self) -> Shares:
+        """What one event may spend."""
+        return GaussianShares(self.epsilon, self.delta, self.changes) if self.delta else PureShares(self.epsilon)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        return Recipe.of(self.shares)
+
+    @cached_property
+    def totals_share(self) -> Fraction:
+        """Of the budget, for inserts and deletes."""
+        return self.shares.whole * self.recipe.totals
+
+    @cached_property
+    def ones_share(self) -> Fraction:
+        """Of the budget, for the one-way line."""
+        whole = self.shares.whole
+        return whole * self.recipe.ones if self.larger_weights else whole - self.totals_share
+
+    @cached_property
+    def larger_share(self) -> Fraction:
+        """Of the budget, for the line of larger marginals."""
+        return self.shares.whole - self.totals_share - self.ones_share
+
+    @cached_property
+    def schedule(self) -> BlockSchedule:
+        """When blocks close."""
+        counts = len(self.ones), len(self.larger)
+        ones_epsilon, larger_epsilon = pure_epsilons(self.shares, self.ones_share, self.larger_share, counts)
+        return BlockSchedule(
+            ones_epsilon=ones_epsilon,
+            larger_epsilon=larger_epsilon,
+            few=self.recipe.early,
+            attributes=len(self.active),
+            deletable=self.deletable,
+            windowed=self.ttl_steps is not None,
+            larger=len(self.larger),
+        )
+
+    @cached_property
     def totals_counter(self) -> Counter:
         """What counts inserts and deletes."""
         return self.shares.counter(self.totals_share)
@@ -201,6 +203,18 @@ class GrowingParts:
         return tuple(self.shares.cells(part) for part in split(share, weights))
 
 
+def split(budget: Fraction, weights: npt.ArrayLike) -> tuple[Fraction, ...]:
+    """Shares of a budget, nearly in proportion to positive weights; they add up to `budget` exactly.
+
+    >>> split(Fraction(1), [1.0, 1.0, 2.0])
+    (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
+    """
+    octaves = np.rint(np.log2(np.asarray(weights, np.float64)) * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE
+    parts = [max(1, round(math.ldexp(2.0 ** (octave % 1), int(octave // 1)) * _UNIT)) for octave in octaves.tolist()]
+    whole = sum(parts)
+    return tuple(budget * part / whole for part in parts)
+
+
 def _possible(domain: TableDomain, clique: Clique) -> np.ndarray:
     """A mask of what can be, of a marginal's shape."""
     mask = np.ones(tuple(domain.sizes[a] for a in clique), np.bool_)
@@ -211,3 +225,66 @@ def _possible(domain: TableDomain, clique: Clique) -> np.ndarray:
             shape[left], shape[right] = pair.shape
             mask &= pair.reshape(shape)
     return mask
+
+
+def guarantee(config: GrowingConfig) -> Guarantee:
+    """Return what the engine proves. Costs of the mechanisms add up to the whole budget exactly."""
+    lines = (
+        ("one-way marginals, in growing blocks", len(config.ones), config.ones_share),
+        ("larger marginals, in growing blocks", len(config.larger), config.larger_share),
+    )
+    mechanisms = [_totals(config)]
+    mechanisms += [_line(config, name, marginals, share) for name, marginals, share in lines if marginals and share > 0]
+    note = "An event is in the totals when it arrives, and then in one block of each line of marginals."
+    if config.schedule.early(0.0) and len(config.larger):
+        note += " While the stream is early the one-way line has more of the budget of both lines, or all of it."
+    if config.ttl_steps is not None:
+        note += " Expiry by ttl is post-processing."
+    if config.delta:
+        note += (
+            f" Gaussian noise: what adds up is mu^2, over all that a unit of {config.changes} "
+            f"event{'s' if config.changes > 1 else ''} is measured in."
+        )
+    return Guarantee(epsilon=config.epsilon, delta=config.delta, mechanisms=tuple(mechanisms), note=note)
+
+
+def _totals(config: GrowingConfig) -> Mechanism:
+    counter, shares = config.totals_counter, config.shares
+    (noise,) = set(counter.node_noise(1))
+    name = "inserts and deletes of every step (continual counters; scale of the first epoch)"
+    if isinstance(shares, PureShares):
+        return Mechanism(
+            name=name,
+            distribution="discrete Laplace",
+            l1_sensitivity=round(noise * config.totals_share),
+            scale=noise,
+            epsilon=config.totals_share,
+            account="totals",
+        )
+    return Mechanism(
+        name=name,
+        distribution="discrete Gaussian",
+        l1_sensitivity=1,
+        scale=Fraction(sqrt(noise) / counter.resolution).limit_denominator(_SHORT),
+        epsilon=shares.epsilon_of(config.totals_share),
+        account="totals",
+        mu_squared=shares.mu_squared_of(config.totals_share),
+    )
+
+
+def _line(config: GrowingConfig, name: str, marginals: int, share: Fraction) -> Mechanism:
+    shares = config.shares
+    even = share / marginals
+    pure = isinstance(shares, PureShares)
+    deviation = scale_for(marginals, share) if pure else Fraction(shares.cells(even).variance ** 0.5)
+    return Mechanism(
+        name=f"{name} (scale on average: shares of the budget differ)",
+        distribution="discrete Laplace" if pure else "discrete Gaussian",
+        l1_sensitivity=marginals,
+        scale=deviation if pure else deviation.limit_denominator(_SHORT),
+        epsilon=shares.epsilon_of(share),
+        account="marginals",
+        mu_squared=shares.mu_squared_of(share),
+        # One in a cell of each marginal.
+        shift=Fraction(marginals),
+    )

@@ -23,17 +23,12 @@ from engines.core.contract import Batch, Release, State
 from engines.core.counters import Counter
 from engines.core.noise import NoiseSource
 from engines.core.state import flag_of, head, numbers_of
-from engines.tabular.batches import EventRows, check_batch
-from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence
-from engines.tabular.growing.config import GrowingConfig
-from engines.tabular.growing.guarantee import guarantee
-from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line
-from engines.tabular.growing.measure import variances
+from engines.tabular.growing.config import GrowingConfig, guarantee
+from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line, variances
 from engines.tabular.growing.totals import Totals
-from engines.tabular.records import Rows
-from engines.tabular.rows_out import RowRecords, record_id
-from engines.tabular.workload import Clique
+from engines.tabular.marginals import Clique, EventRows, check_batch
+from engines.tabular.records import Fitted, RowRecords, Rows, record_id, stream_key
 from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee
 
@@ -45,7 +40,7 @@ class GrowingBlocks:
 
     >>> from fractions import Fraction
     >>> from engines.core.noise import seeded
-    >>> from engines.tabular import Category, TableDomain
+    >>> from engines.tabular.domain import Category, TableDomain
     >>> from schemas.blocks import Folded
     >>> table = TableDomain((Category(name="sex", values=("f", "m")), Category(name="smokes", values=(False, True))))
     >>> engine = GrowingBlocks(GrowingConfig(name="docs", domain=table, epsilon=Fraction(1)))
@@ -57,14 +52,13 @@ class GrowingBlocks:
 
     def __init__(self, config: GrowingConfig) -> None:
         self.config = config
-        self._parts = parts = config.parts
         self._budgets = Budgets.of(self.guarantee())
         self._next = 0
         self._learnt = GrowingState(
-            Totals(parts.totals_counter, config.ttl_steps),
-            Line(np.zeros(parts.ones.cells, np.int64)),
-            Line(np.zeros(parts.larger.cells, np.int64)),
-            parts.schedule.early(0.0),
+            Totals(config.totals_counter, config.ttl_steps),
+            Line(np.zeros(config.ones.cells, np.int64)),
+            Line(np.zeros(config.larger.cells, np.int64)),
+            config.schedule.early(0.0),
             0,
             Evidence(ttl_steps=config.ttl_steps),
             None,
@@ -73,15 +67,15 @@ class GrowingBlocks:
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`."""
-        domain, now, parts = self.config.domain, batch.step, self._parts
+        config, domain, now = self.config, self.config.domain, batch.step
         check_batch(batch, step=self._next, keys=domain.keys)
         budgets = self._budgets.charged(self.guarantee(), "totals", step=now)
-        work = Learning(parts, self._learnt, now, noise)
-        work.arrive(EventRows.of(batch.events, domain.keys, parts.active))
+        work = Learning(config, self._learnt, now, noise)
+        work.arrive(EventRows.of(batch.events, domain.keys, config.columns))
         ones, larger = work.due()
         if ones:
             # An event is in one block of each line, and their budgets always add up to this.
-            if len(parts.ones):
+            if len(config.ones):
                 budgets = budgets.charged(self.guarantee(), "marginals", step=now)
             work.close(larger=larger)
         rows = self._followed(work.learnt, new_fit=ones, beyond=batch.beyond, noise=noise.child("rows"))
@@ -93,9 +87,9 @@ class GrowingBlocks:
         config, totals = self.config, learnt.totals
         if not config.records or (learnt.fitted is None and len(config.active)):
             return self._rows
-        return self._parts.keeper.follow(
+        return config.keeper.follow(
             self._rows,
-            learnt.fitted or self._parts.fitter.start(),
+            learnt.fitted or config.fitter.start(),
             total=round(totals.alive + beyond),
             most=int(totals.most_changes * (1 + beyond / max(totals.alive, 1.0)) + config.churn * len(self._rows)),
             new_fit=new_fit,
@@ -106,9 +100,10 @@ class GrowingBlocks:
         learnt = work.learnt
         gone = np.setdiff1d(self._rows.ids, rows.ids, assume_unique=True)
         new = rows.ids >= self._rows.serial
+        key = stream_key(self.config.name)
         return Release(
             step=now,
-            added=RowRecords(self.config.domain, self._parts.key, rows.codes[new], rows.ids[new], rows.origins[new]),
+            added=RowRecords(self.config.domain, key, rows.codes[new], rows.ids[new], rows.origins[new]),
             removed=[record_id(serial) for serial in gone.tolist()],
             measurements=[self._totals_json(learnt.totals), *self._marginals_json(work.measured)],
             total=len(rows),
@@ -130,11 +125,11 @@ class GrowingBlocks:
         `increment` holds noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
         `variance` is that of the noise of each.
         """
-        names, parts = self._parts.names, self._parts
+        names, config = self.config.names, self.config
         found = []
         for block in measured:
-            layout = parts.larger if block.larger else parts.ones
-            first = len(parts.ones) if block.larger else 0
+            layout = config.larger if block.larger else config.ones
+            first = len(config.ones) if block.larger else 0
             for index, variance in enumerate(variances(block.laws).tolist()):
                 found.append(
                     {
@@ -149,18 +144,18 @@ class GrowingBlocks:
     @property
     def totals_counter(self) -> Counter:
         """What counts inserts and deletes."""
-        return self._parts.totals_counter
+        return self.config.totals_counter
 
     @property
     def marginals(self) -> dict[Clique, FloatArray]:
         """Released estimates of all marginals of two or more values, in rows; even ones before the first block."""
-        parts, learnt = self._parts, self._learnt
-        fitted = learnt.fitted or parts.fitter.start()
+        config, learnt = self.config, self._learnt
+        fitted = learnt.fitted or config.fitter.start()
         alive = learnt.totals.alive
         tables: dict[Clique, FloatArray] = {}
-        for layout, shares in ((parts.ones, fitted.ones), (parts.larger, fitted.larger)):
+        for layout, shares in ((config.ones, fitted.ones), (config.larger, fitted.larger)):
             for index, clique in enumerate(layout.cliques):
-                tables[tuple(int(parts.active[place]) for place in clique)] = layout.table(shares, index) * alive
+                tables[tuple(config.active[place] for place in clique)] = layout.table(shares, index) * alive
         return tables
 
     def state(self) -> State:
@@ -194,4 +189,4 @@ class GrowingBlocks:
 
     def guarantee(self) -> Guarantee:
         """See `engines.core.contract.Engine.guarantee`."""
-        return guarantee(self.config, self._parts)
+        return guarantee(self.config)

@@ -8,23 +8,45 @@ budget is shared among marginals, depends on released values only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from engines.core.contract import State
-from engines.core.noise import NoiseSource
+from engines.core.noise import LEAST_VARIANCE, NoiseSource
 from engines.core.shares import CellNoise
-from engines.tabular.batches import EventRows
-from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
-from engines.tabular.growing.config import GrowingParts
-from engines.tabular.growing.measure import measure, variances
+from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.growing.totals import Totals
+from engines.tabular.marginals import EventRows, Marginals
+from engines.tabular.records import Fitted
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
+
+
+def measure(counts: IntArray, layout: Marginals, laws: Sequence[CellNoise], noise: NoiseSource) -> IntArray:
+    """Return noisy counts `(cells,)` of PRIVATE ones, each marginal under its own law.
+
+    Guarantee: costs one event the sum of the laws' costs (epsilon, or mu^2): it moves one cell of each marginal by 1,
+        and all cells of a marginal have noise of that marginal's law.
+    Raises: EngineInputError if a cost is too small for exact noise.
+    """
+    noisy = np.zeros(layout.cells, np.int64)
+    groups: dict[CellNoise, list[int]] = {}
+    for index, law in enumerate(laws):
+        groups.setdefault(law, []).append(index)
+    for law, members in sorted(groups.items(), key=lambda group: group[0].cost):
+        cells = np.concatenate([np.arange(layout.offsets[i], layout.offsets[i + 1]) for i in members])
+        noisy[cells] = law.added(counts[cells], noise.child("marginals", members[0]))
+    return noisy
+
+
+def variances(laws: Sequence[CellNoise]) -> FloatArray:
+    """`(marginals,)` variance of the noise of one cell, `LEAST_VARIANCE` at least."""
+    known = {law: max(LEAST_VARIANCE, law.variance) for law in set(laws)}
+    return np.array([known[law] for law in laws])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +119,8 @@ class ClosedBlock:
 class Learning:
     """One step: what it measures and what is known after it. `learnt` and `measured` are its results."""
 
-    def __init__(self, parts: GrowingParts, before: GrowingState, step: int, noise: NoiseSource) -> None:
-        self.parts = parts
+    def __init__(self, config: GrowingConfig, before: GrowingState, step: int, noise: NoiseSource) -> None:
+        self.config = config
         self.learnt = before
         self.step = step
         self.noise = noise
@@ -106,27 +128,27 @@ class Learning:
 
     def arrive(self, rows: EventRows) -> None:
         """Count the step's PRIVATE rows, of active attributes."""
-        before, parts = self.learnt, self.parts
+        before, config = self.learnt, self.config
         totals = before.totals.after(rows.totals(), self.noise.child("totals"))
-        ones = before.ones.plus(rows.counts(parts.ones))
+        ones = before.ones.plus(rows.counts(config.ones))
         # Early, where larger marginals have no budget, their events pay for better one-way ones.
-        gathers = not before.early or parts.schedule.early_share > 0
-        larger = before.larger.plus(rows.counts(parts.larger)) if gathers else before.larger
+        gathers = not before.early or config.schedule.early_share > 0
+        larger = before.larger.plus(rows.counts(config.larger)) if gathers else before.larger
         self.learnt = GrowingState(
             totals, ones, larger, before.early, before.blocks, before.evidence.at(self.step), before.fitted
         )
 
     def due(self) -> tuple[bool, bool]:
         """Whether one-way, and whether larger marginals are measured now. Public."""
-        now, schedule = self.learnt, self.parts.schedule
+        now, schedule = self.learnt, self.config.schedule
         totals = now.totals
-        if not len(self.parts.ones):
+        if not len(self.config.ones):
             return False, False
         if now.early:
             ended = schedule.early_share > 0 and not schedule.early(totals.events)
             if ended:
                 return True, True
-        elif len(self.parts.larger):
+        elif len(self.config.larger):
             fresh = totals.events - now.larger.covered
             drift = 0.0 if now.fitted is None else now.fitted.drift
             if schedule.larger_due(fresh, now.larger.covered, totals.alive, drift):
@@ -135,12 +157,12 @@ class Learning:
 
     def close(self, *, larger: bool) -> None:
         """Measure the one-way line, and the larger one if so; then fit."""
-        now, parts, step = self.learnt, self.parts, self.step
-        share, _ = parts.line_shares(early=now.early)
-        apart = now.early and not parts.schedule.early_share
-        sizes = np.array(parts.ones.sizes, np.float64)
-        laws = parts.laws(share, parts.recipe.best(np.sqrt(sizes)))
-        counts = measure(now.ones.pending, parts.ones, laws, self.noise.child("ones"))
+        now, config, step = self.learnt, self.config, self.step
+        share, _ = config.line_shares(early=now.early)
+        apart = now.early and not config.schedule.early_share
+        sizes = np.array(config.ones.sizes, np.float64)
+        laws = config.laws(share, config.recipe.best(np.sqrt(sizes)))
+        counts = measure(now.ones.pending, config.ones, laws, self.noise.child("ones"))
         self.measured.append(ClosedBlock(False, now.ones.step, counts, laws))
         block = StepBlock(
             now.ones.step,
@@ -161,29 +183,29 @@ class Learning:
             now.totals,
             ones,
             now.larger.closed(now.totals, step) if larger or apart else now.larger,
-            now.early and parts.schedule.early(now.totals.events),
+            now.early and config.schedule.early(now.totals.events),
             now.blocks + larger,
             evidence,
-            parts.fitter.fit(*evidence.sums(step), evidence.past, max(now.totals.alive, 1.0)),
+            config.fitter.fit(*evidence.sums(step), evidence.past, max(now.totals.alive, 1.0)),
         )
 
     def _settled(self, recent: StepBlock) -> StepBlock:
         """Measure the larger marginals over the steps of these recent blocks."""
-        now, parts = self.learnt, self.parts
-        first = parts.sampled and now.blocks == 0
-        _, share = parts.line_shares(early=now.early)
+        now, config = self.learnt, self.config
+        first = config.sampled and now.blocks == 0
+        _, share = config.line_shares(early=now.early)
         weights = larger_weights(
-            parts.weights,
-            parts.larger.lengths.astype(np.float64),
+            config.weights,
+            config.larger.lengths.astype(np.float64),
             self._apart(),
             max(now.totals.alive, 1.0),
-            parts.recipe.scale(share),
+            config.recipe.scale(share),
             now.blocks,
             rest=FIRST_REST if first else REST,
-            recipe=parts.recipe,
+            recipe=config.recipe,
         )
-        laws = parts.laws(share, weights)
-        counts = measure(now.larger.pending, parts.larger, laws, self.noise.child("larger"))
+        laws = config.laws(share, weights)
+        counts = measure(now.larger.pending, config.larger, laws, self.noise.child("larger"))
         self.measured.append(ClosedBlock(True, now.larger.step, counts, laws))
         table, noise = counts.astype(np.float64), variances(laws)
         ones, variance = improved(
@@ -191,29 +213,29 @@ class Learning:
             recent.ones_variance,
             table,
             noise,
-            ones_layout=parts.ones,
-            larger_layout=parts.larger,
+            ones_layout=config.ones,
+            larger_layout=config.larger,
         )
         # Where rows are deleted, only the plain sum is what is left.
-        weight = block_weights(recent.net, noise) if parts.sampled else np.ones(len(noise))
+        weight = block_weights(recent.net, noise) if config.sampled else np.ones(len(noise))
         return StepBlock(
             recent.first,
             recent.last,
             recent.net,
             ones,
             variance,
-            table * parts.larger.spread(weight),
+            table * config.larger.spread(weight),
             noise * (weight * weight),
             recent.net * weight,
         )
 
     def _apart(self) -> FloatArray:
         """L1 distance that larger marginals may have from their priors, as a share: as fitted, or what noise hides."""
-        now, parts = self.learnt, self.parts
+        now, config = self.learnt, self.config
         settled, _ = now.evidence.sums(self.step)
-        hidden = np.full(len(parts.larger), UNKNOWN)
+        hidden = np.full(len(config.larger), UNKNOWN)
         if now.fitted is None or settled is None or not settled.complete or not (settled.larger_net > 0).all():
             return hidden
-        noise = parts.larger.lengths * np.sqrt(settled.larger_variance) / settled.larger_net
+        noise = config.larger.lengths * np.sqrt(settled.larger_variance) / settled.larger_net
         apart: FloatArray = np.maximum(now.fitted.apart, np.minimum(noise, hidden))
         return apart

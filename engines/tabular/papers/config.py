@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,16 +12,29 @@ import numpy as np
 
 from engines.core.counters import COUNTERS, Counter
 from engines.tabular.domain import TableDomain
-from engines.tabular.marginals import Marginals, check_memory
-from engines.tabular.papers.fitters import FITTERS
-from engines.tabular.papers.rounds import Rounds
-from engines.tabular.papers.selection import Selection, whole_weights
-from engines.tabular.workload import Clique, Workload
+from engines.tabular.marginals import Clique, Marginals, Workload, check_memory, every_marginal
+from engines.tabular.papers.fitting import JointFit, ModelFitter, tree_for
+from engines.tabular.papers.rounds import Rounds, Selection, whole_weights
 from schemas.errors import EngineInputError
 
 BYTES_PER_CELL = 64
 """Of memory: counts, scores, the model's marginals and the counters' states."""
 _HALF = Fraction(1, 2)
+
+
+def _pgm(domain: TableDomain, wanted: Sequence[Clique], max_cells: int) -> ModelFitter:
+    # JAX takes seconds and hundreds of megabytes: only a process that fits with it imports it.
+    from engines.tabular.papers.pgm import PrivatePgm
+
+    return PrivatePgm.over(domain, wanted, tree_for(domain, wanted, max_cells=max_cells))
+
+
+def _joint(domain: TableDomain, wanted: Sequence[Clique], max_cells: int) -> ModelFitter:
+    return JointFit.over(domain, wanted, max_cells=max_cells)
+
+
+FITTERS: Mapping[str, Callable[[TableDomain, Sequence[Clique], int], ModelFitter]] = {"pgm": _pgm, "joint": _joint}
+"""By name, from a domain, the marginals wanted, and the most cells that a model may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +49,7 @@ class RoundsConfig:
         rounds: marginals that are chosen and measured in a step, or as many as the model holds.
         counter: name in `engines.core.counters.COUNTERS` of one with Laplace noise.
         horizon: steps that the stream has at most, where the counter has to know.
-        fit: name in `fitters.FITTERS`.
+        fit: name in `FITTERS`.
         model_cells: of the model's tables; a step's work is proportional to them.
         penalty: share of the expected noise that a marginal's score loses.
         deletable: rows may be deleted by events.
@@ -43,7 +57,7 @@ class RoundsConfig:
         max_cells: of all marginals together.
         records: False releases measurements only.
         churn: rows that a step may change, as a share of the table, beyond twice the events that it is thought to have.
-    Raises: EngineInputError.
+    Raises: EngineInputError if the marginals have too many cells, or the model holds none of them.
     """
 
     name: str
@@ -63,43 +77,18 @@ class RoundsConfig:
     churn: Fraction = Fraction(1, 50)
 
     def __post_init__(self) -> None:
-        if self.epsilon <= 0:
-            raise EngineInputError("epsilon must be positive")
-        if self.rounds < 1 or self.model_cells < 1 or self.max_cells < 1 or not 0 <= self.churn <= 1:
-            raise EngineInputError("rounds, model_cells and max_cells must be at least 1, churn from 0 to 1")
-        if not 0 <= self.penalty <= 2:
-            raise EngineInputError("penalty must be from 0 to 2")
-        if self.ttl_steps is not None and self.ttl_steps < 1:
-            raise EngineInputError("ttl_steps must be at least 1")
-        if self.fit not in FITTERS:
-            raise EngineInputError(f"fit must be one of {', '.join(sorted(FITTERS))}")
-        if self.workload is not None and self.workload.attributes != len(self.domain.sizes):
-            raise EngineInputError("the workload is of another table")
-        self._check_counter()
         sizes, names = self.domain.sizes, self.domain.names
         cliques = self.released.cliques
         check_memory(sizes, cliques, names, max_cells=self.max_cells, bytes_per_cell=BYTES_PER_CELL)
 
-    def _check_counter(self) -> None:
-        if self.counter not in COUNTERS:
-            raise EngineInputError(f"counter must be one of {', '.join(sorted(COUNTERS))}")
-        make = COUNTERS[self.counter]
-        if self.horizon is None and make(2, Fraction(1)) != make(3, Fraction(1)):
-            raise EngineInputError(f"counter = {self.counter!r} needs a horizon: the steps that the stream has at most")
-        if self.horizon is not None and self.horizon < 1:
-            raise EngineInputError("horizon must be at least 1")
-        if make(self.horizon or 1, Fraction(1)).measure != "epsilon":
-            raise EngineInputError(f"counter = {self.counter!r} has Gaussian noise: choose one of pure privacy")
-
     @property
     def _workload(self) -> Workload:
-        return self.workload or Workload.all(len(self.domain.sizes))
+        return every_marginal(len(self.domain.sizes)) if self.workload is None else self.workload
 
     @property
     def queries(self) -> dict[Clique, Fraction]:
         """Marginals to choose from, with weights: those of the workload that no larger one contains."""
-        workload = self._workload
-        weights = dict(zip(workload.cliques, workload.weights, strict=True))
+        weights = self._workload
         return {c: w for c, w in weights.items() if not any(set(c) < set(larger) for larger in weights)}
 
     @property
@@ -110,7 +99,7 @@ class RoundsConfig:
     @property
     def released(self) -> Marginals:
         """Marginals that the release speaks of: those of each active attribute, then the workload's larger ones."""
-        kept = [self.reduced(clique) for clique in self._workload.cliques]
+        kept = [self.reduced(clique) for clique in self._workload]
         larger = sorted({clique for clique in kept if len(clique) > 1}, key=lambda clique: (len(clique), clique))
         return Marginals(self.domain.sizes, (*((attribute,) for attribute in self.active), *larger))
 
@@ -119,9 +108,8 @@ class RoundsConfig:
         """`released` in two parts, one-way and larger, over the places of active attributes."""
         place = {attribute: index for index, attribute in enumerate(self.active)}
         sizes = tuple(self.domain.sizes[attribute] for attribute in self.active)
-        cliques = [tuple(place[a] for a in clique) for clique in self.released.cliques]
-        ones, larger = cliques[: len(sizes)], cliques[len(sizes) :]
-        return Marginals(sizes, tuple(ones)), Marginals(sizes, tuple(larger))
+        cliques = tuple(tuple(place[a] for a in clique) for clique in self.released.cliques)
+        return Marginals(sizes, cliques[: len(sizes)]), Marginals(sizes, cliques[len(sizes) :])
 
     def reduced(self, clique: Clique) -> Clique:
         """A marginal without attributes that have one value: the same cells."""

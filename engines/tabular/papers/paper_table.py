@@ -22,14 +22,11 @@ from engines.core.contract import Batch, Release, State
 from engines.core.counters.linear import laplace_scale
 from engines.core.noise import NoiseSource
 from engines.core.state import Expiry, head, merged, numbers_of, reading
-from engines.tabular.batches import EventRows, check_batch
-from engines.tabular.fitted import Fitted
 from engines.tabular.forest import dependences, spanning_forest
-from engines.tabular.marginals import Marginals
+from engines.tabular.marginals import EventRows, Marginals, check_batch
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.rounds import MeasuredMarginal, Memory, rounded
-from engines.tabular.records import Keeper, Rows
-from engines.tabular.rows_out import RowRecords, record_id, stream_key
+from engines.tabular.records import Fitted, Keeper, RowRecords, Rows, record_id, stream_key
 from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
@@ -58,7 +55,7 @@ class PaperTable:
     >>> from fractions import Fraction
     >>> from engines.core.contract import Batch
     >>> from engines.core.noise import seeded
-    >>> from engines.tabular import Category, TableDomain
+    >>> from engines.tabular.domain import Category, TableDomain
     >>> from schemas.blocks import Folded
     >>> table = TableDomain((Category(name="a", values=(0, 1)), Category(name="b", values=(0, 1))))
     >>> recipe = RoundsConfig(name="docs", domain=table, epsilon=Fraction(1), fit="joint")

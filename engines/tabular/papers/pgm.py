@@ -27,11 +27,15 @@ jax.config.update("jax_enable_compilation_cache", False)
 import mbi  # noqa: E402 - it warns of both unless they are set before
 
 from engines.tabular.domain import TableDomain  # noqa: E402
-from engines.tabular.papers.beliefs import Beliefs  # noqa: E402
-from engines.tabular.papers.fitting import Observed, check_observed, starting_potentials  # noqa: E402
-from engines.tabular.papers.joint import LENGTHEN, SHORTEN  # noqa: E402
-from engines.tabular.papers.structure import JunctionTree  # noqa: E402
-from engines.tabular.workload import Clique  # noqa: E402
+from engines.tabular.marginals import Clique  # noqa: E402
+from engines.tabular.papers.fitting import (  # noqa: E402
+    LENGTHEN,
+    SHORTEN,
+    Observed,
+    check_observed,
+    starting_potentials,
+)
+from engines.tabular.papers.model import Beliefs, JunctionTree  # noqa: E402
 from schemas.arrays import FloatArray  # noqa: E402
 
 ITERATIONS = 30
@@ -125,7 +129,7 @@ def _program(tree: JunctionTree, marginals: tuple[Clique, ...]) -> Callable[...,
             )
             return (*chosen[:3], following, chosen[3]), None
 
-        # As in `joint`: no step of this length can be wrong. The first one goes nowhere, and finds the loss.
+        # As in `JointFit`: no step of this length can be wrong. The first one goes nowhere, and finds the loss.
         start = (vector(potentials), zeros, zeros, 1.0 / (total * weights.sum()), jnp.asarray(jnp.inf))
         (fitted, *_), _ = jax.lax.scan(step, start, None, length=ITERATIONS + 1)
         return [table - table.max() for table in tables(fitted)]

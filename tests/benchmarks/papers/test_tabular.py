@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.papers.tabular import streaming_mwem
 from engines.core.noise import NoiseSource, seeded
-from engines.tabular import Marginals
+from engines.tabular.marginals import Marginals
 from engines.tabular.papers.config import RoundsConfig
 from schemas.arrays import FloatArray, IntArray
 from tests.tabular.small_tables import small_domain
