@@ -54,7 +54,7 @@ def grid_trips(trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseS
     pair = choices(pairs if pairs.sum() > 0 else np.ones_like(pairs), count, chance.child("pairs"))
     starts, ends = pair // grid.size, pair % grid.size
     moves = _moves(grid.hops(starts, ends), noisy["lengths"], limits, chance.child("lengths"))
-    weights = np.maximum(noisy["transitions"].shaped(grid.size, 9), 0.0) * (targets >= 0)
+    weights = np.maximum(noisy["transitions"].values.reshape(grid.size, 9), 0.0) * (targets >= 0)
     weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, targets >= 0)
     weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), 1e-9 * (targets >= 0))
     errands = Errands(starts, ends, moves)
@@ -102,7 +102,7 @@ def _parts(density: Noisy, epsilon: Fraction, grid: Grid) -> IntArray:
 
 
 def _moves(hops: IntArray, noisy: Noisy, limits: Limits, noise: NoiseSource) -> IntArray:
-    table = np.maximum(noisy.shaped(FARTHEST, LENGTHS), 0.0) + 1e-9
+    table = np.maximum(noisy.values.reshape(FARTHEST, LENGTHS), 0.0) + 1e-9
     far = np.minimum(hops, FARTHEST - 1)
     classes = np.zeros(len(hops), np.int64)
     for row in range(FARTHEST):

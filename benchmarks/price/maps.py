@@ -11,8 +11,7 @@ import numpy as np
 
 from benchmarks.price.adaptive_grid import AdaptiveGrid
 from benchmarks.size import sized
-from benchmarks.spatial.modes import MODES
-from benchmarks.spatial.scenes import NAME, Errors, Scene
+from benchmarks.spatial.modes import MODES, NAME, Errors, Scene
 from benchmarks.spatial.sources import SOURCES
 from benchmarks.spatial.streams import StreamData
 from engines.core.contract import Batch

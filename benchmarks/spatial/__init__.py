@@ -3,6 +3,6 @@
 Mean relative error of random rectangles (small, medium, large: docs/notes/0006), over 12 steps after t0, at epsilon
 0.5, 1 and 2 for one event: `default`, `paper`, and the papers' baselines (`benchmarks.papers.spatial`). All but
 `default` spend epsilon on an insert and again on its expiry: where a stream has a ttl, that favours them.
-`streams` are the data, `scenes` the truth and the questions, `modes` what is compared, `runs` two processes that run
+`sources` are the data, `modes` what is compared and the questions, `runs` two processes that run
 it, `report` tables, plots and the last line.
 """

@@ -11,8 +11,7 @@ from fractions import Fraction
 import benchmarks.spatial
 from benchmarks.size import QUICK, RESULTS, SMALLEST, sized
 from benchmarks.spatial.modes import MODES, MORE
-from benchmarks.spatial.plots import plot
-from benchmarks.spatial.report import last_line, markdown, read_csv, write_csv
+from benchmarks.spatial.report import last_line, markdown, plot, read_csv, write_csv
 from benchmarks.spatial.runs import Cell, Row, run_all
 from benchmarks.spatial.sources import SOURCES
 from benchmarks.spatial.streams import EARLY

@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from agents.local.offline.processes import process_pool
-from benchmarks.spatial.modes import MODES, MORE
-from benchmarks.spatial.scenes import Scene
+from benchmarks.spatial.modes import MODES, MORE, Scene
 from benchmarks.spatial.sources import SOURCES
 
 PROCESSES = 2

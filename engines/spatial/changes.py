@@ -71,7 +71,7 @@ STRIDE = 7
 
 
 def group_counts(events: Folded, *, sizes: Sequence[int], placement: Placement) -> IntArray:
-    """How many of each row's events are in each group, `(groups, rows)` int64; PRIVATE, like the events.
+    """Count the events of each row in each group, `(groups, rows)` int64; PRIVATE, like the events.
 
     Args:
         sizes: of the groups, in shares of their sum; each at least 1.
@@ -92,7 +92,7 @@ def group_counts(events: Folded, *, sizes: Sequence[int], placement: Placement) 
 
 @aggregate
 def grouped(events: Folded, *, sizes: Sequence[int], placement: Placement) -> list[Changes]:
-    """The events of each group."""
+    """Return the events of each group."""
     parts = []
     for counts in group_counts(events, sizes=sizes, placement=placement):
         there = counts > 0

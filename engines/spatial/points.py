@@ -97,7 +97,7 @@ class Placement:
         return second, np.where(second == 1, indices - before, before)
 
     def _shared(self, nodes: IntArray, depths: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-        """How many of the first `counts`, and of one more, go to the first child."""
+        """Count how many of the first `counts`, and of one more, go to the first child."""
         assert self.domain is not None
         shares = self.domain.left_shares(nodes, depths)
         exact = counts * shares + (self.words(nodes) >> np.uint64(64 - SHARE_BITS)).astype(np.int64)
@@ -108,7 +108,7 @@ class Placement:
         return (self.words(nodes) >> np.uint64(11)) * FRACTION
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Where the points with these indices lie in their finest cells: x and y, `(points,)` each, in [0, 1)."""
+        """Place the points with these indices in their finest cells: x and y, `(points,)` each, in [0, 1)."""
         start = self.words(nodes)
         turns = indices.astype(np.uint64)
         x = start + turns * _R2_X
@@ -167,7 +167,7 @@ class Prefixes:
 
     @staticmethod
     def of(placement: Placement, nodes: IntArray, first: IntArray, last: IntArray, *, depth: int) -> Prefixes:
-        """Of cells of a domain of this depth."""
+        """Make the points of cells of a domain of this depth."""
         return Prefixes(nodes, last, np.cumsum(last - first), placement, depth)
 
     @property
@@ -251,7 +251,7 @@ def _texts(nodes: IntArray, indices: IntArray, *, depth: int) -> list[str]:
 def prefix_in(
     placement: Placement, nodes: IntArray, depths: IntArray, counts: IntArray, *, cells: IntArray, cell_depths: IntArray
 ) -> IntArray:
-    """How many of the first `counts` points of `nodes` lie in `cells`, below them or themselves; `(nodes,)` each."""
+    """Count those of the first `counts` points of `nodes` that lie in `cells`, at or below them; `(nodes,)` each."""
     counts = counts.copy()
     rows = np.flatnonzero(depths < cell_depths)
     level, at = depths[rows], nodes[rows]
@@ -266,7 +266,7 @@ def prefix_in(
 
 
 def _descend(placement: Placement, nodes: IntArray, indices: IntArray, *, depth: int) -> tuple[IntArray, IntArray]:
-    """Finest cell and index there of points of any cells."""
+    """Return the finest cells of points of any cells, and their indices there."""
     nodes, indices = nodes.copy(), indices.copy()
     low = np.int64(1) << depth
     rows = np.flatnonzero(nodes < low)
@@ -285,7 +285,7 @@ def _descend(placement: Placement, nodes: IntArray, indices: IntArray, *, depth:
 def difference(
     domain: SpatialDomain, placement: Placement, *, before: Counts, after: Counts
 ) -> tuple[PointRecords, PointIds]:
-    """Points that appear and ids that go when released counts change from `before` to `after`.
+    """Return the points that appear and the ids that go when released counts change from `before` to `after`.
 
     >>> from engines.spatial.domain.box import BoxDomain
     >>> box, nothing = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=2), Counts.nothing()

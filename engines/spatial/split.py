@@ -18,6 +18,7 @@ import numpy as np
 from engines.core.noise import NoiseSource, aggregate, laplace_exceeds
 from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
+from schemas.guarantee import Mechanism
 
 UNIT_BITS = 20
 UNIT = Fraction(1, 1 << UNIT_BITS)
@@ -65,13 +66,25 @@ class SplitRule:
 
     @property
     def scale(self) -> Fraction:
-        """Of the Laplace noise, in events."""
+        """Scale of the Laplace noise, in events."""
         return path_cost(self.fanout) / self.epsilon
 
     @property
     def decay_units(self) -> int:
         """Score lost per level, in `UNIT`s: scale * ln(fanout), rounded up; neighbours then differ by exactly 1."""
         return ceil(self.scale * _LOG[self.fanout] / UNIT)
+
+    def mechanism(self, name: str, account: str) -> Mechanism:
+        """Return what a guarantee says of all bits of a tree together."""
+        return Mechanism(
+            name=name,
+            distribution="Laplace (one bit)",
+            l1_sensitivity=1,
+            scale=self.scale,
+            epsilon=self.epsilon,
+            account=account,
+            shift=path_cost(self.fanout),
+        )
 
     def margins(self, scores: IntArray, *, depth: int, threshold: int) -> IntArray:
         """What the noise of each cell has to exceed, `(cells,)` in `UNIT`s.

@@ -128,7 +128,7 @@ def _text(value: Any) -> str | None:
 
 
 def places(keys: KeyArray) -> tuple[IntArray, IntArray]:
-    """Column and row of each key's point."""
+    """Return column and row of each key's point."""
     place = keys[:, PLACE]
     return (place >> np.uint64(LATTICE_BITS)).astype(np.int64), (place & _ROW).astype(np.int64)
 
@@ -166,7 +166,7 @@ class Closing:
         return ends
 
     def together(self, trips: int, per_step: int | None) -> int:
-        """How many of a user's contributions may close in one step.
+        """Return how many of a user's contributions may close in one step.
 
         What closes in a step was admitted in it or in the `life - 1` steps before, and in its period: so too where a
         period ends, and all that is under way closes at once. It was not admitted later: under a cap on steps, ingest

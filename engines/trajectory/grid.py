@@ -16,7 +16,7 @@ from schemas.arrays import BoolArray, FloatArray, IntArray
 
 STEPS_X = np.array([1, 1, 0, -1, -1, -1, 0, 1])
 STEPS_Y = np.array([0, 1, 1, 1, 0, -1, -1, -1])
-"""Of direction 0 to 7, an eighth of a turn apart: the difference of two directions modulo 8 is the turn."""
+"""Steps in direction 0 to 7, an eighth of a turn apart: the difference of two directions modulo 8 is the turn."""
 # Direction of a move of (dx, dy), each in -1 to 1, at [dx + 1, dy + 1]; -1 for no move.
 _DIRECTIONS = np.full((3, 3), -1)
 _DIRECTIONS[STEPS_X + 1, STEPS_Y + 1] = np.arange(8)
@@ -76,7 +76,7 @@ class Blocks:
 
     @property
     def cells(self) -> int:
-        """Of a block."""
+        """Number of cells in a block."""
         return self.width**2
 
     def of(self, cells: IntArray) -> IntArray:

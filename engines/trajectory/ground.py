@@ -29,7 +29,7 @@ from schemas.events import Reason
 DEPTH = 12
 """Halvings of the tree in which a record is looked up; it only decides on speed."""
 HAIR = 1e-7
-"""Of a cell: by so much parts are kept off its upper edges, and polygons off their borders."""
+"""Share of a cell by which parts are kept off its upper edges, and polygons off their borders."""
 _CHUNK = 1 << 18
 Bounds = tuple[float, float, float, float]
 
@@ -115,7 +115,7 @@ class Ground:
         return x, y
 
     def _kept(self, parts: Any) -> BoolArray:
-        """Which parts are more than a touch."""
+        """Tell which parts are more than a touch."""
         sizes = shapely.length(parts) if self._lines else shapely.area(parts)
         dimension = 1 if self._lines else 2
         kept: BoolArray = (shapely.get_dimensions(parts) == dimension) & (sizes > 0)

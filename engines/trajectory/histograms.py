@@ -28,7 +28,7 @@ UNIT_BITS = 20
 UNIT = 1 << UNIT_BITS
 """A whole trip, in the integers that are measured."""
 MAX_ENTRIES = 1 << 32
-"""Of one histogram: as many whole trips add up exactly in a float64, which is what `bincount` adds in."""
+"""Most entries of one histogram: as many whole trips add up exactly in a float64, which is what `bincount` adds in."""
 
 
 def equal_shares(parts: IntArray) -> IntArray:
@@ -81,10 +81,6 @@ class Noisy:
     @property
     def variance(self) -> float:
         return self.deviation * self.deviation
-
-    def shaped(self, *shape: int) -> FloatArray:
-        """`values` as rows and columns."""
-        return self.values.reshape(shape)
 
 
 def law_of(shares: Shares, share: Fraction) -> CellNoise:

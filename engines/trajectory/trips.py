@@ -17,7 +17,7 @@ LATTICE_BITS = 20
 """The box has 2**20 x 2**20 lattice points; finer differences of position are not kept."""
 LATTICE = 1 << LATTICE_BITS
 MIDDLE = np.float64(0.5)
-"""Of a lattice step."""
+"""The middle of a lattice step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class Trips:
 
     @aggregate
     def first(self, points: int) -> Trips:
-        """Each trip cut to its first `points` points."""
+        """Cut each trip to its first `points` points."""
         sizes = np.minimum(self.sizes, points)
         if np.array_equal(sizes, self.sizes):
             return self

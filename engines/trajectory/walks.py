@@ -25,7 +25,7 @@ WORKSPACE = 6_000_000
 
 
 class Graph(Protocol):
-    """Where walks can go. Public, or released."""
+    """A graph that walks go along. Public, or released."""
 
     @property
     def matrix(self) -> csr_matrix:
@@ -33,7 +33,7 @@ class Graph(Protocol):
         ...
 
     def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
-        """Where walks at the cells `at` go next, and by which move.
+        """Choose where walks at the cells `at` go next, and by which move.
 
         Args:
             last: the moves that brought them there, -1 for none.
@@ -122,7 +122,7 @@ class Errands:
 
 
 def walk(errands: Errands, graph: Graph, noise: NoiseSource) -> IntArray:
-    """Cells of all walks, one after the other (`Errands.offsets`).
+    """Return the cells of all walks, one after the other (`Errands.offsets`).
 
     A walk that can not reach its end in its moves stays where that shows, and ends by a jump.
     """

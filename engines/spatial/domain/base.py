@@ -19,14 +19,14 @@ from engines.core.contract import Columns, ScalarKind
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
 
 FRACTION = np.float64(2.0**-53)
-"""Of the upper 53 bits of a word: makes them a number in [0, 1)."""
+"""Factor that makes the upper 53 bits of a word a number in [0, 1)."""
 SHARE_BITS = 20
 WHOLE = 1 << SHARE_BITS
 HALF = WHOLE >> 1
 
 
 def nodes_to(domain: SpatialDomain, depth: int) -> IntArray:
-    """All nodes of a depth or less, ascending."""
+    """Return all nodes of a depth or less, ascending."""
     level = np.ones(1, np.int64)
     levels = [level]
     for above in range(depth):
@@ -40,7 +40,7 @@ def nodes_to(domain: SpatialDomain, depth: int) -> IntArray:
 def coordinates_at_fault(
     columns: Columns, fields: tuple[str, str], bounds: tuple[float, float, float, float]
 ) -> list[str]:
-    """Of points that a domain refuses, the coordinate beyond its bounds; both where both are, or neither is.
+    """Name the coordinate that puts each refused point beyond the bounds; both where both do, or neither does.
 
     >>> outside = Columns({"x": np.array([2.0, 0.5, 0.5]), "y": np.array([0.5, 2.0, 0.5])}, {}, np.ones(3, np.int8))
     >>> coordinates_at_fault(outside, ("x", "y"), (0.0, 0.0, 1.0, 1.0))

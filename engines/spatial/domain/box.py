@@ -42,7 +42,7 @@ def spread_table(bits: int, *, top: int) -> KeyArray:
 
 
 def deepest(low: float, high: float) -> int:
-    """How often an interval can be halved. 2**14 numbers in a cell leave room for positions inside after rounding.
+    """Return how often an interval can be halved: 2**14 numbers in a cell leave room for positions after rounding.
 
     >>> deepest(-74.05, -73.75), deepest(1e6, 1e6 + 1e-6)
     (30, -1)

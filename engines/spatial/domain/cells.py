@@ -23,12 +23,12 @@ from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 CRUMB = 2.0**-32
-"""Of a finest cell: what is smaller is what rounding leaves of borders that meet, and no cell of its own."""
+"""Share of a finest cell below which a piece is what rounding leaves of borders that meet, and no cell of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellBounds:
-    """Of cells, `(cells,)` each, in degrees."""
+    """Bounds of cells, `(cells,)` each, in degrees."""
 
     xmin: FloatArray
     ymin: FloatArray
@@ -66,7 +66,7 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
-    """Where the rows of each group stand: those of group i are rows starts[i] .. starts[i + 1] - 1."""
+    """Places of the rows of each group: those of group i are rows starts[i] .. starts[i + 1] - 1."""
 
     starts: IntArray
 
@@ -78,7 +78,7 @@ class Ragged:
         return Ragged(starts)
 
     def rows(self, groups: IntArray) -> tuple[IntArray, IntArray]:
-        """All rows of some groups, one after another: position in `groups`, and row."""
+        """Return all rows of some groups, one after another: position in `groups`, and row."""
         first, sizes = self.starts[groups], self.starts[groups + 1] - self.starts[groups]
         offsets = np.cumsum(sizes) - sizes
         return np.repeat(np.arange(len(groups)), sizes), np.arange(int(sizes.sum())) + np.repeat(first - offsets, sizes)
@@ -183,7 +183,7 @@ class CellTree:
         return (((np.int64(1) << self.end_level[end]) + self.end_code[end]) << deeper) + low
 
     def codes(self, finest: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
-        """Where finest grid cells are in the tree: code, end, and whether they are in it at all; `(cells,)` each."""
+        """Find finest grid cells in the tree: code, end, and whether they are in it at all; `(cells,)` each."""
         end = np.maximum(np.searchsorted(self.first, finest, side="right") - 1, 0)
         inside = finest - self.first[end]
         spare = self.depth - self.end_level[end]
@@ -255,7 +255,7 @@ def grown(grid: BoxDomain, shape: P, *, usable: Callable[[P, IntArray], BoolArra
 
 
 def bounds_of(grid: BoxDomain, codes: IntArray, depth: int) -> CellBounds:
-    """Of cells of one depth."""
+    """Return the bounds of cells of one depth."""
     return CellBounds(*grid.corners((np.int64(1) << depth) + codes, np.full(len(codes), depth)))
 
 

@@ -35,7 +35,7 @@ class Shape:
 
 
 def parsed(content: bytes | str) -> Any:
-    """The geometries of a GeoJSON document, an array. Raises: EngineInputError."""
+    """Return the geometries of a GeoJSON document, an array. Raises: EngineInputError."""
     try:
         read = shapely.from_geojson(content)
     except shapely.GEOSException:
@@ -44,7 +44,7 @@ def parsed(content: bytes | str) -> Any:
 
 
 def shape_of(geometries: Any) -> Shape:
-    """One shape from all polygons, or all lines.
+    """Make one shape of all polygons, or of all lines.
 
     Raises: EngineInputError for what is empty, mixed, too large, not finite, or not on the globe.
     """
@@ -125,7 +125,7 @@ def _unwrapped(parts: Any) -> tuple[Any, float]:
 
 
 def _moved(parts: Any, by: FloatArray) -> Any:
-    """Each part moved east by its own degrees."""
+    """Move each part east by its own degrees."""
     points, owner = shapely.get_coordinates(parts, return_index=True)
     points[:, 0] += by[owner]
     moved = parts.copy()

@@ -153,7 +153,7 @@ class LineDomain(MappedDomain):
     def _nearest(
         self, x: FloatArray, y: FloatArray, at: IntArray, segment: IntArray
     ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-        """Of points that have a candidate: which, the nearest place on a line, and how far it is, in metres."""
+        """Return which points have a candidate, the nearest place on a line, and how far it is, in metres."""
         x0, y0, x1, y1 = self._segments[segment].T
         east, north = (scale[at] for scale in metres_per_degree(np.clip(y, -_POLAR, _POLAR)))
         ax, ay, bx, by = (x[at] - x0) * east, (y[at] - y0) * north, (x1 - x0) * east, (y1 - y0) * north

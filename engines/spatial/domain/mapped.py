@@ -53,23 +53,23 @@ class MappedDomain(PlanarDomain):
 
     @abstractmethod
     def _inside(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Where points belong on the shape, and whether they do."""
+        """Return where points belong on the shape, and whether they do."""
 
     @abstractmethod
     def _drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Points of pieces, evenly, and whether the draw holds; u and v are in [0, 1)."""
+        """Draw points of pieces, evenly, and tell whether the draw holds; u and v are in [0, 1)."""
 
     @abstractmethod
     def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
-        """One point of each piece that can always be taken."""
+        """Return one point of each piece that can always be taken."""
 
     def remarks(self) -> Iterator[str]:
-        """What whoever configured the shape should know of it, in sentences."""
+        """Yield what whoever configured the shape should know of it, in sentences."""
         yield from ()
 
     @abstractmethod
     def outline(self) -> list[FloatArray]:
-        """The shape as lines to draw, `(points, 2)` each; longitudes as in `bounds`, details left out."""
+        """Return the shape as lines to draw, `(points, 2)` each; longitudes as in `bounds`, details left out."""
 
     # --- as a domain ----------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class MappedDomain(PlanarDomain):
         return keys, reasons
 
     def located(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
-        """Which points are on the shape, and of those, where on it, and the codes of their finest cells."""
+        """Return which points are on the shape, where on it those are, and the codes of their finest cells."""
         rows, x, y = self._in_bounds(x, y)
         x, y, there = self._inside(x, y)
         rows, x, y = rows[there], x[there], y[there]
@@ -104,7 +104,7 @@ class MappedDomain(PlanarDomain):
         return rows, x, y, codes
 
     def _in_bounds(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Rows within the bounds and the margin, and their places there: longitudes may be a turn off."""
+        """Return rows within the bounds and the margin, and their places there: longitudes may be a turn off."""
         (xmin, ymin, xmax, ymax), (dx, dy) = self.bounds, self._margin
         with np.errstate(invalid="ignore"):
             turned = np.where(x < xmin - dx, x + 360.0, np.where(x >= xmax + dx, x - 360.0, x))
@@ -176,7 +176,7 @@ class MappedDomain(PlanarDomain):
         return rounded(x, width), rounded(y, height)
 
     def _come_back(self, x: FloatArray, y: FloatArray, codes: IntArray) -> BoolArray:
-        """Whether `encode` would give public points these codes."""
+        """Tell whether `encode` would give public points these codes."""
         rows, _, _, found = self.located(x, y)
         result = np.zeros(len(x), np.bool_)
         result[rows] = found == codes[rows]

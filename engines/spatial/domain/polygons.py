@@ -319,7 +319,7 @@ def grid_over(fields: tuple[str, str], bounds: FloatArray, depth: int) -> BoxDom
 
 
 def _rings(shape: Shape) -> RingPieces:
-    """All rings as one piece, shells counter-clockwise and holes clockwise."""
+    """Return all rings as one piece, shells counter-clockwise and holes clockwise."""
     polygons = shapely.orient_polygons(shapely.get_parts(shape.geometry), exterior_cw=False)
     points, ring = shapely.get_coordinates(shapely.get_rings(polygons), return_index=True)
     # The last vertex of a ring is its first one.

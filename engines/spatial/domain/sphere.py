@@ -33,7 +33,7 @@ def _series(coefficients: tuple[float, ...], squares: FloatArray) -> FloatArray:
 
 
 def sine(degrees: FloatArray) -> FloatArray:
-    """Of angles up to 90 degrees.
+    """Return the sine of angles up to 90 degrees.
 
     >>> sine(np.array([0.0, 30.0, -90.0])).round(12).tolist()
     [0.0, 0.5, -1.0]
@@ -43,7 +43,7 @@ def sine(degrees: FloatArray) -> FloatArray:
 
 
 def band(latitude: FloatArray) -> FloatArray:
-    """Square metres between the equator and a latitude, per degree of longitude; negative in the south.
+    """Return the square metres between the equator and a latitude, per degree of longitude; negative in the south.
 
     >>> whole = 360 * (band(np.array([90.0])) - band(np.array([-90.0])))
     >>> (whole / 1e12).round(3).tolist()
@@ -54,7 +54,7 @@ def band(latitude: FloatArray) -> FloatArray:
 
 
 def mean_band(south: FloatArray, north: FloatArray) -> FloatArray:
-    """Average of `band` along a straight edge between two latitudes."""
+    """Return the average of `band` along a straight edge between two latitudes."""
     result = np.zeros_like(south)
     for point, weight in zip(_POINTS, _WEIGHTS, strict=True):
         result = result + weight * band(south + point * (north - south))
@@ -62,7 +62,7 @@ def mean_band(south: FloatArray, north: FloatArray) -> FloatArray:
 
 
 def metres_per_degree(latitude: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of longitude and of latitude, at a latitude."""
+    """Return the metres in a degree of longitude and in one of latitude, at a latitude."""
     s = sine(latitude)
     bend = 1 - _E2 * (s * s)
     across = MAJOR_M / np.sqrt(bend)

@@ -55,7 +55,7 @@ from schemas.blocks import Folded
 from schemas.guarantee import Guarantee, Mechanism
 
 WATCH_SHARE = Fraction(1, 20)
-"""Of the budget, for the watch."""
+"""Share of the budget that the watch has."""
 START_DEPTH = 6
 """The watch counts in cells of this depth, where `max_leaves` allows."""
 LONGEST = 12
@@ -157,7 +157,7 @@ class StepWork:
         return int(hot.sum())
 
     def estimates(self) -> Estimates:
-        """Of all nodes after step `now`."""
+        """Return the estimates of all nodes after step `now`."""
         return estimate(self.tree, now=self.now, unit=self.config.counter.variance)
 
     @aggregate
@@ -191,7 +191,7 @@ class StepWork:
         divide(self.tree, at, estimates, unit=unit, now=time, max_leaves=most, rest=rest)
 
     def leaves(self, share: int) -> int:
-        """All leaves but one in `share`: a part of the tree is kept free for bursts."""
+        """Return how many leaves are all but one in `share`: a part of the tree is kept free for bursts."""
         return self.config.max_leaves - self.config.max_leaves // share
 
 

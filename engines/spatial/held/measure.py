@@ -97,7 +97,7 @@ SPLIT = 3.0
 MERGE = 0.75
 """Standard deviations below which the estimates of two leaves together make them be merged."""
 PRICE = 4.0
-"""Of a full tree, a leaf is divided if it holds so many times what the next pair to be merged holds."""
+"""A leaf of a full tree is divided if it holds so many times what the next pair to be merged holds."""
 WORN = 6
 """Measurements that two leaves must have cost, together, before they are merged."""
 DRIFT, DRIFT_FLOOR = 0.02, 0.0004
@@ -116,7 +116,7 @@ class LeafCounter(_NoisyCounts):
 
     @property
     def variance(self) -> float:
-        """Of one measurement, `LEAST_VARIANCE` at least."""
+        """Variance of one measurement, `LEAST_VARIANCE` at least."""
         return max(LEAST_VARIANCE, DiscreteLaplace(self.scale).variance)
 
 

@@ -208,7 +208,7 @@ class HeldTree:
     def _children(
         self, nodes: IntArray, rate: FloatArray, variance: FloatArray
     ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Both children of each node, in pairs, each with its share of the rate."""
+        """Return both children of each node, in pairs, each with its share of the rate."""
         pairs = np.repeat(2 * nodes, 2)
         pairs[1::2] += 1
         if self.domain.halved:

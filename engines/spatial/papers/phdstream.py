@@ -33,7 +33,7 @@ from engines.spatial.changes import Changes
 from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.papers.tree import Counted, Tree, counted, descend, measured
 from engines.spatial.points import Counts, Placement, difference, node_depths
-from engines.spatial.split import SplitRule, path_cost
+from engines.spatial.split import SplitRule
 from schemas.arrays import FloatArray, IntArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -124,7 +124,7 @@ SIMPLE: Recipe = partial(COUNTERS["simple"], 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PHDStreamConfig:
-    """All of it is public.
+    """The recipe of PHDStream. All of it is public.
 
     Args:
         name: of the stream; decides where synthetic points lie.
@@ -152,12 +152,12 @@ class PHDStreamConfig:
 
     @property
     def rule(self) -> SplitRule:
-        """Of PrivTree."""
+        """Rule by which PrivTree divides cells."""
         return SplitRule(epsilon=self.epsilon * self.split)
 
     @property
     def leaf_counter(self) -> Counter:
-        """Of the leaves."""
+        """Counter of each leaf."""
         return self.counter(self.epsilon - self.rule.epsilon)
 
     @property
@@ -318,15 +318,7 @@ class PHDStream:
         return Guarantee(
             epsilon=self.config.epsilon,
             mechanisms=(
-                Mechanism(
-                    name="partition of the domain (PrivTree, all levels of a step together)",
-                    distribution="Laplace (one bit)",
-                    l1_sensitivity=1,
-                    scale=rule.scale,
-                    epsilon=rule.epsilon,
-                    account="event",
-                    shift=path_cost(rule.fanout),
-                ),
+                rule.mechanism("partition of the domain (PrivTree, all levels of a step together)", "event"),
                 # A counter's nodes as they are in its first release: how many one event is in, and the noise of each.
                 Mechanism(
                     name="event counts of the leaves",

@@ -104,14 +104,12 @@ class Levels:
     Attributes:
         nodes: heap numbers of each level, ascending.
         splits: positions in their level of the nodes with children, which are, in pairs, the next level.
-        leaves: positions in their level of the others.
-        starts: position of each level's first node in the tree.
+        starts: position of each level's first node in the tree, but for the root's.
     """
 
     nodes: list[IntArray]
     splits: list[IntArray]
-    leaves: list[IntArray]
-    starts: list[int]
+    starts: IntArray
 
     @staticmethod
     def of(nodes: IntArray) -> Levels:
@@ -121,16 +119,11 @@ class Levels:
         levels = np.split(nodes, bounds)
         splits = [np.searchsorted(low, high[::2] >> 1) for low, high in pairwise(levels)]
         splits.append(np.zeros(0, np.int64))
-        leaves = []
-        for level, split in zip(levels, splits, strict=True):
-            leaf = np.ones(len(level), np.bool_)
-            leaf[split] = False
-            leaves.append(np.flatnonzero(leaf))
-        return Levels(levels, splits, leaves, [0, *bounds.tolist()])
+        return Levels(levels, splits, bounds)
 
     def cut(self, values: npt.NDArray[Scalar]) -> list[npt.NDArray[Scalar]]:
         """The values of a tree's nodes, level by level."""
-        return np.split(values, self.starts[1:])
+        return np.split(values, self.starts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,7 +324,7 @@ def counted(
     new_below, counts = tree.below.copy(), np.full_like(tree.counts, UNRELEASED)
     new_below[at] = np.concatenate(below)
     counts[at] = np.concatenate(project(estimates, levels.splits, first))
-    leaves = np.concatenate([leaf + start for leaf, start in zip(levels.leaves, levels.starts, strict=True)])
+    leaves = np.flatnonzero(~np.isin(2 * tree.nodes[at], tree.nodes[at]))
     nodes = tree.nodes[at][leaves]
     # The papers release the leaves' own estimates: floor plus a Bernoulli of the fraction, fixed per cell.
     raw = np.maximum(np.concatenate(estimates)[leaves], 0.0)

@@ -26,7 +26,7 @@ _TINY = 1e-300
 
 
 def onto_simplex(values: FloatArray, totals: FloatArray) -> FloatArray:
-    """Rows projected (least squares) onto non-negative rows that add up to `totals`; `values` is `(rows, columns)`.
+    """Project rows (least squares) onto non-negative rows that add up to `totals`; `values` is `(rows, columns)`.
 
     >>> onto_simplex(np.array([[3.0, 1.0, -1.0]]), np.array([2.0])).tolist()
     [[2.0, 0.0, 0.0]]
@@ -230,9 +230,9 @@ def maps_of(noisy: Mapping[str, Noisy], grid: Grid, there: BoolArray) -> Maps:
     total = max(count, 1.0)
     neighbours = grid.neighbours()
     inside = (neighbours >= 0) & there[:, None] & there[neighbours]
-    moves = np.where(inside, noisy["moves"].shaped(grid.size, 8), 0.0)
+    moves = np.where(inside, noisy["moves"].values.reshape(grid.size, 8), 0.0)
     arrivals = np.bincount(neighbours[inside], moves[inside], minlength=grid.size)
-    groups = np.where(there, noisy["points"].shaped(-1, grid.size), 0.0)
+    groups = np.where(there, noisy["points"].values.reshape(-1, grid.size), 0.0)
     counted = {name: np.where(there, noisy[name].values, 0.0) for name in ("starts", "ends")}
     looks = [
         (groups.sum(axis=0), len(groups) * noisy["points"].variance),

@@ -129,7 +129,7 @@ class Default:
 
 
 def _table(noisy: Noisy, shape: tuple[int, int], total: float) -> FloatArray:
-    return table_of(noisy.shaped(*shape), deviation=noisy.deviation, total=total)
+    return table_of(noisy.values.reshape(*shape), deviation=noisy.deviation, total=total)
 
 
 def _moves(hops: IntArray, columns: IntArray, plan: Plan, limits: Limits, noise: NoiseSource) -> IntArray:
@@ -187,7 +187,7 @@ def _graph(
 
 
 def _shares(weights: FloatArray) -> FloatArray:
-    """Of each cell's moves; nought where it has none."""
+    """Return each cell's moves as shares of its own; nought where it has none."""
     shares: FloatArray = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
     return shares
 

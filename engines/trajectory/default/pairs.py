@@ -61,7 +61,7 @@ class PairFit:
     def with_blocks(self, pairs: FloatArray, noisy: Noisy) -> FloatArray:
         """Pairs that also follow the measured block pairs, as far as those are more than noise."""
         before = self.blocks.sums(pairs)
-        after = _shrunk(noisy.shaped(*before.shape), before, variance=noisy.variance, floor=0.1)
+        after = _shrunk(noisy.values.reshape(*before.shape), before, variance=noisy.variance, floor=0.1)
         return self._fitted(pairs * self.blocks.spread(after / np.maximum(before, _TINY)), rounds=3)
 
     def heavy(self, pairs: FloatArray, *, deviation: float) -> IntArray:
@@ -76,7 +76,7 @@ class PairFit:
         view = pairs.copy().reshape(self.blocks.count, per, self.blocks.count, per)
         start, end = heavy // self.blocks.count, heavy % self.blocks.count
         before = view[start, :, end, :].reshape(len(heavy), per * per)
-        after = _shrunk(noisy.shaped(*before.shape), before, variance=noisy.variance, floor=0.05)
+        after = _shrunk(noisy.values.reshape(*before.shape), before, variance=noisy.variance, floor=0.05)
         view[start, :, end, :] = after.reshape(len(heavy), per, per)
         return self._fitted(view.reshape(pairs.shape), rounds=3, with_hops=False)
 

@@ -26,7 +26,7 @@ from schemas.arrays import BoolArray, FloatArray, IntArray
 
 ROUNDS = 12
 EXPONENT = 0.8
-"""Of a round's correction: one would overshoot, for trips pass through many cells."""
+"""Exponent of a round's correction: one would overshoot, for trips pass through many cells."""
 PASSING = 0.5
 """Part of a visit's time that is the same for all visits of a cell."""
 LEAST = 0.02
@@ -59,7 +59,7 @@ class Visits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """Of dwelling: `cells` is `(all cells,)`; `first` and `last` are factors of a path's ends."""
+    """Rates of dwelling: `cells` is `(all cells,)`; `first` and `last` are factors of a path's ends."""
 
     cells: FloatArray
     first: float = 1.0
@@ -248,7 +248,7 @@ def _lines(anchors: FloatArray, offsets: IntArray) -> FloatArray:
 
 
 def _points(line: FloatArray, whole: BoolArray, cells: IntArray, points: IntArray, grid: Grid) -> IntArray:
-    """All points on the lattice; `cells` are columns or rows, `whole` visits are trips."""
+    """Return all points on the lattice; `cells` are columns or rows, `whole` visits are trips."""
     until = np.append(0, np.cumsum(points))
     lattice = np.empty(int(until[-1]), np.int64)
     for low in range(0, len(cells), _VISITS):

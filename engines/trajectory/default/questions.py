@@ -35,7 +35,7 @@ from engines.trajectory.trips import Trips
 from schemas.arrays import IntArray
 
 COUNT_SHARE, COUNT_SQUARED = Fraction(2, 100), Fraction(12, 1000)
-"""Of a trip's epsilon, or of its mu^2, for the number of trips, which is measured first."""
+"""Share of a trip's epsilon, or of its mu^2, for the number of trips, which is measured first."""
 FEW = 4000
 """Released trips times epsilon below which noise leaves little: then a coarser grid and fewer questions."""
 
@@ -124,7 +124,7 @@ def parts_of(plan: Plan, shares: Shares) -> Mapping[str, Fraction]:
 
 
 def pure_epsilon(shares: Shares) -> float:
-    """Of a trip: epsilon that pure noise as large as this would cost, over all histograms of many trips."""
+    """Return the epsilon that pure noise as large as this would cost a trip, over all histograms of many trips."""
     if isinstance(shares, PureShares):
         return float(shares.epsilon)
     return sum(sqrt(2 * part) for part in parts_of(MANY_TRIPS, shares).values())
@@ -178,7 +178,7 @@ class Questions:
 
     @aggregate
     def histograms(self, blocks: Blocks) -> list[Histogram]:
-        """All of the plan but the cell pairs."""
+        """Count all histograms of the plan but the cell pairs."""
         size = self.grid.size
         pair = blocks.of(self.starts) * blocks.count + blocks.of(self.ends)
         asked = [
@@ -258,7 +258,7 @@ class Questions:
 
 
 def count(trips: Trips, *, shares: Shares, noise: NoiseSource) -> Noisy:
-    """How many trips there are: the first question, which decides on the plan and costs the same under either."""
+    """Measure how many trips there are: the first question decides on the plan and costs the same under either."""
     return ask([_number(trips)], MANY_TRIPS, shares=shares, noise=noise)["trips"]
 
 

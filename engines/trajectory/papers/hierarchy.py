@@ -123,7 +123,7 @@ class PointWeights:
 
     @aggregate
     def between(self, starts: IntArray, ends: IntArray) -> IntArray:
-        """Of codes from `starts[i]` to before `ends[i]`, `(ranges,)`; a trip weighs one in disjoint ranges together."""
+        """Weigh codes from `starts[i]` to before `ends[i]`, `(ranges,)`; a trip weighs one in disjoint ranges."""
         return self.sums[np.searchsorted(self.codes, ends)] - self.sums[np.searchsorted(self.codes, starts)]
 
 

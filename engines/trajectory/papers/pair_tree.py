@@ -61,7 +61,7 @@ class _Members:
     @staticmethod
     @aggregate
     def of(trips: Trips) -> _Members:
-        """All in the root."""
+        """Put all trips in the root."""
         ends = trips.offsets[:-1], trips.offsets[1:] - 1
         first, last = (codes_of(trips.x[at], trips.y[at]) for at in ends)
         return _Members(first, last, np.zeros(len(trips), np.int64))
@@ -73,7 +73,7 @@ class _Members:
 
     @aggregate
     def below(self, nodes: tuple[_Side, _Side], final: list[BoolArray], split: BoolArray, rank: IntArray) -> _Members:
-        """In the children of the nodes that are split, numbered by `rank`; see `pair_counts`."""
+        """Move trips to the children of the nodes that are split, numbered by `rank`; see `pair_counts`."""
         inside = self.node >= 0
         at = np.where(inside, self.node, 0)
         lower = _half(self.first, nodes[0], final[0], at)

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from engines.core.noise import NoiseSource, aggregate
 from engines.core.shares import Shares
-from engines.spatial.split import SplitRule, path_cost
+from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
 from engines.trajectory.engine import Limits, Synthesis
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, law_of, measure
@@ -57,19 +57,6 @@ def end_weighted_shares(transitions: IntArray, rank: IntArray) -> IntArray:
     return shares
 
 
-def tree_bits(name: str, rule: SplitRule) -> Mechanism:
-    """PrivTree in a guarantee: all its bits together."""
-    return Mechanism(
-        name=name,
-        distribution="Laplace (one bit)",
-        l1_sensitivity=1,
-        scale=rule.scale,
-        epsilon=rule.epsilon,
-        account="windows",
-        shift=path_cost(rule.fanout),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
     """See the module; implements `engines.trajectory.engine.TripMode`.
@@ -89,9 +76,9 @@ class Paper:
         epsilon = shares.whole
         halves = epsilon * SHARES["pairs"] / 2
         return (
-            tree_bits("cells (one bit for each)", SplitRule(epsilon=epsilon * SHARES["cells"], fanout=2)),
+            SplitRule(epsilon=epsilon * SHARES["cells"], fanout=2).mechanism("cells (one bit for each)", "windows"),
             counted("transitions", shares, epsilon * SHARES["transitions"]),
-            tree_bits("pairs of cells (one bit for each)", SplitRule(epsilon=halves, fanout=4)),
+            SplitRule(epsilon=halves, fanout=4).mechanism("pairs of cells (one bit for each)", "windows"),
             counted("pairs", shares, halves),
         )
 
@@ -120,7 +107,7 @@ class Paper:
 
     @aggregate
     def _transitions(self, trips: Trips, cells: Hierarchy, edges: tuple[IntArray, IntArray]) -> Histogram:
-        """Of each pair of touching cells; transitions between others are dropped."""
+        """Count the transitions of each pair of touching cells; those between others are dropped."""
         leaves, count = cells.leaves_of(codes_of(trips.x, trips.y)), len(cells)
         inside = trips.owners[1:] == trips.owners[:-1]
         pairs = (leaves[:-1] * count + leaves[1:])[inside]
