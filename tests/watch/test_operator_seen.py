@@ -8,7 +8,7 @@ import pytest
 
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.stepper import Stepper
-from agents.readers.watch.operator.seen import StreamTruth
+from agents.readers.watch.operator import StreamTruth
 from engines.checks.contract_case import contract_case
 from engines.core.registry import build_evaluator
 from schemas.blocks import Block

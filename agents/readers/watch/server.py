@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import PurePosixPath
@@ -123,6 +125,45 @@ async def serve(
         await web_runner.cleanup()
 
 
+@contextlib.contextmanager
+def serve_in_background(config: Config, *, port: int) -> Iterator[LivePage]:
+    """Serve both views in a thread, on loopback, until the body is left; at another port where this one is taken.
+
+    Raises: PrivstreamError if an engine's parts cannot be loaded.
+    """
+    started: Future[LivePage] = Future()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def run() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                page = await stack.enter_async_context(serve(config, port=port))
+            except PrivstreamError:
+                page = await stack.enter_async_context(serve(config))
+            started.set_result(page)
+            await stop.wait()
+
+    def work() -> None:
+        try:
+            loop.run_until_complete(run())
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=work, name="live page", daemon=True)
+    thread.start()
+    page = started.result()
+    try:
+        yield page
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+
+
 async def _kept_up(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run what never ends, and begin it anew where it ended all the same: a page that reads nothing looks like one of a
     stream without steps. A library that cancels what waits for it (`agents.kafka.lifecycle.cancellations`) ends it,
@@ -181,9 +222,7 @@ def _application(config: Config, operator: bool) -> tuple[tuple[web.Application,
 
 def _operator(config: Config, app: web.Application, boot: str) -> Any:
     """Imported where it is asked for: a server of the public view alone has nothing of it."""
-    from agents.readers.watch.operator.reader import OperatorReader
-    from agents.readers.watch.operator.routes import OperatorRoutes
-    from agents.readers.watch.operator.seen import StreamTruth
+    from agents.readers.watch.operator import OperatorReader, OperatorRoutes, StreamTruth
 
     truths = [StreamTruth(stream) for stream in config.streams]
     reader = OperatorReader(config, truths)

@@ -1,0 +1,258 @@
+"""The operator's view: true counts, errors, lag and refusals, step by step. Not private, and none of it is public.
+
+It follows the utility topics, asks for the job's status from time to time, and answers over HTTP behind a token always:
+`agents.readers.watch.guard` sees to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from aiohttp import web
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from agents.kafka.clients import close_client
+from agents.kafka.lifecycle.refusals import Seen
+from agents.kafka.security import security_kwargs
+from agents.kafka.status import StreamStatus, status
+from agents.kafka.topics import admin_client, topic_identities
+from agents.readers.watch.events import Events, Teller
+from agents.show.view import errors, metrics_of, view_of
+from engines.core.registry import build_evaluator
+from schemas.errors import BrokerError, WireError
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.blocks import Tally
+    from schemas.config import Config, Stream
+
+log = logging.getLogger(__name__)
+
+MOST_STEPS = 10_000
+"""Steps whose errors are kept for the page."""
+STATUS_S, AGAIN_S = 5.0, 2.0
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+class StreamTruth:
+    """Utility and status of a stream. Sans-IO; bounded in memory."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.position: int | None = None
+        self.revision = 0
+        self.unreadable = 0
+        self._shown = view_of(stream)
+        self._metrics = metrics_of(stream)
+        self._counted = build_evaluator(stream).scope == "alive"
+        self._rows: deque[list[Any]] = deque(maxlen=MOST_STEPS)
+        self._status: StreamStatus | None = None
+
+    def take(self, value: bytes | None) -> None:
+        """Take in a record of the stream's utility topic.
+
+        A row is, as `assets/operator.js` reads it: the step; its events; all events so far; those alive that `records`
+        estimates, or null where nothing is alive; records; and the errors by name.
+        """
+        try:
+            record = orjson.loads(value or b"")
+            metrics = {name: float(metric) for name, metric in record["metrics"].items() if metric is not None}
+            found = errors(self._metrics, metrics) if metrics else {}
+            compared = {name: None if error != error else float(error) for name, error in found.items()}
+            row = [
+                int(record["step"]),
+                int(record["events"]),
+                int(record["events_total"]),
+                None if (alive := record["events_alive"]) is None else int(alive),
+                int(record["synthetic_points"]),
+                compared,
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self.unreadable += 1
+            return
+        while self._rows and self._rows[-1][0] >= row[0]:
+            self._rows.pop()  # a repeated step overwrites itself
+        self._rows.append(row)
+        self.revision += 1
+
+    def on_status(self, status: StreamStatus) -> None:
+        """Take in the stream's status."""
+        if status != self._status:
+            self._status = status
+            self.revision += 1
+
+    def rows(self, after: int) -> list[list[Any]]:
+        """Return steps after one, oldest first."""
+        return [row for row in self._rows if row[0] > after]
+
+    def summary(self) -> dict[str, Any]:
+        """Return what changes from moment to moment. JSON-able."""
+        stream, status = self.stream, self._status
+        summary: dict[str, Any] = {
+            "stream": stream.name,
+            "engine": stream.engine,
+            "audited": stream.audit is not None,
+            "error_unit": self._shown.error_unit,
+            "events": self._shown.events(stream),
+            "records": self._shown.records(stream),
+            "counted": self._counted,
+            "revision": self.revision,
+            "last": self._rows[-1] if self._rows else None,
+            "unreadable": self.unreadable,
+        }
+        if status is None:
+            return {**summary, "status": None}
+        return {
+            **summary,
+            "status": {
+                "health": status.health,
+                "clock": "wall" if status.live is None else "replay" if status.live == 0 else "live",
+                "published": status.published,
+                "over": status.over,
+                "waiting": status.waiting,
+                "ingest_lag": status.ingest_lag,
+                "lost": status.lost,
+                "source_problem": status.source_problem,
+                "stopped": [str(stop) for stop in status.stopped],
+                "doubt": None if status.doubt is None else status.doubt.detail,
+                "refusals": _refusals(status.totals),
+                "recently": Seen.of(status.recent).sentence() if status.recent else "",
+                "advice": status.refusing.advice() if status.refusing is not None else [],
+                "records": Seen.of(status.totals).records,
+            },
+        }
+
+
+def _refusals(tally: Tally) -> list[list[Any]]:
+    """Return reason, field and number of what was refused, and of what bounds dropped; the most frequent first."""
+    dropped = [(key, n) for key, n in Seen.of(tally).tally.most_common() if key[0] != "ACCEPTED"]
+    return [[reason, field, n] for (reason, field), n in dropped]
+
+
+class OperatorReader(Teller):
+    """Feeds streams with utility records and status.
+
+    Attributes: problem: why nothing can be read now; None: it reads.
+    """
+
+    def __init__(self, config: Config, streams: Sequence[StreamTruth]) -> None:
+        self._config = config
+        self._streams = {Topics.utility(truth.stream.name): truth for truth in streams}
+        super().__init__()
+        self.problem: str | None = "connecting to the cluster"
+
+    async def run(self) -> None:
+        """Follow the topics and the status for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._statuses())
+            group.create_task(self._utilities())
+
+    async def _statuses(self) -> None:
+        by_name = {truth.stream.name: truth for truth in self._streams.values()}
+        while True:
+            try:
+                for each in await status(self._config):
+                    by_name[each.stream].on_status(each)
+                self.problem = None
+            except (BrokerError, WireError) as error:
+                self.problem = str(error)
+            except (KafkaError, OSError) as error:
+                self.problem = f"the cluster does not answer: {type(error).__name__}"
+            self._tell()
+            await asyncio.sleep(STATUS_S)
+
+    async def _utilities(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except (KafkaError, OSError, BrokerError) as error:
+                log.info("the utility topics cannot be read: %s", type(error).__name__)
+            await asyncio.sleep(AGAIN_S)
+
+    async def _follow(self) -> None:
+        kafka = self._config.kafka
+        async with admin_client(kafka) as admin:
+            found = await topic_identities(admin, sorted(self._streams))
+        partitions = [TopicPartition(topic, 0) for topic in found]
+        if not partitions:
+            return
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=kafka.bootstrap,
+            group_id=None,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **security_kwargs(kafka),
+        )
+        consumer.assign(partitions)
+        try:
+            await consumer.start()
+            for partition in partitions:
+                position = self._streams[partition.topic].position
+                if position is None:
+                    await consumer.seek_to_beginning(partition)
+                else:
+                    consumer.seek(partition, position)
+            while True:
+                batches = await consumer.getmany(timeout_ms=500, max_records=1_000)
+                for partition, records in batches.items():
+                    truth = self._streams[partition.topic]
+                    for record in records:
+                        truth.take(record.value)
+                        truth.position = record.offset + 1
+                if batches:
+                    self._tell()
+                await asyncio.sleep(0)
+        finally:
+            await close_client(consumer)
+
+
+class OperatorRoutes:
+    """All handlers under `/operator`."""
+
+    def __init__(self, streams: Sequence[StreamTruth], reader: OperatorReader, boot: str) -> None:
+        self._streams: Mapping[str, StreamTruth] = {truth.stream.name: truth for truth in streams}
+        self._reader = reader
+        self._boot = boot
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/operator/allowed", self._allowed),
+            web.get("/operator/events", self._events),
+            web.get("/operator/streams/{stream}/utility", self._utility),
+        ]
+
+    async def _allowed(self, _: web.Request) -> web.Response:
+        """Answer a page that has to know whether its cookie is good: an event stream cannot tell why it is refused."""
+        return web.Response(status=204, headers=NO_STORE)
+
+    async def _utility(self, request: web.Request) -> web.Response:
+        truth = self._streams.get(request.match_info["stream"])
+        if truth is None:
+            raise web.HTTPNotFound(text="there is no such stream\n")
+        try:
+            after = int(request.query.get("after", "-1"))
+        except ValueError:
+            raise web.HTTPBadRequest(text="after is a whole number\n") from None
+        body = orjson.dumps({"boot": self._boot, "rows": truth.rows(after)})
+        return web.Response(body=body, content_type="application/json", headers=NO_STORE)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """Send one event for each stream that has changed, as a whole."""
+        async with Events.to(request) as events:
+            had: dict[str, int] = {}
+            while True:
+                news = self._reader.news
+                for name, truth in self._streams.items():
+                    if had.get(name) != truth.revision:
+                        had[name] = truth.revision
+                        await events.send("stream", {"boot": self._boot, **truth.summary()})
+                await events.send("reading", {"problem": self._reader.problem, "now": time.time()})
+                await events.pause(news)
