@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -80,8 +81,21 @@ def test_a_year_of_ten_minutes_is_a_page_of_less_than_two_megabytes() -> None:
     assert len(content) < 700_000
     page = Page(content)
     assert page.pictures == 4, "scales, all steps, the last ones, counts over time"
+    assert "off by 5.729 on average" in page.text
+    assert f"in 52 % of {YEAR:,} steps" in page.text
+    assert Page(render_report(report(rows(MOST_POINTS)))).pictures == 3, "no last ones where all are drawn one by one"
     assert all(len(alt) > 40 for alt in page.alts)
     assert f"mean of {-(-YEAR // MOST_POINTS)} steps" in page.text
+
+
+def test_steps_of_a_series_without_a_truth_or_a_release_are_left_out() -> None:
+    steps = rows(4)
+    steps[1].metrics["released"] = nan  # type: ignore[index]
+    steps[2].metrics["true"] = None  # type: ignore[index]
+    stream, nobody = load_config(EXAMPLES / "departures.toml").streams[0], cast(Any, None)
+    [found] = sections(stream, nobody, steps)
+    assert "of 2 steps" in found.sub
+    assert list(sections(stream, nobody, steps[:1])) == []
 
 
 def test_what_is_refused_or_drowned_is_said_above_the_verdict() -> None:

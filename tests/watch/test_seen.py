@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -79,7 +78,11 @@ def _closed() -> Iterator[None]:
 
 def seen(picture: Any = None) -> StreamSeen:
     """Closed behind the test."""
-    OPEN.append(StreamSeen(STREAM, picture or PointPicture("x", "y", (0.0, 0.0, 1.0, 1.0))))
+    return seen_of(STREAM, picture or PointPicture("x", "y", (0.0, 0.0, 1.0, 1.0)))
+
+
+def seen_of(stream: Stream, picture: Any) -> StreamSeen:
+    OPEN.append(StreamSeen(stream, picture))
     return OPEN[-1]
 
 
@@ -263,7 +266,7 @@ def test_what_every_engine_says_in_the_ledger_is_an_entry(engine: str) -> None:
 
 
 def test_an_end_beyond_the_calendar_is_due_never() -> None:
-    wall = StreamSeen(
+    wall = seen_of(
         stream(time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "grace": "30s"}),
         Picture(),
     )
@@ -347,7 +350,7 @@ def test_large_steps_are_kept_in_a_file_until_they_are_compared() -> None:
 
 
 def test_what_the_clock_says_of_the_next_step() -> None:
-    wall = StreamSeen(
+    wall = seen_of(
         stream(time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "grace": "30s"}),
         PointPicture("x", "y", (0.0, 0.0, 1.0, 1.0)),
     )
@@ -365,7 +368,7 @@ def test_a_large_epsilon_is_said_in_the_words_of_the_configuration() -> None:
     assert "epsilon above 10 promises little" in said
 
 
-def test_every_engine_has_a_picture_of_what_it_publishes(tmp_path: Path) -> None:
+def test_points_in_a_box_have_a_map_of_its_bounds() -> None:
     made = view_of(STREAM).picture(STREAM)
     assert made.kind == "points"
     assert list(made.about()["bounds"]) == [0.0, 0.0, 1.0, 1.0]
