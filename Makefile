@@ -24,7 +24,7 @@ setup: $(VENV)/.stamp-all  ## install everything, development tools included, in
 demo: $(VENV)/.stamp-demo  ## see the job run on real streams; ARGS="..." are passed on
 	@$(VENV)/bin/privstream demo $(ARGS)
 
-# A few processes more than cores (tests/conftest.py; each may have a broker, of 300 MB); a file's tests stay together,
+# A few processes more than cores, and one broker for all of them (tests/conftest.py); a file's tests stay together,
 # since they share what is slow to make, and the longest files come first. The suite passes with ARGS=--reversed too.
 PARALLEL := -n logical --dist loadfile --no-loadscope-reorder
 

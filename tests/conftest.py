@@ -1,12 +1,16 @@
-"""Fixtures that every test may use. The real broker is started once, by the first test that asks for it."""
+"""Fixtures that every test may use. The real broker is started once in a run, when the first test asks for it."""
 
 from __future__ import annotations
 
 import gc
 import os
+import tempfile
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Now, and not at the very end as its plugin does where no test needs it: pytest parses what it imports, and when a
 # fenced producer's error is collected meanwhile, asyncio logs its traceback, for whose carets CPython 3.11 parses too:
@@ -14,7 +18,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from agents.local.broker.embedded import Broker, broker_from_env
+from agents.local.broker.embedded import Broker, ExternalBroker, broker_from_env
 
 # The same everywhere, a developer's machine and CI alike: no test is timed, and what failed once fails again. That
 # inputs are made too slowly is a time as well.
@@ -38,6 +42,69 @@ def about(item: pytest.Item) -> float:
     if said is not None:
         return float(said.args[0])
     return 10.0 if item.get_closest_marker("slow") else 2.0 if item.get_closest_marker("kafka") else 0.1
+
+
+class SharedBroker(threading.Thread):
+    """The broker of all processes of a run, in the one that hands out the tests.
+
+    It is started when a process has asked, and stopped by this thread as well: its process ends with the thread.
+
+    Args: folder: where processes ask, and are answered.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(name="broker", daemon=True)
+        self._folder, self._ended = folder, threading.Event()
+
+    def run(self) -> None:
+        while not (self._folder / "asked").exists():
+            if self._ended.wait(0.1):
+                return
+        try:
+            with broker_from_env() as running:
+                self._answer(running.bootstrap)
+                self._ended.wait()
+        except Exception as error:
+            self._answer(f"\n{error}")
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+    def _answer(self, text: str) -> None:
+        (self._folder / "writing").write_text(text)
+        (self._folder / "writing").rename(self._folder / "answer")
+
+    @staticmethod
+    def ask(folder: Path) -> Broker:
+        """Raises: RuntimeError where it could not be started."""
+        (folder / "asked").touch()
+        while not (folder / "answer").exists():
+            time.sleep(0.1)
+        address, _, problem = (folder / "answer").read_text().partition("\n")
+        if problem:
+            raise RuntimeError(problem)
+        return ExternalBroker(address)
+
+
+SHARED = pytest.StashKey[tuple[SharedBroker, tempfile.TemporaryDirectory[str]]]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of the run where to ask for the broker."""
+    if SHARED not in node.config.stash:
+        folder = tempfile.TemporaryDirectory(prefix="privstream-suite-")
+        node.config.stash[SHARED] = SharedBroker(Path(folder.name)), folder
+        node.config.stash[SHARED][0].start()
+    node.workerinput["broker"] = node.config.stash[SHARED][1].name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SHARED in config.stash:
+        shared, folder = config.stash[SHARED]
+        shared.end()
+        folder.cleanup()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -83,12 +150,16 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    """The broker of this test session. Raises where it cannot be started: a promise that was not tried is not kept.
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """The broker of this run. Raises where it cannot be started: a promise that was not tried is not kept.
 
-    Shared by all: never kill or pause this one, and give topics and groups names of your own.
+    Shared by all, at the same time: never kill or pause this one, and give topics and groups names of your own.
     """
-    with broker_from_env() as running:
+    with (
+        SharedBroker.ask(Path(given["broker"]))
+        if (given := getattr(request.config, "workerinput", None))
+        else (broker_from_env()) as running
+    ):
         yield running
 
 
