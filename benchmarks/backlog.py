@@ -30,6 +30,7 @@ from schemas.config.load import config_from_mapping
 STEP_S = 1
 STEP = f"{STEP_S}s"
 WAIT_AT_MOST_S = 1800.0
+LOOK_S = sized(0.2, smallest=1.0)
 
 
 def configuration(bootstrap: str, folder: str, name: str, start: str) -> Config:
@@ -80,7 +81,7 @@ def measured(bootstrap: str, folder: str, steps: int, most: int | None) -> float
             if state.published >= 0 and begun is None:
                 begun = now, state.published
             assert worker.poll() is None, Path(f"{folder}/{name}.log").read_text()[-2000:]
-            time.sleep(0.2)
+            time.sleep(LOOK_S)
         raise TimeoutError(f"step {state.published} of {steps} in {WAIT_AT_MOST_S:.0f} s")
     finally:
         worker.terminate()
@@ -104,7 +105,7 @@ def work(bootstrap: str, folder: str, name: str, start: str, most: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=sized(2_000, smallest=40))
+    parser.add_argument("--steps", type=int, default=sized(2_000, smallest=10))
     parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--worker", nargs=4)
     arguments = parser.parse_args()

@@ -1,4 +1,7 @@
-"""Every benchmark that the Makefile has a target for runs at its smallest size, see `benchmarks.size`, to its end."""
+"""Every benchmark that the Makefile has a target for runs at its smallest size, see `benchmarks.size`, to its end.
+
+The two that take longest, of which even the smallest starts five workers or has JAX compile, run at night.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,7 +36,12 @@ def has_a_smallest_size(module: str) -> bool:
     return re.search(r"\bSMALLEST\b|\bsmallest=|\bfrom benchmarks\.data import", sources(module)) is not None
 
 
+AT_NIGHT = {"scale", "tabular"}
 WITH_BROKER = {name for name, module in TARGETS.items() if "broker_from_env" in sources(module)}
+
+
+def parameters(names: Iterable[str]) -> list[object]:
+    return [pytest.param(name, marks=[pytest.mark.nightly] * (name in AT_NIGHT)) for name in sorted(names)]
 
 
 def contents() -> Mapping[str, bytes]:
@@ -71,12 +79,12 @@ def test_a_benchmark_without_a_smallest_size_is_noticed() -> None:
 
 
 @pytest.mark.seconds(3)
-@pytest.mark.parametrize("name", sorted(TARGETS.keys() - WITH_BROKER))
+@pytest.mark.parametrize("name", parameters(TARGETS.keys() - WITH_BROKER))
 def test_it_runs(name: str, tmp_path: Path) -> None:
     run(name, tmp_path)
 
 
 @pytest.mark.seconds(10)
-@pytest.mark.parametrize("name", sorted(WITH_BROKER))
+@pytest.mark.parametrize("name", parameters(WITH_BROKER))
 def test_it_runs_with_a_broker(name: str, tmp_path: Path, bootstrap: str) -> None:
     run(name, tmp_path, **{BOOTSTRAP_VARIABLE: bootstrap})

@@ -50,16 +50,16 @@ def found_mutant(site: Site) -> str:
 def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     """Settings of the site's engine, or those with a surplus where no engine is the site's.
 
-    First those with a delta where it draws Gaussian noise, and those of modes that its module is named after; then one
-    of each mode.
+    First those with a delta where it draws Gaussian noise, then those of `FIRST` and of modes that the site's module is
+    named after, then one of each mode.
     """
     every = list(settings(SHARED.get(site.engine, site.engine))) or [each for each in settings() if each[1].surplus]
     module = site.module.rpartition(".")[2]
-    modes = next((modes for part, modes in MODES_OF.items() if part in site.module), ())
+    first = next((first for part, first in FIRST.items() if part in site.module), "/")
     gaussian = "gaussian" in site.name
 
     def last(name: str, stream: Stream) -> tuple[bool, bool, bool]:
-        named = _mode(name) in modes or _mode(name) in module
+        named = name.startswith(first) or name.split("/")[1] in module
         return gaussian and not stream.privacy.delta, not named, not _longer(name)
 
     every.sort(key=lambda each: last(*each))
@@ -70,17 +70,17 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
 
 SHARED = {"shares.py": "tabular"}
 """Modules that several engines draw through, and the engine that is tried."""
-MODES_OF = {
-    "series.papers": ("paper", "paper-binomial"),
-    "tabular.papers": ("paper",),
-    "trajectory.papers": ("paper",),
-    "shares": ("default",),
+FIRST = {
+    "series.papers": "series/paper",
+    "tabular.papers": "tabular/paper",
+    "trajectory.papers": "trajectory/paper",
+    "spatial.papers": "spatial/paper",
+    "spatial.split": "spatial/paper",
+    "shares": "tabular/default/9",
+    "growing.config": "tabular/default/9",
+    "surplus": "tabular/default/7",
 }
-"""Modes to begin with, by a part of the module's name; without it all are tried in turn."""
-
-
-def _mode(name: str) -> str:
-    return name.split("/")[1]
+"""How the names of settings begin that are tried first, by a part of the module's name; the others come in turn."""
 
 
 def _longer(name: str) -> bool:

@@ -19,7 +19,7 @@ from tests.simulation.__main__ import ITS_OWN
 pytestmark = pytest.mark.seconds(4)
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 15
+SEEDS = 8
 STEPS = 2
 
 
