@@ -71,9 +71,9 @@ def run_hashes(name: str) -> Hashes:
             _add(found, record.channel.encode(), record.key, record.value or b"")
             _add_value(decoded, _public(record.channel, record.key, record.value))
         assert job.candidate is not None
-        body = job.candidate.encode()
-        _add(found, body)
-        _add_value(decoded, _candidate(Candidate.decode(body)))
+        encoded = job.candidate.encode()
+        _add(found, *encoded)
+        _add_value(decoded, _candidate(Candidate.decode(*encoded)))
     for block in job.blocks:
         body = block.encode()
         _add(found, body)
@@ -83,6 +83,7 @@ def run_hashes(name: str) -> Hashes:
 
 def _candidate(candidate: Candidate) -> Mapping[str, object]:
     """The meaning of a candidate: without digests, which are of bytes, and without version numbers of stored states."""
+    assert candidate.arrays is not None
     arrays = {
         name: array[1:] if name.rpartition("/")[2] == "header" else array for name, array in candidate.arrays.items()
     }

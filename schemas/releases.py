@@ -1,8 +1,8 @@
 """What leaves the job at a step, and the private log that makes it happen once.
 
 The release log of a stream is: Seed(0) Candidate(0) Seed(1) Candidate(1) ... A candidate carries the public records
-of its step as the bytes that will be published, and the private state from which the next step goes on, so both are
-atomic.
+of its step as the bytes that will be published, and names the private state from which the next step goes on by its
+SHA-256. That state is on the changelog of the state tables, written by the same transaction, so both are atomic.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
 
 from schemas.errors import WireError
-from schemas.wire import Kind, decode, encode
+from schemas.wire import Kind, decode, encode, frame, unframe
 
 CHUNK_BYTES = 900_000  # under the broker's default message limit of 1 MiB, with room for headers
 GENESIS = "0" * 64  # the chain before the first step
@@ -149,9 +149,18 @@ class Seed:
         return Seed(header["stream"], header["step"], bytes.fromhex(header["seed"]))
 
 
+class Encoded(NamedTuple):
+    """A candidate as bytes, each part compressed once: `release` for the release log, which names `state` by its
+    SHA-256, and `state` for the changelog of the state tables.
+    """
+
+    release: bytes
+    state: bytes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """The one answer of a step, before it is published.
+    """The one answer of a step, before it is published, and the state from which the next step goes on.
 
     Attributes:
         previous_chain, chain: see `link`.
@@ -160,7 +169,8 @@ class Candidate:
         ledger: value of the ledger record.
         progress: JSON-able task state: position in the blocks topic, per source partition next offset, tick, floor, and
             from which step on it is live; and `measured`, see there.
-        arrays: engine state and pending events of later steps. Private.
+        arrays: engine state and pending events of later steps. Private. None where only the release was read.
+        state_digest: SHA-256 of the encoded arrays; empty before they are encoded.
     """
 
     stream: str
@@ -171,7 +181,8 @@ class Candidate:
     payload: bytes = field(repr=False)
     ledger: bytes = field(repr=False)
     progress: Mapping[str, Any] = field(repr=False)
-    arrays: Mapping[str, np.ndarray] = field(repr=False)
+    arrays: Mapping[str, np.ndarray] | None = field(repr=False, default=None)
+    state_digest: str = ""
 
     @property
     def measured(self) -> int:
@@ -183,7 +194,10 @@ class Candidate:
         """Whether the wall clock closed the step on some source partition, after a replay went live there."""
         return any(begin is not None and begin <= self.step for begin in self.progress.get("live_from", ()))
 
-    def encode(self) -> bytes:
+    def encode(self) -> Encoded:
+        if self.arrays is None:
+            raise WireError(f"candidate of step {self.step} was read without its state")
+        state = encode(Kind.STATE, {"stream": self.stream, "step": self.step}, self.arrays, level=3)
         header = {
             "stream": self.stream,
             "step": self.step,
@@ -191,29 +205,27 @@ class Candidate:
             "chain": self.chain,
             "digest": self.digest,
             "progress": dict(self.progress),
+            "state": sha256(state),
         }
-        arrays = {f"state/{name}": array for name, array in self.arrays.items()}
-        arrays["payload"] = np.frombuffer(self.payload, np.uint8)
-        arrays["ledger"] = np.frombuffer(self.ledger, np.uint8)
-        return encode(Kind.STATE, header, arrays, level=3)
+        parts = {"payload": np.frombuffer(self.payload, np.uint8), "ledger": np.frombuffer(self.ledger, np.uint8)}
+        return Encoded(encode(Kind.RELEASE, header, parts, level=3), state)
 
     @staticmethod
-    def decode(data: bytes) -> Candidate:
-        """Raises: WireError, also when payload, digest and chain do not belong together."""
-        header, arrays = decode(Kind.STATE, data)
-        payload = arrays.pop("payload").tobytes()
+    def decode(release: bytes, state: bytes | None = None) -> Candidate:
+        """Raises: WireError, also when payload, digest and chain, or release and state, do not belong together."""
+        header, parts = decode(Kind.RELEASE, release)
         candidate = Candidate(
             stream=header["stream"],
             step=header["step"],
             previous_chain=header["previous_chain"],
             chain=header["chain"],
             digest=header["digest"],
-            payload=payload,
-            ledger=arrays.pop("ledger").tobytes(),
+            payload=parts["payload"].tobytes(),
+            ledger=parts["ledger"].tobytes(),
             progress=header["progress"],
-            arrays={name.removeprefix("state/"): array for name, array in arrays.items()},
+            state_digest=header["state"],
         )
-        digest = sha256(payload)
+        digest = sha256(candidate.payload)
         chain = link(
             candidate.previous_chain,
             stream=candidate.stream,
@@ -223,12 +235,26 @@ class Candidate:
         )
         if digest != candidate.digest or chain != candidate.chain:
             raise WireError(f"candidate of step {candidate.step} does not match its digests")
-        return candidate
+        return candidate if state is None else candidate.with_state(state)
+
+    def with_state(self, state: bytes) -> Candidate:
+        """The candidate with the arrays of its encoded state. Raises: WireError if `state` is not the one it names."""
+        if sha256(state) != self.state_digest:
+            raise WireError(f"state does not match the digest that the candidate of step {self.step} names")
+        return replace(self, arrays=decode(Kind.STATE, state)[1])
+
+
+class SavedState(NamedTuple):
+    """An encoded state as a state table holds it: after which step, and the SHA-256 of its bytes."""
+
+    step: int
+    digest: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of an encoded candidate, small enough for a Kafka record; `digest` is that of the whole candidate."""
+    """A piece of an encoded release, small enough for a Kafka record; `digest` is that of the whole release."""
 
     stream: str
     step: int
@@ -245,19 +271,24 @@ class Chunk:
             "count": self.count,
             "digest": self.digest,
         }
-        return encode(Kind.CANDIDATE, header, {"part": np.frombuffer(self.part, np.uint8)})
+        return frame(Kind.CANDIDATE, header, self.part)
 
     @staticmethod
     def decode(data: bytes) -> Chunk:
         """Raises: WireError."""
-        header, arrays = decode(Kind.CANDIDATE, data)
-        return Chunk(**header, part=arrays["part"].tobytes())
+        header, part = unframe(Kind.CANDIDATE, data)
+        return Chunk(**header, part=part)
+
+
+def pieces(body: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
+    """Cut an encoded body into what a Kafka record takes."""
+    return [body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes)]
 
 
 def cut(body: bytes, *, stream: str, step: int, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
-    """An encoded candidate as chunks, in order."""
+    """An encoded release as chunks, in order."""
     digest = sha256(body)
-    parts = [body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes)]
+    parts = pieces(body, chunk_bytes)
     return [Chunk(stream, step, index, len(parts), digest, part) for index, part in enumerate(parts)]
 
 

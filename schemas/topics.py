@@ -134,7 +134,13 @@ class Topics:
         return [
             Topic(self.blocks, "private", self.partitions, {**FOREVER, **size}, "folded events"),
             Topic(self.held_out, "operator", self.partitions, {**FOREVER, **size}, "folded held-out audit events"),
-            Topic(self.releases, "private", self.partitions, {**FOREVER, **size}, "seeds and candidates"),
+            Topic(
+                self.releases,
+                "private",
+                self.partitions,
+                {**FOREVER, **size},
+                "seeds, and candidates without their state",
+            ),
             Topic(self.bounds, "private", self.partitions, {**COMPACTED, **size}, "contribution bounds"),
             Topic(
                 self.dead_letters, "private", 1, {"retention.ms": str(14 * 86_400_000), **BATCHES}, "refused records"
@@ -142,7 +148,7 @@ class Topics:
             Topic(self.clock, "private", 1, CLOCK, "what time it is for the brokers, and for each worker"),
             Topic(self.fingerprints, "private", 1, FOREVER, "what each stream was started with"),
             Topic(self.stops, "operator", 1, COMPACTED, "which streams have stopped"),
-            Topic(self.changelog, "private", self.partitions, {**COMPACTED, **size}, "state table changelog"),
+            Topic(self.changelog, "private", self.partitions, {**COMPACTED, **size}, "states after candidates"),
         ]
 
     def public(self, stream: str) -> list[Topic]:

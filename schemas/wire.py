@@ -1,7 +1,8 @@
 """Bytes in and out: one container for every private record, with a kind and a format version.
 
 Layout: 4 bytes magic and kind, 1 byte version, then zstd(safetensors(arrays, {"header": canonical JSON})),
-with zstd's checksum.
+with zstd's checksum. Pieces of a record that is too long for Kafka are compressed already and are framed as they are:
+magic, version, length of a JSON header, the header, the piece, and a CRC-32 of all of it.
 Equal headers and arrays give equal bytes under one version of the libraries, which is what recomputing a step needs;
 nothing ever compares bytes that two processes computed without the digest deciding.
 No pickle: a reader executes nothing that a record says.
@@ -9,6 +10,8 @@ No pickle: a reader executes nothing that a record says.
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -32,6 +35,7 @@ class Kind(Enum):
     BLOCK = b"PSBL"
     SEED = b"PSSD"
     CANDIDATE = b"PSCA"
+    RELEASE = b"PSRL"
     BOUNDS = b"PSBO"
     STATE = b"PSST"
     TRUTH = b"PSTR"
@@ -65,10 +69,7 @@ def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarra
 
     Raises: WireError if the bytes are of another kind, of an unknown version, or damaged; it names sizes, no content.
     """
-    if len(data) < 5 or data[:4] != kind.value:
-        raise WireError(f"expected a {kind.name} record, found another kind ({len(data)} bytes)")
-    if data[4] != VERSION:
-        raise WireError(f"{kind.name} record of format version {data[4]}; this release reads {VERSION}")
+    _check_kind(kind, data)
     try:
         body = zstandard.ZstdDecompressor().decompress(
             data[5:], max_output_size=MAX_DECODED_BYTES, allow_extra_data=False
@@ -78,6 +79,38 @@ def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarra
         return header, load_tensors(body)
     except (zstandard.ZstdError, SafetensorError, KeyError, IndexError, orjson.JSONDecodeError) as error:
         raise WireError(f"damaged {kind.name} record of {len(data)} bytes: {type(error).__name__}") from None
+
+
+_LENGTH = struct.Struct("<I")
+
+
+def frame(kind: Kind, header: Mapping[str, Any], piece: bytes) -> bytes:
+    """Pack a header and bytes that are compressed already; `unframe` is the inverse."""
+    text = orjson.dumps(header, option=orjson.OPT_SORT_KEYS)
+    body = b"".join((kind.value, bytes([VERSION]), _LENGTH.pack(len(text)), text, piece))
+    return body + _LENGTH.pack(zlib.crc32(body))
+
+
+def unframe(kind: Kind, data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Unpack what `frame` packed. Raises: WireError, as `decode` does."""
+    _check_kind(kind, data)
+    begin, end = 5 + _LENGTH.size, len(data) - _LENGTH.size
+    if end >= begin and _LENGTH.unpack_from(data, end)[0] == zlib.crc32(memoryview(data)[:end]):
+        piece = begin + _LENGTH.unpack_from(data, 5)[0]
+        try:
+            if piece <= end:
+                return orjson.loads(data[begin:piece]), data[piece:end]
+        except orjson.JSONDecodeError:
+            pass
+    raise WireError(f"damaged {kind.name} record of {len(data)} bytes")
+
+
+def _check_kind(kind: Kind, data: bytes) -> None:
+    """Raises: WireError if the bytes are of another kind or version."""
+    if len(data) < 5 or data[:4] != kind.value:
+        raise WireError(f"expected a {kind.name} record, found another kind ({len(data)} bytes)")
+    if data[4] != VERSION:
+        raise WireError(f"{kind.name} record of format version {data[4]}; this release reads {VERSION}")
 
 
 def kind_of(data: bytes) -> Kind:

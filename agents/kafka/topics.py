@@ -336,7 +336,8 @@ async def _create(admin: AIOKafkaAdminClient, new: Sequence[NewTopic]) -> list[s
 
 
 async def restore_changelog(config: Config) -> bool:
-    """Make the changelog of the state tables again where it is gone: a cache, filled from the release log.
+    """Make the changelog of the state tables again where it is gone: the next steps' states come to it from the workers
+    whose stores have the last ones.
 
     Only if the job has run, which its other topics show. Returns whether it was made. Raises: BrokerError.
     """

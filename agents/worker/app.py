@@ -86,7 +86,6 @@ def _follow_assignment(app: faust.App, job: Job, table: DurableTable, tasks: Par
         # Not at the first event: the state of a task may be able to close steps without one. A recovery can also end
         # late, when its partitions are revoked already.
         if holding:
-            table.notice_lost_changelog(app.tables.recovery.active_highwaters)
             tasks.open({tp.partition for tp in app.consumer.assignment() if tp.topic in topics})
             job.vitals.phase = ""
 
@@ -144,8 +143,6 @@ def _settings(config: Config) -> dict[str, Any]:
         "agent_supervisor": "mode.CrashingSupervisor",
         "stream_wait_empty": False,
         "stream_recovery_delay": 0.0,
-        # A changelog that ends before what is stored is one that was lost: see `DurableTable.notice_lost_changelog`.
-        "recovery_consistency_check": False,
         # A record can be a megabyte: Faust's 4,096 would be gigabytes. A poll must stay under a fifth of the buffer.
         "stream_buffer_maxsize": 64,
         "broker_max_poll_records": 12,

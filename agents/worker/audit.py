@@ -66,12 +66,13 @@ class AuditTask(StreamsTask):
             bootstrap_servers=kafka.bootstrap, acks="all", enable_idempotence=True, **security_kwargs(kafka)
         )
         await self.producer.start()
+        await self.table.catch_up(kafka, self.partition)
         for stream in streams:
             saved = self.table.load(self.partition, state_name(stream.name))
             with self.serving(stream.name), alone(stream.name):
                 machine = HeldOutAudit(stream, self.job.audit_partitions[stream.name])
                 if saved is not None:
-                    machine.restore(saved)
+                    machine.restore(saved.body)
                 log.info("audit of %s: step %s is next", stream.name, machine.step)
                 self._stream_tasks[stream.name] = AuditStreamTask(self, machine)
 
@@ -207,8 +208,8 @@ class AuditStreamTask:
             moved = True
         if moved and time.monotonic() - self._saved_at >= CHECKPOINT_S:
             body = await asyncio.to_thread(machine.encode)
-            facts = {"position": machine.position, "step": machine.step}
-            await task.table.save(task.partition, state_name(machine.stream.name), body, facts=facts)
+            name = state_name(machine.stream.name)
+            await task.table.save(task.partition, name, body, step=machine.step, position=machine.position)
             self._saved_at = time.monotonic()
             self.saved_position, self.saved_floor = machine.position, machine.merge.floor
             task.saved()
@@ -219,7 +220,6 @@ def held_out_start(job: Job, table: DurableTable) -> Callable[[int], int]:
 
     def start(partition: int) -> int:
         names = [state_name(stream.name) for stream in job.streams_on(partition) if stream.audit]
-        found = [table.facts(partition, name) for name in names]
-        return min((0 if facts is None else int(facts["position"]) for facts in found), default=0)
+        return min((table.position(partition, name) for name in names), default=0)
 
     return start

@@ -21,7 +21,7 @@ from agents.kafka.clients import close_client, fenced_anew, fenced_producer, log
 from agents.kafka.lifecycle.stops import alone
 from agents.kafka.lifecycle.vitals import COMPUTE_S
 from agents.protocol.release.candidates import Effects, StreamCandidates
-from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
+from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect
 from agents.protocol.release.stepper import Stepper
 from agents.worker.failpoints import failpoint
 from agents.worker.metrics import FENCES, PHASES, STATE_BYTES
@@ -33,7 +33,7 @@ from schemas.releases import LogRecord, Seed, decode_log_record
 
 if TYPE_CHECKING:
     from agents.worker.job import Job
-    from agents.worker.table import DurableTable
+    from agents.worker.table import DurableTable, Records
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +85,16 @@ class EngineTask(StreamsTask):
             async for records in releases.read():
                 self._newest = records[-1].offset if records else self._newest
                 await self._read_log(records)
+        # Behind the fence, so no further state comes to the changelog.
+        await self._table.catch_up(job.config.kafka, partition)
+        whole = False
         for name, machine in list(self._streams.items()):
             with self.serving(name):
                 saved = self._table.load(partition, name)
+                if machine.lacks(saved) and not whole:
+                    log.warning("state store of partition %d: stream %s lacks its newest state", partition, name)
+                    await self._table.catch_up(job.config.kafka, partition, anew=True)
+                    saved, whole = self._table.load(partition, name), True
                 await self._drive(name, machine.recover(saved, log_is_trimmed=releases.beginning > 0))
                 log.info("engine of %s: step %s is next, blocks from %s", name, machine.step, machine.position)
         for name, machine in list(self._streams.items()):
@@ -168,12 +175,12 @@ class EngineTask(StreamsTask):
             case Compute(stream, work=work):
                 with self.pulse.at("computes a step", COMPUTE_S), PHASES.labels(stream, "compute").time():
                     return await asyncio.to_thread(work)
-            case CommitCandidates(stream, _, chunks):
-                await self._commit("candidate", stream, chunks)
-            case SaveState(stream, step, position, body):
+            case CommitCandidates(stream, steps, chunks, body, position):
                 STATE_BYTES.labels(stream).set(len(body))
-                facts = {"position": position, "step": step}
-                await self._table.save(self.partition, stream, body, facts=facts)
+                state = self._table.records(self.partition, stream, body, step=steps[-1], position=position)
+                offset = await self._commit("candidate", stream, chunks, state)
+                await self._table.committed(self.partition, state, offset)
+                failpoint("state_stored")
             case Adopted(stream, step, position, floor):
                 failpoint("adopted")
                 log.info("stream %s: step %s is settled", stream, step, extra={"step": step})
@@ -182,26 +189,41 @@ class EngineTask(StreamsTask):
                 self._trimmer.below(min(self._floors.values()))
         return None
 
-    async def _commit(self, what: str, stream: str, records: Sequence[LogRecord]) -> None:
-        """All records in one transaction. On an error the worker ends: only reading the log tells what came of it."""
+    async def _commit(self, what: str, stream: str, records: Sequence[LogRecord], state: Records = ()) -> int:
+        """All records in one transaction, and `state` on the table's changelog; return the last offset there.
+
+        On an error the worker ends: only reading the log tells what came of it.
+        """
         with PHASES.labels(stream, what).time():
             try:
-                await self._transact(what, stream, records)
+                offset = await self._transact(what, stream, records, state)
             except ForgottenIdError:
                 await self._fence_anew()
-                await self._transact(what, stream, records)
+                offset = await self._transact(what, stream, records, state)
         failpoint(f"{what}_committed")
+        return offset
 
-    async def _transact(self, what: str, stream: str, records: Sequence[LogRecord]) -> None:
-        topic, key = self._job.topics.releases, stream.encode()
+    async def _transact(self, what: str, stream: str, records: Sequence[LogRecord], state: Records) -> int:
+        topics, key = self._job.topics, stream.encode()
         await self._producer.begin_transaction()
-        sent = [await self._producer.send(topic, each.encode(), key=key, partition=self.partition) for each in records]
-        newest = self._newest
+        sent = [
+            await self._producer.send(topics.releases, each.encode(), key=key, partition=self.partition)
+            for each in records
+        ]
+        newest, last = self._newest, -1
         for each in sent:
             newest = (await each).offset
             failpoint(f"{what}_appended")
+        sent = [
+            await self._producer.send(topics.changelog, value, key=key, partition=self.partition)
+            for key, value in state
+        ]
+        for each in sent:
+            last = (await each).offset
+            failpoint("state_appended")
         await self._producer.commit_transaction()
         self._newest = newest
+        return last
 
     async def _fence_anew(self) -> None:
         """Where the cluster has forgotten this writer. Raises: BrokerError where somebody has written meanwhile."""
@@ -216,15 +238,12 @@ class EngineTask(StreamsTask):
 
 
 def blocks_start(job: Job, table: DurableTable) -> Callable[[int], int]:
-    """Where a partition of the blocks topic is read from: where the least advanced stored state ends."""
+    """Where a partition of the blocks topic is read from: where the least advanced state ends that is stored here.
+
+    The engine passes over blocks that are in the state it goes on from, which may be newer.
+    """
 
     def start(partition: int) -> int:
-        return min(_positions(job, table, partition), default=0)
+        return min((table.position(partition, stream.name) for stream in job.streams_on(partition)), default=0)
 
     return start
-
-
-def _positions(job: Job, table: DurableTable, partition: int) -> Iterable[int]:
-    for stream in job.streams_on(partition):
-        facts = table.facts(partition, stream.name)
-        yield 0 if facts is None else int(facts["position"])

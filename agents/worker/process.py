@@ -199,7 +199,9 @@ async def prepare(
     if insecure_seed is not None:
         log.warning(NOT_PRIVATE)
     if await restore_changelog(config):
-        log.warning("the changelog of the state tables was gone and was made again: states come from the release log")
+        log.warning(
+            "the changelog of the state tables was gone and was made again: states come from the stores of workers"
+        )
     refused = _by_stream(config, await check_topics(config))
     checked = await check_fingerprints(
         config, user_key_ids=user_key_ids(config), insecure=insecure_seed is not None, without=refused

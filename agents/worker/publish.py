@@ -246,8 +246,7 @@ class PublishStreamTask:
         """First log offset that this stream may need: its newest public candidate stays. None where it has nothing
         there.
 
-        The candidate of a public step was committed after the state of the step before it was saved, so what is older
-        is adopted.
+        A candidate is committed together with its state, so what is older is adopted.
         """
         last = self.machine.last_step
         if last in self._first_offsets:

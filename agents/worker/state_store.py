@@ -1,4 +1,4 @@
-"""RocksDB under the state tables: a cache, so what is damaged is thrown away, and states come from the release log.
+"""RocksDB under the state tables: a cache, so what is damaged is thrown away, and states come from the changelog.
 
 RocksDB's errors have one type and say what they mean in words alone.
 """
@@ -6,12 +6,11 @@ RocksDB's errors have one type and say what they mean in words alone.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ class StateStore(Store):
     def discard(self, partition: int, why: str) -> None:
         """Throw the files of a partition away. Raises: StoreError if they cannot be removed."""
         path = Path(self.partition_path(partition))
-        log.warning("state store %s is damaged (%s): discarded, states come from the release log", path, why)
+        log.warning("state store %s is damaged (%s): discarded, states come from its changelog", path, why)
         self._dbs.pop(partition, None)
         gc.collect()  # the files are closed when the last reference is gone
         try:
@@ -101,20 +100,6 @@ class StateStore(Store):
                 raise  # not RocksDB's, which knows no other type: a fault of the program is no damage
             raise meaning_of(error, Path(self.partition_path(partition))) from error
 
-    # --- what Faust calls while it restores from the changelog ------------------------------------------------------
-
     def persisted_offset(self, tp: TP) -> int | None:
         offset = self.use(tp.partition, lambda db: db.get(self.offset_key))
         return None if offset is None else int(offset)
-
-    def set_persisted_offset(self, tp: TP, offset: int) -> None:
-        self.use(tp.partition, lambda db: db.put(self.offset_key, str(offset).encode()))
-
-    def apply_changelog_batch(
-        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
-    ) -> None:
-        events = list(batch)
-        for partition in {event.message.partition for event in events}:
-            mine = [event for event in events if event.message.partition == partition]
-            apply = functools.partial(super().apply_changelog_batch, mine, to_key, to_value)
-            self.use(partition, lambda db, apply=apply: apply())  # type: ignore[misc]

@@ -1,29 +1,41 @@
-"""A Faust table whose writes are durable when they return: where a restarted worker looks first for a stream's state.
+"""A Faust table from which a restarted worker has each stream's state: RocksDB, and the changelog that fills it.
 
-It is a cache and not the truth, which is the release log: a worker that lost its partition can still write the
-table's changelog. So a body is kept in one of two slots, as chunks, and its head is written last, with a digest.
-Whatever does not fit together is as good as absent.
+A body is kept in one of two slots, in pieces, and its head names slot and digest; whatever does not fit together is as
+good as absent. A state of the engine comes to the changelog in the transaction of its candidate, and to RocksDB behind
+the commit; the checkpoint of an audit is sent by itself, its head last.
 
-Faust's own `table[key] = value` returns before the changelog has the record, and can mark the local store ahead of it.
+RocksDB says up to which offset it has the changelog, and `catch_up` reads the rest, committed records alone: once the
+engine has fenced its predecessor, that is all there will ever be of it. Only what was committed comes in, so what is
+here was committed, whatever the changelog has lost since; which state is the right one says the release log.
+
+Faust's own recovery does nothing here: it comes before the fence, and waits for ever for a record behind a changelog
+that ends with the mark of a transaction. Faust's `table[key] = value` returns before the changelog has the record.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import faust
 import orjson
 import rocksdict
 from faust.tables.manager import TableManager
+from faust.tables.recovery import Recovery
 from faust.types import TP
+from faust.types.tables import CollectionT
 
+from agents.kafka.clients import log_reader
 from agents.worker.failpoints import failpoint
 from agents.worker.state_store import StateStore
-from schemas.releases import CHUNK_BYTES
+from schemas.releases import SavedState, pieces, sha256
+
+if TYPE_CHECKING:
+    from schemas.config import Kafka
 
 log = logging.getLogger(__name__)
 
@@ -31,48 +43,93 @@ SAVE_TIMEOUT_S = 20.0
 # The defaults are a cache of 2 GiB and a write buffer of 64 MiB for each partition.
 STORE_OPTIONS = {"block_cache_size": 16 << 20, "write_buffer_size": 8 << 20}
 HEAD_VERSION = 1
+Records = Sequence[tuple[bytes, bytes]]
+"""Keys and values of the changelog."""
 
 
 class DurableTable(faust.Table):
-    """Named bodies of any size, by partition. Keys are never deleted: a deleted tail hangs Faust's recovery."""
+    """Named bodies of any size, by partition."""
 
-    async def save(self, partition: int, name: str, body: bytes, *, facts: dict[str, Any] | None = None) -> None:
-        """Store `body` under `name`; durable, and found by the next `load`, when this returns.
+    def records(self, partition: int, name: str, body: bytes, *, step: int, position: int) -> Records:
+        """What stores `body` under `name` once all of it is on the changelog, the head last. See `SavedState`.
 
-        Args:
-            facts: small JSON-able facts kept beside it, readable without the body.
-        Raises: TimeoutError, KafkaError: then either the old or the new body is there.
+        Args: position: offset from which the topic is to be read that the body was made of.
         """
         head = self._head(partition, name)
         slot = 0 if head is None else 1 - head["slot"]
-        parts = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
-        for index, part in enumerate(parts):
-            await self._put(partition, [(_chunk_key(name, slot, index), part)])
+        parts = pieces(body)
+        new = {
+            "v": HEAD_VERSION, "slot": slot, "chunks": len(parts), "digest": sha256(body), "step": step,
+            "position": position,
+        }  # fmt: skip
+        chunks = [(_chunk_key(name, slot, index), part) for index, part in enumerate(parts)]
+        return [*chunks, (name.encode(), orjson.dumps(new))]
+
+    async def save(self, partition: int, name: str, body: bytes, *, step: int, position: int) -> None:
+        """Store `body` under `name`; durable, and found by the next `load`, when this returns.
+
+        Raises: TimeoutError, KafkaError: then either the old or the new body is there.
+        """
+        *parts, head = self.records(partition, name, body, step=step, position=position)
+        for part in parts:
+            await self._put(partition, part)
             failpoint("table_chunk")
         failpoint("table_before_head")
-        digest = hashlib.sha256(body).hexdigest()
-        new = {"v": HEAD_VERSION, "slot": slot, "chunks": len(parts), "digest": digest, "facts": facts or {}}
-        await self._put(partition, [(name.encode(), orjson.dumps(new))])
+        await self._put(partition, head)
         failpoint("table_after_head")
 
-    def load(self, partition: int, name: str) -> bytes | None:
-        """The body that was saved last, or None where there is none or where it is torn."""
+    async def committed(self, partition: int, records: Records, offset: int) -> None:
+        """Take in records of a transaction that is committed; `offset` is that of the last of them."""
+        async with self._writing[partition]:
+            self._write(partition, records, offset)
+
+    async def catch_up(self, kafka: Kafka, partition: int, *, anew: bool = False) -> None:
+        """Take in what is committed on the changelog behind what is here. Afterwards the table is not behind anything
+        that was committed before the call.
+
+        Args: anew: read all of the changelog, as what is here is not what its offset says.
+        Raises: BrokerError.
+        """
+        async with self._writing[partition], log_reader(kafka, self.changelog, partition) as changelog:
+            stored = -1 if anew else self._stored(partition)
+            if stored >= changelog.end:
+                log.warning(
+                    "changelog %s of partition %d has lost records: states come from the store at hand, and are "
+                    "written to it again with the next step",
+                    self.changelog, partition,
+                )  # fmt: skip
+                return
+            async for records in changelog.read(stored + 1):
+                if records:
+                    items = [(record.key, record.value) for record in records]
+                    self._write(partition, items, records[-1].offset)
+
+    def load(self, partition: int, name: str) -> SavedState | None:
+        """What was saved last under a name, or None where there is nothing or where it is torn."""
         head = self._head(partition, name)
         if head is None:
             return None
         parts = [self._get(partition, _chunk_key(name, head["slot"], index)) for index in range(head["chunks"])]
         body = b"".join(part for part in parts if part is not None)
-        if hashlib.sha256(body).hexdigest() != head["digest"]:
+        if sha256(body) != head["digest"]:
             self.log.warning("state table: %s of partition %s is torn and is left aside", name, partition)
             return None
-        return body
+        return SavedState(head["step"], head["digest"], body)
 
-    def facts(self, partition: int, name: str) -> dict[str, Any] | None:
-        """The facts beside a body that is whole."""
+    def position(self, partition: int, name: str) -> int:
+        """Offset from which to read on behind what was saved last under a name; 0: from the beginning."""
         head = self._head(partition, name)
-        if head is None or self.load(partition, name) is None:
-            return None
-        return dict(head["facts"])
+        return 0 if head is None else int(head["position"])
+
+    @property
+    def changelog(self) -> str:
+        """Name of the topic."""
+        return str(self.changelog_topic.get_topic_name())
+
+    @cached_property
+    def _writing(self) -> dict[int, asyncio.Lock]:
+        """For each partition, so that nothing older is written over what is newer."""
+        return defaultdict(asyncio.Lock)
 
     def _head(self, partition: int, name: str) -> dict[str, Any] | None:
         value = self._get(partition, name.encode())
@@ -100,42 +157,53 @@ class DurableTable(faust.Table):
             options=self.options,
         )
 
-    def notice_lost_changelog(self, ends: Mapping[TP, int]) -> None:
-        """Say where the changelog ends before what is stored here. Both are caches: the release log has the truth.
+    def _stored(self, partition: int) -> int:
+        """Up to which offset the changelog is here; -1: nothing of it."""
+        stored = self.data.persisted_offset(TP(self.changelog, partition))
+        return -1 if stored is None else int(stored)
 
-        Args: ends: last offset of each partition.
+    async def _put(self, partition: int, record: tuple[bytes, bytes]) -> None:
+        """Changelog first, awaited. How far the changelog is here stays: a state that was committed before it may not
+        have come in yet.
         """
-        for tp, last in ends.items():
-            stored = self.data.persisted_offset(tp)
-            if stored is not None and stored > last:
-                log.warning(
-                    "changelog %s of partition %d has lost records: states come from the store at hand and the release "
-                    "log, and are written to it again",
-                    tp.topic,
-                    tp.partition,
-                )
-
-    async def _put(self, partition: int, items: Sequence[tuple[bytes, bytes]]) -> None:
-        """Changelog first, awaited; then values and offset in ONE write batch, so that the store is never ahead."""
-        futures = [
-            await self.changelog_topic.send(
-                key=key, value=value, partition=partition, key_serializer="raw", value_serializer="raw"
-            )
-            for key, value in items
-        ]
+        key, value = record
+        sent = await self.changelog_topic.send(
+            key=key, value=value, partition=partition, key_serializer="raw", value_serializer="raw"
+        )
         # Not `wait_for`: on Python 3.11 it loses a cancellation that comes with the answer; a revoked task would go on
         # and open the store of its former partition again.
         async with asyncio.timeout(SAVE_TIMEOUT_S):
-            records = await asyncio.gather(*futures)
+            await sent
+        async with self._writing[partition]:
+            self._write(partition, [record])
+
+    def _write(self, partition: int, records: Records, offset: int | None = None) -> None:
+        """All in one batch, with the offset up to which the changelog is here."""
         batch = rocksdict.WriteBatch(raw_mode=True)
-        for key, value in items:
+        for key, value in records:
             batch.put(key, value)
-        batch.put(self.data.offset_key, str(max(record.offset for record in records)).encode())
+        if offset is not None:
+            batch.put(self.data.offset_key, str(offset).encode())
         self.data.use(partition, lambda db: db.write(batch))
+
+
+class NoRecovery(Recovery):
+    """Faust's recovery with nothing to do, see the module."""
+
+    def add_active(self, table: CollectionT, tp: TP) -> None:
+        """Leave the changelog to `DurableTable.catch_up`."""
 
 
 class EagerTables(TableManager):
     """Faust's manager waits a second for tables that are declared late. Ours is declared before the start."""
+
+    _recovery: Recovery | None
+
+    @property
+    def recovery(self) -> Recovery:
+        if self._recovery is None:
+            self._recovery = NoRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
+        return self._recovery
 
     async def on_start(self) -> None:
         if not self.should_stop:

@@ -145,7 +145,7 @@ class TopicWatch(LongService):
                 error = LostTopicError(f"stream {stream}: topic {topic} {reason}")
                 self._stops.add(stream, part, None, error)
             if topic == changelog:
-                raise LostCacheError(f"topic {topic} {reason}; it is made again and filled from the release log")
+                raise LostCacheError(f"topic {topic} {reason}; it is made again, and filled from state stores")
 
     async def end_if_nothing_waits(self) -> None:
         """End the worker where every stream has stopped, once what was taken in and answered before is public.

@@ -29,8 +29,13 @@ def save(answer: asyncio.Future[Any], done: list[str], patch: pytest.MonkeyPatch
 
     store = SimpleNamespace(write=lambda batch: done.append("written"))
     data = SimpleNamespace(offset_key=b"offset", use=lambda partition, work: work(store))
-    table: Any = SimpleNamespace(changelog_topic=SimpleNamespace(send=send), data=data)
-    return DurableTable._put(table, 0, [(b"key", b"value")])
+    table: Any = SimpleNamespace(
+        changelog_topic=SimpleNamespace(send=send),
+        _writing={0: asyncio.Lock()},
+        _write=lambda *record: DurableTable._write(table, *record),
+        data=data,
+    )
+    return DurableTable._put(table, 0, (b"key", b"value"))
 
 
 def fence(answer: asyncio.Future[Any], done: list[str], patch: pytest.MonkeyPatch) -> Work:

@@ -35,9 +35,8 @@ FAILPOINTS = (
     "seed_committed:2",
     "candidate_appended:2",
     "candidate_committed:2",
-    "table_chunk:2",
-    "table_before_head:2",
-    "table_after_head:2",
+    "state_appended:2",
+    "state_stored:2",
     "adopted:3",
     "publish_due:2",
     "publish_witnessed:2",
@@ -102,7 +101,8 @@ def test_killed_at_every_named_place(bootstrap: str, tmp_path: Path, places: Seq
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param("candidate_appended:3", marks=pytest.mark.nightly), "publish_ledger_appended:3"]
+    "place",
+    [pytest.param("candidate_appended:3", marks=pytest.mark.nightly), "state_appended:3", "publish_ledger_appended:3"],
 )
 def test_a_zombie_is_fenced(bootstrap: str, tmp_path: Path, place: str) -> None:
     """Stopped in mid-transaction past its session, replaced, and woken: what it then commits is refused."""

@@ -162,7 +162,7 @@ def test_a_public_step_with_other_bytes_stops_the_worker(
         public = msgspec.structs.replace(entry_like(stream=name, step=0, digest="f" * 64), chain="e" * 64)
         async with producing(bootstrap) as producer:
             await producer.send_and_wait(Topics.ledger(name), public.encode(), key=b"0", partition=0)
-            log = [Seed(name, 0, b"s" * 32), *cut(answer.encode(), stream=name, step=0)]
+            log = [Seed(name, 0, b"s" * 32), *cut(answer.encode().release, stream=name, step=0)]
             for record in log:
                 await producer.send_and_wait(f"{config.job.name}.releases", record.encode(), partition=home)
         return await crash_of(config, monkeypatch, roles=("publish",))

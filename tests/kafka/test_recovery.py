@@ -22,6 +22,7 @@ from agents.kafka.topics import admin_client, create_topics, restore_changelog
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
 from schemas.config import Config
+from schemas.errors import GapError
 from schemas.releases import Seed
 from tests.kafka.support import producing, until
 from tests.kafka.test_engine import crash_of, feed, ledger, log_records, one_stream, published, running
@@ -57,7 +58,7 @@ async def one_answer_each(config: Config, steps: int) -> None:
 
 
 PLACES = """
-    seed_appended seed_committed candidate_appended candidate_committed table_chunk table_before_head table_after_head
+    seed_appended seed_committed candidate_appended candidate_committed state_appended state_stored
     adopted publish_due publish_witnessed publish_data_appended publish_ledger_appended publish_committed
 """
 
@@ -120,8 +121,12 @@ def test_steps_that_one_block_closed_need_no_further_block(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("damage", ["torn", "lost"])
-def test_a_damaged_table_is_made_good_from_the_log(bootstrap: str, tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["torn", "lost", "emptied"])
+def test_a_state_that_is_nowhere_stops_the_stream(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    """Somebody writes into the changelog, or empties it and there is no store: no step is computed of another state."""
+
     async def scenario() -> None:
         config = keeping(one_stream(bootstrap, tmp_path))
         stream = config.streams[0].name
@@ -129,22 +134,62 @@ def test_a_damaged_table_is_made_good_from_the_log(bootstrap: str, tmp_path: Pat
         await feed(config, range(3))
         async with running(config):
             await published(config, 3)
-        tear: dict[str, Callable[[int], bytes]] = {
-            "torn": lambda slot: f"{stream}/{slot}/0".encode(),
-            "lost": lambda slot: stream.encode(),
-        }
+        changelog = f"{config.job.name}-state-changelog"
         home = home_partition(stream, config.kafka.partitions)
-        async with producing(bootstrap) as zombie:
-            for slot in (0, 1):
-                value = b"zombie" if damage == "torn" else b'{"v": 0}'
-                changelog = f"{config.job.name}-state-changelog"
-                await zombie.send_and_wait(changelog, value, key=tear[damage](slot), partition=home)
+        if damage == "emptied":
+            await empty(config)
+            config = keeping(config, data_dir=tmp_path / "new")
+        else:
+            async with producing(bootstrap) as zombie:
+                keys = [f"{stream}/{slot}/0" for slot in (0, 1)] if damage == "torn" else [stream]
+                for key in keys:
+                    value = b"zombie" if damage == "torn" else b'{"v": 0}'
+                    await zombie.send_and_wait(changelog, value, key=key.encode(), partition=home)
+        await feed(config, range(3, 5))
+        error = await crash_of(config, monkeypatch)
+        assert isinstance(error, GapError)
+        assert "the state after step 2, its last answer, is lost" in str(error)
+        await one_answer_each(config, 3)
+
+    asyncio.run(scenario())
+    assert "What to do" in caplog.text
+
+
+async def empty(config: Config) -> None:
+    """Delete all records of the changelog, as somebody might."""
+    changelog, resource = f"{config.job.name}-state-changelog", ConfigResourceType.TOPIC
+    policies = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
+    async with admin_client(config.kafka) as admin:
+        await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[0])])
+        for partition in range(config.kafka.partitions):
+            await admin.delete_records({TopicPartition(changelog, partition): RecordsToDelete(-1)})
+        await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[1])])
+
+
+def test_a_store_that_is_older_than_it_says_is_filled_from_the_changelog(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        config = keeping(one_stream(bootstrap, tmp_path))
+        stream = config.streams[0].name
+        home = home_partition(stream, config.kafka.partitions)
+        await create_topics(config)
+        await feed(config, range(2))
+        async with running(config) as app:
+            await published(config, 2)
+            table = app.tables["state"]
+            keys = [stream.encode(), *(f"{stream}/{slot}/0".encode() for slot in (0, 1))]
+            older = [(key, value) for key in keys if (value := table._get(home, key)) is not None]
+            await feed(config, range(2, 3))
+            await published(config, 3)
+            await table.committed(home, older, table._stored(home))
         await feed(config, range(3, 5))
         async with running(config):
             await published(config, 5)
         await one_answer_each(config, 5)
 
     asyncio.run(scenario())
+    assert "lacks its newest state" in caplog.text
 
 
 def spoil_files(folder: Path) -> None:
@@ -185,7 +230,7 @@ def test_a_damaged_state_folder_is_discarded_and_filled_again(
 
     asyncio.run(scenario())
     assert "is damaged" in caplog.text
-    assert sum("discarded, states come from the release log" in line for line in caplog.text.splitlines()) <= 2
+    assert sum("discarded, states come from its changelog" in line for line in caplog.text.splitlines()) <= 2
 
 
 @pytest.mark.parametrize("emptied", [True, False])
@@ -201,15 +246,10 @@ def test_a_lost_changelog_is_filled_again(
         await feed(config, range(3))
         async with running(config):
             await published(config, 3)
-        async with admin_client(config.kafka) as admin:
-            if emptied:
-                resource = ConfigResourceType.TOPIC
-                policies = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
-                await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[0])])
-                for partition in range(config.kafka.partitions):
-                    await admin.delete_records({TopicPartition(changelog, partition): RecordsToDelete(-1)})
-                await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[1])])
-            else:
+        if emptied:
+            await empty(config)
+        else:
+            async with admin_client(config.kafka) as admin:
                 await admin.delete_topics([changelog])
 
                 async def gone() -> bool:

@@ -152,7 +152,7 @@ def run(stream: Stream, found: list[Block], *, restart: int = -1) -> list[Candid
         candidates.append(stepper.compute(bytes([stepper.step]) * 32))
         if stepper.step - 1 == restart:
             stepper = Stepper.of(stream, 1)
-            stepper.restore(Candidate.decode(candidates[-1].encode()))
+            stepper.restore(Candidate.decode(*candidates[-1].encode()))
             for offset, block in enumerate(found):
                 stepper.fold(offset, block)
     return candidates
@@ -194,7 +194,7 @@ def test_a_crash_dates_no_record_anew() -> None:
     whole = run(stream(), made)
     assert [each.payload for each in run(stream(), made, restart=4)] == [each.payload for each in whole]
     assert [each.chain for each in run(stream(), made, restart=6)] == [each.chain for each in whole]
-    assert not any(name.startswith("dating/") for name in run(stream(('records = "dated"', "")), made)[0].arrays)
+    assert not any(name.startswith("dating/") for name in run(stream(('records = "dated"', "")), made)[0].arrays or {})
 
 
 @pytest.mark.parametrize(

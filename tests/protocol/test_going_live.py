@@ -252,7 +252,7 @@ def test_a_publication_says_whether_the_clock_closed_its_step() -> None:
         again = Stepper.of(stream, 2)
         again.restore(candidate)
         stepper = again
-        for chunk in cut(candidate.encode(), stream=stream.name, step=step):
+        for chunk in cut(candidate.encode().release, stream=stream.name, step=step):
             if (publication := publisher.on_record(next(offsets), chunk)) is not None:
                 live.append(publication.live)
     assert live == [False, False, True, True, True, True]

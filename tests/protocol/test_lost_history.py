@@ -17,13 +17,13 @@ import orjson
 import pytest
 
 from agents.protocol.release.candidates import Effects, StreamCandidates
-from agents.protocol.release.effects import CommitCandidates, CommitSeeds, Compute, SaveState
+from agents.protocol.release.effects import CommitCandidates, CommitSeeds, Compute
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
 from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import PromiseError, WireError
-from schemas.releases import LogRecord, Seed
+from schemas.releases import LogRecord, SavedState, Seed, sha256
 
 BEFORE, AFTER = 6, 2
 STREAM = contract_case("spatial").stream("default")
@@ -31,13 +31,15 @@ STREAM = contract_case("spatial").stream("default")
 
 @dataclass(frozen=True)
 class History:
-    """Records with their offsets. `trimmed`: whether records before the first of the log are deleted."""
+    """Records with their offsets. `trimmed`: whether records before the first of the log are deleted. `table`: what a
+    state table has once it has read its changelog.
+    """
 
     blocks: tuple[tuple[int, Block], ...] = ()
     log: tuple[tuple[int, LogRecord], ...] = ()
     trimmed: bool = False
-    table: bytes | None = None
-    older_table: bytes | None = None
+    table: SavedState | None = None
+    older_table: SavedState | None = None
     ledger: tuple[bytes, ...] = ()
 
 
@@ -48,7 +50,7 @@ class Life:
     history: History
     seeds: itertools.count[int]
     stops: list[Exception] = field(default_factory=list)
-    tables: list[bytes] = field(default_factory=list)
+    tables: list[SavedState] = field(default_factory=list)
     log: list[tuple[int, LogRecord]] = field(default_factory=list)
     published: list[bytes] = field(default_factory=list)
 
@@ -83,10 +85,9 @@ class Life:
                     self._append([Seed(stream, step, seed) for step, seed in zip(steps, result, strict=True)])
                 case Compute(work=work):
                     result = work()
-                case CommitCandidates(chunks=chunks):
+                case CommitCandidates(_, steps, chunks, state):
                     self._append(chunks)
-                case SaveState(body=body):
-                    self.tables.append(body)
+                    self.tables.append(SavedState(steps[-1], sha256(state), state))
 
     def _append(self, records: Sequence[LogRecord]) -> None:
         begin = self.log[-1][0] + 1 if self.log else 0
@@ -121,6 +122,13 @@ def answered() -> History:
 Fault = Callable[[History], History]
 
 
+def _replaced(history: History, state: SavedState | None, added: bytes = b"") -> SavedState:
+    """The newest state's place in the table, with other bytes under its digest."""
+    assert state is not None
+    assert history.table is not None
+    return history.table._replace(body=state.body + added)
+
+
 def _step(entry: tuple[int, LogRecord]) -> int:
     return entry[1].step
 
@@ -147,6 +155,8 @@ FAULTS: dict[str, dict[str, Fault]] = {
         "whole": lambda h: h,
         "lost": lambda h: replace(h, table=None),
         "old copy": lambda h: replace(h, table=h.older_table),
+        "old copy that says it is the newest": lambda h: replace(h, table=_replaced(h, h.older_table)),
+        "damaged": lambda h: replace(h, table=_replaced(h, h.table, b"x")),
     },
     "ledger": {
         "whole": lambda h: h,
@@ -186,8 +196,6 @@ GOES_ON = {
     ("blocks", "compacted"),
     ("blocks", "old copy"),
     ("releases", "trimmed by the job"),
-    ("state", "lost"),
-    ("state", "old copy"),
     ("ledger", "lost"),
     ("ledger", "old copy"),
 }

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from agents.protocol.release.candidates import ENOUGH_BYTES
 from engines.core.noise import NoiseSource
 from schemas.errors import ForkError, GapError
-from schemas.releases import Seed, decode_log_record, unframe_records
+from schemas.releases import Seed, unframe_records
 from tests.protocol.world import (
     PARTITIONS,
     STREAM,
@@ -132,7 +132,19 @@ class Promise(RuleBasedStateMachine):
     @precondition(lambda self: not self.planted)
     @rule()
     def table_is_lost(self) -> None:
-        self.world.table, self.world.saved = None, -1
+        self.world.table, self.world.stored = None, -1
+
+    @precondition(lambda self: not self.planted)
+    @rule()
+    def table_is_torn(self) -> None:
+        """It says how far it has the changelog, and does not have it."""
+        self.world.table = None
+
+    @rule(back=st.integers(1, 4))
+    def table_is_an_older_copy(self, back: int) -> None:
+        if len(states := list(self.world.changelog())) > back:
+            offset, state = states[-1 - back]
+            self.world.store(state, offset)
 
     def work(self, processes: dict, name: str, effects: int) -> None:
         for _ in range(effects):
@@ -167,8 +179,7 @@ class Promise(RuleBasedStateMachine):
     @invariant()
     def one_seed_per_step(self) -> None:
         seeds: dict[int, bytes] = {}
-        for _, data in self.world.releases.records:
-            record = decode_log_record(data)
+        for _, record in self.world.log_records(deleted=True):
             if isinstance(record, Seed):
                 assert seeds.setdefault(record.step, record.seed) == record.seed
 
@@ -218,9 +229,7 @@ class Promise(RuleBasedStateMachine):
             records = unframe_records(copy)
             measured = orjson.loads(records[1].value or b"")
             seed = next(
-                r.seed
-                for _, data in self.world.releases.records
-                if isinstance(r := decode_log_record(data), Seed) and r.step == step
+                r.seed for _, r in self.world.log_records(deleted=True) if isinstance(r, Seed) and r.step == step
             )
             shift = int(NoiseSource(seed, STREAM, step).child("toy").words(1)[0] % 1000)
             running += self.world.truth[step]
@@ -271,13 +280,14 @@ def live(machine: Promise, seed: int, actions: int, enough_bytes: int | None = N
         lambda: chance.choice([machine.publisher_dies_after_effect, machine.publisher_dies_half_way])(name()),
         lambda: machine.publisher_is_sent_back(name(), chance.randrange(200)),
         machine.trim,
-        lambda: None if machine.planted else machine.table_is_lost(),
+        lambda: None if machine.planted else chance.choice([machine.table_is_lost, machine.table_is_torn])(),
+        lambda: machine.table_is_an_older_copy(1 + chance.randrange(4)),
         lambda: machine.engine_is_not_answered(name(), chance.choice(["held", "twice"])),
         lambda: machine.publisher_is_not_answered(name(), chance.choice(["held", "twice"])),
         lambda: machine.a_late_end_arrives(chance.random() < 0.5),
         lambda: bad_network(chance.random() < 0.5),
     ]
-    weights = [3, 2, 4, 4, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]
+    weights = [3, 2, 4, 4, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]
     for _ in range(actions):
         chance.choices(moves, weights)[0]()
         machine.one_seed_per_step()
@@ -296,6 +306,10 @@ FAULTS = [
     *[("seed not reused", enough_bytes) for enough_bytes in BULKS],
     # The seeds of many steps were committed together, their candidates are committed in parts.
     ("seed of a bulk not reused", BULKS[0]),
+    ("older state used", None),
+    ("aborted state used", None),
+    ("state stored before its commit", None),
+    ("state outside of the transaction", None),
 ]
 
 

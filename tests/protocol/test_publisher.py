@@ -87,7 +87,7 @@ def test_what_it_remembers_does_not_grow_with_the_steps() -> None:
     log = [
         chunk
         for step in range(STEPS)
-        for chunk in cut(stepper.compute(bytes([step, 0]) * 16).encode(), stream=STREAM.name, step=step)
+        for chunk in cut(stepper.compute(bytes([step, 0]) * 16).encode().release, stream=STREAM.name, step=step)
     ]
     publisher = recovered(LEDGER[:-1])
     for offset, chunk in enumerate(log):
@@ -105,7 +105,7 @@ def test_records_that_cannot_be_read_stop_the_stream_before_a_transaction(framed
     chain = link(honest.previous_chain, stream=STREAM.name, step=0, digest=digest, ledger=honest.ledger)
     other = dataclasses.replace(honest, payload=honest.payload + framed, digest=digest, chain=chain)
     for candidate, refused in ((honest, False), (other, True)):
-        [chunk] = cut(candidate.encode(), stream=STREAM.name, step=0)
+        [chunk] = cut(candidate.encode().release, stream=STREAM.name, step=0)
         with pytest.raises(WireError, match="damaged frame") if refused else contextlib.nullcontext():
             assert recovered([]).on_record(0, chunk) is not None
 
@@ -122,7 +122,7 @@ def reading(answered: list[Candidate], *, public: int, newest: int | None) -> St
         publisher.measured(newest)
     # The log keeps the newest public candidate, and what comes after it.
     for offset, candidate in enumerate(answered[public - 1 :]):
-        [chunk] = cut(candidate.encode(), stream=candidate.stream, step=candidate.step)
+        [chunk] = cut(candidate.encode().release, stream=candidate.stream, step=candidate.step)
         publisher.on_record(offset, chunk)
     return publisher
 

@@ -55,7 +55,7 @@ def test_a_candidate_behind_later_ones_is_a_second_answer() -> None:
     def view_of(steps: list[int]) -> None:
         view, offset = LogView(STREAM.name), 0
         for step in steps:
-            for chunk in cut(answered[step].encode(), stream=STREAM.name, step=step):
+            for chunk in cut(answered[step].encode().release, stream=STREAM.name, step=step):
                 view.apply(offset, chunk)
                 offset += 1
             view.forget(step)

@@ -1,4 +1,5 @@
-"""A Kafka of the mind: logs with fencing, a table, public topics, and processes that can die between any two effects.
+"""A Kafka of the mind: logs with fencing, a state table with its changelog, public topics, and processes that can die
+between any two effects.
 
 The end of a transaction can come late, twice, or after a successor's; its sender is then without an answer.
 
@@ -11,13 +12,14 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from agents.protocol.release.candidates import ENOUGH_BYTES, StreamCandidates
-from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, SaveState
+from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.publisher import Publication, StreamPublisher
 from agents.protocol.release.stepper import Stepper
@@ -25,7 +27,7 @@ from engines.core.contract import Batch, Release, State
 from engines.core.noise import NoiseSource
 from schemas.blocks import Block, Folded
 from schemas.guarantee import Guarantee
-from schemas.releases import Candidate, LogRecord, PublicRecord, Seed, decode_log_record, frame_records
+from schemas.releases import LogRecord, PublicRecord, SavedState, Seed, decode_log_record, frame_records, sha256
 
 STREAM = "toy"
 PARTITIONS = 2
@@ -137,8 +139,8 @@ class World:
         self.blocks.fence()
         self.releases = Log()
         self.public = Log()
-        self.table: bytes | None = None
-        self.saved = -1
+        self.table: SavedState | None = None
+        self.stored = -1  # offset up to which the table has its changelog
         self.next_offsets = [0] * PARTITIONS
         self.ticks = [-1] * PARTITIONS
         self.truth: dict[int, int] = defaultdict(int)
@@ -181,13 +183,34 @@ class World:
                 raise UnansweredError
             log.finish(epoch)
 
-    def log_records(self, position: int = 0) -> Iterator[tuple[int, LogRecord]]:
-        for offset, data in self.releases.read(position):
-            yield offset, decode_log_record(data)
+    def log_records(self, position: int = 0, *, deleted: bool = False) -> Iterator[tuple[int, LogRecord]]:
+        """Of the release log; with those that were `deleted`, for who checks."""
+        for offset, data in self.releases.records if deleted else self.releases.read(position):
+            if isinstance(data, bytes):
+                yield offset, decode_log_record(data)
+
+    def changelog(self) -> Iterator[tuple[int, SavedState]]:
+        """Committed states. They stand among the records of the release log, since their transactions are the same; the
+        changelog is not trimmed.
+        """
+        for offset, data in self.releases.records:
+            if isinstance(data, SavedState):
+                yield offset, data
+
+    def store(self, state: SavedState, offset: int) -> None:
+        """Write the table. Unfenced on purpose: a zombie can do this too."""
+        self.table, self.stored = state, offset
+
+    def catch_up(self, *, anew: bool = False) -> None:
+        """What `DurableTable.catch_up` does."""
+        begin = -1 if anew else self.stored
+        for offset, state in self.changelog():
+            if offset > begin:
+                self.store(state, offset)
 
     def trim(self) -> None:
-        """What `agents.worker.trimming` does: below what is adopted and published, sparing the newest candidate."""
-        settled = min(self.saved, self.last_public)
+        """What `agents.worker.trimming` does: below what is published, sparing the newest candidate."""
+        settled = self.last_public
         for offset, record in self.log_records():
             if record.step == settled:
                 self.releases.trim(offset)
@@ -228,11 +251,27 @@ class EngineProcess:
             log = [(offset, record) for offset, record in log if offset > answered or not isinstance(record, Seed)]
         trimmed = world.releases.start > 0
         self.machine.read(log)
-        self.effects: Generator[Any, Any, None] | None = self.machine.recover(world.table, log_is_trimmed=trimmed)
+        if world.planted != "older state used":
+            world.catch_up()
+            if self.machine.lacks(world.table):
+                world.catch_up(anew=True)
+        saved = self._unpinned() if world.planted.endswith("state used") else world.table
+        self.effects: Generator[Any, Any, None] | None = self.machine.recover(saved, log_is_trimmed=trimmed)
+        self.unstored: tuple[SavedState, int] | None = None
         self.effect: Any = None
         self.sent = 0  # records of the present effect
         self._send(None)
         self.running = self.effects is None
+
+    def _unpinned(self) -> SavedState | None:
+        """Whatever the table holds passes for the state that the newest candidate names."""
+        view, saved = self.machine._view, self.world.table
+        if view.newest is None or saved is None:
+            return saved if view.newest is not None else None
+        candidate = replace(view.newest.candidate, state_digest=saved.digest)
+        view.newest = replace(view.newest, candidate=candidate)
+        view._states[candidate.step] = saved.digest
+        return saved._replace(step=candidate.step)
 
     def _send(self, result: Any) -> None:
         assert self.effects is not None
@@ -245,14 +284,29 @@ class EngineProcess:
         """One effect, or one block when none is pending; of a commit of several records the last one is an effect of
         its own. With `crash` the effect happens and its result is never seen.
         """
+        world = self.world
         if self.effects is None:
             self._read_block()
             return
-        chunks = self.effect.chunks if isinstance(self.effect, CommitCandidates) else ()
-        if self.sent < len(chunks) - 1:
-            self.world.releases.append(self.epoch, [chunk.encode() for chunk in chunks[:-1]])
-            self.sent = len(chunks) - 1
+        if self.unstored is not None:  # of a transaction that is committed
+            if world.planted == "state outside of the transaction":
+                self._commit([self.unstored[0]], network)
+            world.store(*self.unstored)
+            self.unstored = None
+            self._send(None)
             return
+        if isinstance(self.effect, CommitCandidates) and not self.sent:
+            records: list[Any] = [chunk.encode() for chunk in self.effect.chunks]
+            state = SavedState(self.effect.steps[-1], sha256(self.effect.state), self.effect.state)
+            if world.planted != "state outside of the transaction":
+                records.append(state)
+            if world.planted in ("state stored before its commit", "aborted state used"):
+                world.store(state, world.releases.end + len(records))
+            self.last = records.pop()
+            if records:
+                self.sent = len(records)
+                world.releases.append(self.epoch, records)
+                return
         try:
             result = self._perform(self.effect, network)
         except ArithmeticError as error:  # of the toy
@@ -261,6 +315,10 @@ class EngineProcess:
         self.sent = 0
         if crash:
             self.effects = None
+            return
+        if isinstance(self.effect, CommitCandidates):
+            committed = SavedState(self.effect.steps[-1], sha256(self.effect.state), self.effect.state)
+            self.unstored = committed, world.releases.end - 2  # in front of the mark of its transaction
             return
         self._send(result)
 
@@ -283,16 +341,13 @@ class EngineProcess:
             case Compute():
                 return effect.work()
             case CommitCandidates():
-                self._commit([chunk.encode() for chunk in effect.chunks[self.sent :]], network)
-            case SaveState():
-                assert Candidate.decode(effect.body).progress["position"] == effect.position
-                world.table = effect.body  # unfenced on purpose: a zombie can do this too
-                world.saved = effect.step
+                assert effect.position == self.machine.position
+                self._commit([self.last], network)
             case Adopted():
                 pass
         return None
 
-    def _commit(self, records: list[bytes], network: str) -> None:
+    def _commit(self, records: list[Any], network: str) -> None:
         self.world.releases.append(self.epoch, records)
         self.world.finish(self.world.releases, self.epoch, network)
 
@@ -351,7 +406,7 @@ class PublisherProcess:
 
 def golden(world: World) -> dict[int, bytes]:
     """The answers by one process that never crashed, with the seeds that the world committed."""
-    seeds = {r.step: r.seed for _, data in world.releases.records if isinstance(r := decode_log_record(data), Seed)}
+    seeds = {r.step: r.seed for _, r in world.log_records(deleted=True) if isinstance(r, Seed)}
     stepper = toy_stepper()
     out: dict[int, bytes] = {}
     for offset, data in world.blocks.read():

@@ -16,6 +16,7 @@ from schemas.releases import GENESIS, Candidate, Chunk, Seed, link, sha256
 FOLDER = Path(__file__).parent.parent / "golden"
 _DIGEST = sha256(b"payload")
 _LEDGER = b'{"step":6}'
+_STATE = "3471b1126cdab6795a7cd8b7832825b554afc7838f460ae858e1dded3f087e47"
 SAMPLES: dict[str, Any] = {
     "block-v1": Block(
         "taxi", 3, 10, 25, 4,
@@ -38,7 +39,7 @@ SAMPLES: dict[str, Any] = {
         "taxi", 6, GENESIS, link(GENESIS, stream="taxi", step=6, digest=_DIGEST, ledger=_LEDGER), _DIGEST, b"payload",
         _LEDGER,
         {"position": 12, "next_offsets": [3], "ticks": [6], "floors": [None], "pending": []},
-        {"engine/nodes": np.array([[1, 2], [3, 4]])},
+        {"engine/nodes": np.array([[1, 2], [3, 4]])}, _STATE,
     ),
 }  # fmt: skip
 
@@ -61,4 +62,8 @@ def same(left: Any, right: Any) -> bool:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name, sample in SAMPLES.items():
-        (FOLDER / f"{name}.bin").write_bytes(sample.encode())
+        encoded = sample.encode()
+        if isinstance(sample, Candidate):
+            (FOLDER / f"{name}.state.bin").write_bytes(encoded.state)
+            encoded = encoded.release
+        (FOLDER / f"{name}.bin").write_bytes(encoded)

@@ -122,9 +122,26 @@ def test_a_candidate_that_does_not_match_its_digest_is_refused() -> None:
         chain = link(GENESIS, stream="s", step=0, digest=digest, ledger=b"{}")
         return Candidate("s", 0, GENESIS, chain, digest, payload, b"{}", {}, {"engine/x": np.arange(3)})
 
-    assert Candidate.decode(candidate(b"abc", sha256(b"abc")).encode()).payload == b"abc"
+    release, state = candidate(b"abc", sha256(b"abc")).encode()
+    assert Candidate.decode(release).payload == b"abc"
+    arrays = Candidate.decode(release, state).arrays
+    assert arrays is not None
+    assert arrays["engine/x"].tolist() == [0, 1, 2]
     with pytest.raises(WireError, match="does not match"):
-        Candidate.decode(candidate(b"abd", sha256(b"abc")).encode())
+        Candidate.decode(candidate(b"abd", sha256(b"abc")).encode().release)
+
+
+def test_a_state_that_its_candidate_does_not_name_is_refused() -> None:
+    chain = link(GENESIS, stream="s", step=0, digest=sha256(b""), ledger=b"{}")
+    first, second = (
+        Candidate("s", 0, GENESIS, chain, sha256(b""), b"", b"{}", {}, {"engine/x": np.arange(size)}).encode()
+        for size in (3, 4)
+    )
+    assert Candidate.decode(*first).state_digest != Candidate.decode(*second).state_digest
+    with pytest.raises(WireError, match="does not match"):
+        Candidate.decode(first.release, second.state)
+    with pytest.raises(WireError, match="without its state"):
+        Candidate.decode(first.release).encode()
 
 
 @given(st.integers(-1, 10**9), st.integers(0, 10**12), st.text(max_size=9))
@@ -163,7 +180,7 @@ def test_old_bytes_decode_for_ever(name: str) -> None:
         "block": Block.decode,
         "seed": decode_log_record,
         "chunk": decode_log_record,
-        "candidate": Candidate.decode,
+        "candidate": lambda data: Candidate.decode(data, (FOLDER / f"{name}.state.bin").read_bytes()),
     }
     assert same(decoder[name.partition("-")[0]](data), SAMPLES[name])
 

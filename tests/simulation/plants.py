@@ -22,6 +22,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
+from agents.protocol.release.candidates import StreamCandidates
 from agents.protocol.release.effects import CommitCandidates, CommitSeeds
 from agents.protocol.release.witness import Mark, judge
 from agents.worker.engine import EngineTask
@@ -40,12 +41,65 @@ def late_seed() -> Patches:
             case CommitSeeds(stream, steps):
                 self.drawn = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
                 return [each.seed for each in self.drawn]
-            case CommitCandidates(stream, _, chunks) if getattr(self, "drawn", None) is not None:
+            case CommitCandidates(stream, steps, chunks, body, position) if getattr(self, "drawn", None) is not None:
                 drawn, self.drawn = self.drawn, None
-                return await self._commit("candidate", stream, [*drawn, *chunks])
+                state = self._table.records(self.partition, stream, body, step=steps[-1], position=position)
+                offset = await self._commit("candidate", stream, [*drawn, *chunks], state)
+                return await self._table.committed(self.partition, state, offset)
         return await do(self, effect)
 
     return {"agents.worker.engine.EngineTask._do": changed}
+
+
+def state_outside() -> Patches:
+    """The state is committed in a transaction of its own, behind that of its candidate."""
+    transact = EngineTask._transact
+
+    async def changed(self: Any, what: str, stream: str, records: Any, state: Any) -> int:
+        offset = await transact(self, what, stream, records, ())
+        return await transact(self, what, stream, (), state) if state else offset
+
+    return {"agents.worker.engine.EngineTask._transact": changed}
+
+
+def older_state() -> Patches:
+    """What the store holds passes for the state of the newest candidate, and its changelog is not read."""
+
+    async def nothing(*_: Any, **__: Any) -> None:
+        pass
+
+    return {
+        "tests.simulation.worker.Table.catch_up": nothing,
+        "agents.protocol.release.candidates.StreamCandidates.recover": _unpinned,
+    }
+
+
+def aborted_state() -> Patches:
+    """A state is stored before its transaction is committed, and passes for that of the newest candidate."""
+    transact = EngineTask._transact
+
+    async def changed(self: Any, what: str, stream: str, records: Any, state: Any) -> int:
+        if state:
+            await self._table.committed(self.partition, state, None)
+        return await transact(self, what, stream, records, state)
+
+    return {
+        "agents.worker.engine.EngineTask._transact": changed,
+        "agents.protocol.release.candidates.StreamCandidates.recover": _unpinned,
+    }
+
+
+_recover = StreamCandidates.recover
+
+
+def _unpinned(self: Any, saved: Any, **settings: Any) -> Any:
+    newest = self._view.newest
+    if saved is not None and newest is not None:
+        candidate = replace(newest.candidate, state_digest=saved.digest)
+        self._view.newest = replace(newest, candidate=candidate)
+        self._view._states[candidate.step] = saved.digest
+        saved = saved._replace(step=candidate.step)
+    return _recover(self, saved if newest is not None else None, **settings)
 
 
 def ledger_not_read() -> Patches:
@@ -125,7 +179,7 @@ def no_fencing() -> Patches:
     async def changed(kafka: Any, transactional_id: str, **settings: Any) -> Any:
         return await fenced(kafka, f"{transactional_id}-{next(numbers)}", **settings)
 
-    users = ("worker.engine", "worker.publish", "worker.ingest.partition_task", "offline.replay")
+    users = ("worker.engine", "worker.publish", "worker.ingest.partition_task", "local.offline.replay")
     return {f"agents.{module}.fenced_producer": changed for module in users}
 
 
@@ -260,7 +314,8 @@ FROZEN = (frozen_engine, frozen_publisher, frozen_audit, frozen_ingest, frozen_c
 PLANTS: dict[str, Callable[[], Patches]] = {
     plant.__name__.replace("_", " "): plant
     for plant in (
-        retry, late_seed, ledger_not_read, stale_snapshot, offset_outside, trimmed_too_early, trimmed_by_position,
+        retry, late_seed, state_outside, older_state, aborted_state, ledger_not_read, stale_snapshot,
+        offset_outside, trimmed_too_early, trimmed_by_position,
         no_fencing, tick_forgotten, live_forgotten, live_in_vain, uncommitted_restore, witness_late, witness_read_once,
         witness_digest_ignored, witness_believes_the_log, *FROZEN,
     )

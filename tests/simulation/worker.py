@@ -2,14 +2,14 @@
 process.
 
 Only Faust is left out. What it does for the job is small and is done here: a consumer group over the private topics,
-a state table that is brought up to date when partitions are assigned, records handed to the tasks.
+records handed to the tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from agents.kafka.clients import log_reader
 from agents.kafka.fingerprint import Checked, check_fingerprints
 from agents.kafka.lifecycle.advice import explain
 from agents.kafka.lifecycle.vitals import BEAT_S, Vitals
@@ -29,7 +28,7 @@ from agents.worker.ingest.specs import user_key_ids
 from agents.worker.job import Job
 from agents.worker.partition_tasks import PartitionTasks
 from agents.worker.publish import PublishTask
-from agents.worker.table import SAVE_TIMEOUT_S, DurableTable
+from agents.worker.table import SAVE_TIMEOUT_S, DurableTable, Records
 from schemas.config import Config
 from tests.simulation.oracle import DEAD
 from tests.simulation.patches import HEARTBEAT_S, SLOWER
@@ -52,14 +51,18 @@ class Disk:
 class Table:
     """`agents.worker.table.DurableTable` without Faust and RocksDB: its own code above a dictionary and a changelog."""
 
+    records = DurableTable.records
     save = DurableTable.save
+    committed = DurableTable.committed
+    catch_up = DurableTable.catch_up
     load = DurableTable.load
-    facts = DurableTable.facts
+    position = DurableTable.position
     _head = DurableTable._head
 
     def __init__(self, config: Config, changelog: str, disk: Disk, process: Process) -> None:
         self._config = config
-        self._changelog = changelog
+        self.changelog = changelog
+        self._writing: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._disk = disk
         self._process = process
         self._producer: Any = None
@@ -71,27 +74,23 @@ class Table:
         )
         await self._producer.start()
 
-    async def recover(self, partition: int) -> None:
-        """Read what the changelog has beyond the store."""
-        store, offsets = self._disk.stores.setdefault(partition, {}), self._disk.offsets
-        async with log_reader(self._config.kafka, self._changelog, partition) as log:
-            async for records in log.read(offsets.get(partition, -1) + 1):
-                for record in records:
-                    store[record.key] = record.value
-                    offsets[partition] = record.offset
-
     def _get(self, partition: int, key: bytes) -> bytes | None:
         return self._disk.stores.get(partition, {}).get(key)
 
-    async def _put(self, partition: int, items: Sequence[tuple[bytes, bytes]]) -> None:
-        futures = [
-            await self._producer.send(self._changelog, value, key=key, partition=partition) for key, value in items
-        ]
+    def _stored(self, partition: int) -> int:
+        return self._disk.offsets.get(partition, -1)
+
+    async def _put(self, partition: int, record: tuple[bytes, bytes]) -> None:
+        key, value = record
         async with asyncio.timeout(SAVE_TIMEOUT_S):
-            records = await asyncio.gather(*futures)
+            await self._producer.send_and_wait(self.changelog, value, key=key, partition=partition)
+        self._write(partition, [record])
+
+    def _write(self, partition: int, records: Records, offset: int | None = None) -> None:
         if self._process.alive:
-            self._disk.stores.setdefault(partition, {}).update(items)
-            self._disk.offsets[partition] = max(record.offset for record in records)
+            self._disk.stores.setdefault(partition, {}).update(records)
+            if offset is not None:
+                self._disk.offsets[partition] = offset
 
 
 class _Silent:
@@ -175,8 +174,6 @@ class Assignment(ConsumerRebalanceListener):
 
     async def _open(self, consumer: AIOKafkaConsumer) -> int:
         generation, assigned = self._generation, sorted(self._assigned)
-        for partition in sorted({tp.partition for tp in assigned}):
-            await self._table.recover(partition)
         beginnings = await consumer.beginning_offsets(assigned)
         if generation != self._generation:
             return -1

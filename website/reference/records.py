@@ -19,7 +19,7 @@ from schemas.topics import Topic, Topics
 from schemas.wire import VERSION, Kind
 from website.reference.source import ROOT, attributes, cell, listed, summary, table
 
-PRIVATE = {Kind.BLOCK: Block, Kind.SEED: Seed, Kind.CANDIDATE: Chunk, Kind.STATE: Candidate}
+PRIVATE = {Kind.BLOCK: Block, Kind.SEED: Seed, Kind.CANDIDATE: Chunk, Kind.RELEASE: Candidate}
 
 
 def page() -> str:
@@ -52,8 +52,8 @@ def page() -> str:
             f"A record of a raw topic with the header `{TICK_HEADER}` is no event: a replay writes it, and it closes steps on its "
             f"partition.\n\n```text\n{TICK_HEADER}: {encode_tick(7, row=1200, source='SHA-256 of the file').decode()}\n```\n",
             "## Private records\n",
-            "One container for all: four bytes of kind, one of format version, then zstd of safetensors with a JSON header. As "
-            "sensitive as the raw topic.\n",
+            "One container for all: four bytes of kind, one of format version, then zstd of safetensors with a JSON header. `CANDIDATE` is a "
+            "piece of a `RELEASE`, as it is, and the changelog has a `STATE` in pieces. As sensitive as the raw topic.\n",
             table(
                 ["kind", "bytes", "versions read"],
                 [[kind.name, f"`{kind.value.decode()}`", str(VERSION)] for kind in Kind],

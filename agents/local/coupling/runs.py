@@ -232,13 +232,13 @@ class JobRun:
         self.candidate = candidate
         if self._chance.random() < RESTARTS:
             self._stepper = self._new_stepper()
-            self._stepper.restore(Candidate.decode(candidate.encode()))
+            self._stepper.restore(Candidate.decode(*candidate.encode()))
         return records
 
     def _compute_again(self, last: Candidate, candidate: Candidate, seed: bytes) -> None:
         """Compare with what a worker makes of the step that takes over before its candidate is committed."""
         stepper = Stepper.of(self._stream, len(self._records))
-        stepper.restore(Candidate.decode(last.encode()))
+        stepper.restore(Candidate.decode(*last.encode()))
         for offset, block in enumerate(self.blocks):
             if offset >= stepper.merge.position:
                 stepper.fold(offset, block)
@@ -247,7 +247,7 @@ class JobRun:
 
     def _published(self, candidate: Candidate, seed: bytes) -> tuple[PublicRecord, ...]:
         log: list[Seed | Chunk] = [Seed(candidate.stream, candidate.step, seed)]
-        log += cut(candidate.encode(), stream=candidate.stream, step=candidate.step)
+        log += cut(candidate.encode().release, stream=candidate.stream, step=candidate.step)
         for record in log:
             publication = self._publisher.on_record(self._log_offset, record)
             self._log_offset += 1

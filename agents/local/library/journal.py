@@ -43,7 +43,7 @@ class JournalEntry:
         fingerprint: what the stream was started with. key: of the hash of user ids.
         first_block: number of the first of `blocks`; those before are in the candidate and in `snapshots`.
         snapshots: of the bounds on users, by bucket.
-        candidate: of the last step that has its answer. taken: what became of its rows.
+        candidate, state: of the last step that has its answer. taken: what became of its rows.
         seed: of the step that is begun and has no answer yet. begun: how many steps were begun.
         batches: digest of each batch -> the step that took it in.
         waiting: step to come -> hashes of the rows that `add` and `step` took in for it, see
@@ -56,6 +56,7 @@ class JournalEntry:
     blocks: tuple[bytes, ...] = ()
     snapshots: Mapping[str, bytes] = field(default_factory=dict)
     candidate: bytes = b""
+    state: bytes = b""
     taken: Mapping[str, Any] = field(default_factory=dict)
     seed: bytes = b""
     begun: int = 0
@@ -65,7 +66,7 @@ class JournalEntry:
 
     def encode(self) -> bytes:
         parts: dict[str, bytes] = {"fingerprint": self.fingerprint, "key": self.key, "seed": self.seed}
-        parts["candidate"] = self.candidate
+        parts["candidate"], parts["state"] = self.candidate, self.state
         parts |= {f"block/{index}": block for index, block in enumerate(self.blocks)}
         parts |= {f"snapshot/{bucket}": value for bucket, value in self.snapshots.items()}
         parts["alive"] = b"".join(self.alive.values())
@@ -98,6 +99,7 @@ class JournalEntry:
                 name.removeprefix("snapshot/"): part for name, part in parts.items() if name.startswith("snapshot/")
             },
             candidate=parts["candidate"],
+            state=parts["state"],
             taken=header["taken"],
             seed=parts["seed"],
             begun=header["begun"],

@@ -216,7 +216,7 @@ class PrivateStream:
         for snapshot in entry.snapshots.values():
             self._ingest.load(snapshot)
         if entry.candidate:
-            candidate = Candidate.decode(entry.candidate)
+            candidate = Candidate.decode(entry.candidate, entry.state)
             self._stepper.restore(candidate)
             taken = _taken(entry.taken.get("last"))
             self._last = StepRelease.of(candidate, unframe_records(candidate.payload), taken)
@@ -351,8 +351,10 @@ class PrivateStream:
             elif record.channel == "synthetic" and record.value is not None:
                 alive[record.key.decode()] = record.value
         floor = self._stepper.merge.floor
+        encoded = candidate.encode()
         self._journal.commit(
-            candidate=candidate.encode(),
+            candidate=encoded.release,
+            state=encoded.state,
             seed=b"",
             alive=alive,
             blocks=entry.blocks[floor - entry.first_block :],

@@ -2,7 +2,7 @@
 
 Life of a step, every arrow an effect after which a crash may come:
 
-    closed --CommitSeeds--> seeded --Compute--> --CommitCandidates--> answered --SaveState--> saved --Adopted--> next
+    closed --CommitSeeds--> seeded --Compute--> --CommitCandidates--> answered --Adopted--> next
 
 Where many steps are closed they go together: one transaction holds their seeds, a later one their candidates. Their
 events are fixed by then, so a seed is no sooner there than its step could use it. Where one of them cannot be computed,
@@ -10,7 +10,8 @@ those before it get their answers all the same; the seeds of the others are comm
 
 The engine's task is the only writer (its producer fences every earlier one), and reads the whole log before it acts. A
 committed seed is never drawn again, so the same step always has the same noise; a committed candidate is never
-computed again. State comes from the newest of the state table and the log; where both have a step they must agree.
+computed again. The state after the last of several candidates is committed with them, and the candidate names it by its
+SHA-256: the state table supplies the one that the newest candidate names, or the stream stops.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
+from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect
 from agents.protocol.release.log import LogView
 from agents.protocol.release.stepper import Stepper
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
-from schemas.releases import CHUNK_BYTES, Candidate, Chunk, LogRecord, cut, sha256
+from schemas.releases import CHUNK_BYTES, Chunk, Encoded, LogRecord, SavedState, cut
 
 Effects = Generator[Effect, Any, None]
 
 MOST_STEPS = 64  # in one transaction
-ENOUGH_BYTES = 4 << 20  # of candidates in one transaction, from which on it takes no further one
+ENOUGH_BYTES = 4 << 20  # of releases and states, after which no further step is computed before a commit
 
 
 class StreamCandidates:
@@ -67,20 +68,24 @@ class StreamCandidates:
             if complete is not None and self._first is None:
                 self._first = complete.candidate.step
 
-    def recover(self, table_body: bytes | None, *, log_is_trimmed: bool) -> Effects:
-        """Adopt the newest settled step.
+    def lacks(self, saved: SavedState | None) -> bool:
+        """Whether what a state table holds is older than the newest answer on the log, or nothing: then the changelog
+        must have a newer one.
+        """
+        newest = self._view.newest
+        return newest is not None and (saved is None or saved.step < newest.candidate.step)
+
+    def recover(self, saved: SavedState | None, *, log_is_trimmed: bool) -> Effects:
+        """Go on after the newest answer on the log, from the state that it names.
 
         Args:
-            table_body: what the state table holds, None if nothing or torn.
+            saved: the newest of the state table and its changelog, None if there is none or it is torn.
             log_is_trimmed: whether records before the first were deleted.
-        Raises: ForkError, GapError: the stream must not go on.
+        Raises: ForkError, GapError, WireError: the stream must not go on.
         """
-        first = self._first
-        saved = None if table_body is None else Candidate.decode(table_body)
-        if saved and self._view.digest(saved.step) not in (None, sha256(table_body or b"")):
-            # A zombie may still write the table's changelog, but only what it had committed to the log before.
-            raise ForkError(f"stream {self.stream}: state table and release log differ at step {saved.step}")
         newest = self._view.newest
+        if saved is not None and self._view.state_digest(saved.step) not in (None, saved.digest):
+            raise ForkError(f"stream {self.stream}: state table and release log differ at step {saved.step}")
         if newest is None:
             if saved is not None:
                 raise GapError(f"stream {self.stream}: the release log has lost step {saved.step}, which was answered")
@@ -88,14 +93,23 @@ class StreamCandidates:
                 # Trimming spares the newest candidate, so a later seed without one means that records were lost.
                 raise GapError(f"stream {self.stream}: the release log starts in mid-stream without a candidate")
             return
-        if saved is not None and saved.step > newest.candidate.step:
+        step = newest.candidate.step
+        if saved is not None and saved.step > step:
+            # Both are of one transaction, and a table is written behind its commit.
             raise GapError(f"stream {self.stream}: the release log ends before step {saved.step}, which was answered")
-        if first != 0 and not log_is_trimmed:
-            raise GapError(f"stream {self.stream}: the release log starts at step {first}, and nobody trimmed it")
-        self.stepper.restore(newest.candidate)
-        if saved is None or saved.step < newest.candidate.step:
-            yield SaveState(self.stream, newest.candidate.step, self.position, newest.body)
-        yield self._adopted(newest.candidate.step)
+        if self._first != 0 and not log_is_trimmed:
+            raise GapError(f"stream {self.stream}: the release log starts at step {self._first}, and nobody trimmed it")
+        if saved is None or saved.step != step:
+            there = "none" if saved is None else f"that after step {saved.step}"
+            raise GapError(
+                f"stream {self.stream}: the state after step {step}, its last answer, is lost: the state table and its "
+                f"changelog have {there}. Without it the next step cannot be computed. What to do: start a worker on "
+                "the machine and data_dir that served the stream last, or put back the changelog as it was at that "
+                "step or later; if nobody has either, start the stream anew under another name: what was released "
+                "counts for the same people (explain --earlier)"
+            )
+        self.stepper.restore(newest.candidate.with_state(saved.body))
+        yield self._adopted(step)
 
     def fold(self, offset: int, block: Block) -> None:
         """Take in a block read at `offset`. Raises: GapError."""
@@ -112,33 +126,32 @@ class StreamCandidates:
             seeds = {step: seed for step in steps if (seed := self._view.seed(step)) is not None}
             if missing := tuple(step for step in steps if step not in seeds):
                 seeds.update(zip(missing, (yield CommitSeeds(self.stream, missing)), strict=True))
-            bodies: list[bytes] = []
-            size = 0
+            releases: list[bytes] = []
+            state, size = b"", 0
             for step in steps:
                 try:
-                    body = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
+                    answer = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
                 except Exception:
-                    yield from self._commit(bodies)
+                    yield from self._commit(releases, state)
                     raise
-                bodies.append(body)
-                size += len(body)
+                releases.append(answer.release)
+                state, size = answer.state, size + len(answer.release) + len(answer.state)
                 if size >= self._enough_bytes or step == steps[-1]:
-                    yield from self._commit(bodies)
-                    bodies, size = [], 0
+                    yield from self._commit(releases, state)
+                    releases, size = [], 0
 
-    def _commit(self, bodies: Sequence[bytes]) -> Effects:
-        """Candidates of the steps that are answered next."""
-        if not bodies:
+    def _commit(self, releases: Sequence[bytes], state: bytes) -> Effects:
+        """Candidates of the steps that are answered next, and the state after the last of them."""
+        if not releases:
             return
-        steps = range(self.step, self.step + len(bodies))
+        steps = range(self.step, self.step + len(releases))
         chunks: list[Chunk] = []
-        for step, body in zip(steps, bodies, strict=True):
-            chunks += cut(body, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
-        yield CommitCandidates(self.stream, tuple(steps), tuple(chunks))
-        yield SaveState(self.stream, steps[-1], self.position, bodies[-1])
+        for step, release in zip(steps, releases, strict=True):
+            chunks += cut(release, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
+        yield CommitCandidates(self.stream, tuple(steps), tuple(chunks), state, self.position)
         yield self._adopted(steps[-1])
 
-    def _answer(self, seed: bytes) -> bytes:
+    def _answer(self, seed: bytes) -> Encoded:
         return self.stepper.compute(seed).encode()
 
     def _adopted(self, step: int) -> Adopted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from schemas.releases import Chunk
+from schemas.releases import Chunk, Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +29,22 @@ class Compute:
 
     stream: str
     step: int
-    work: Callable[[], bytes] = field(repr=False)
+    work: Callable[[], Encoded] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitCandidates:
-    """Commit all chunks to the release log in ONE transaction. From then on the steps have their answers."""
+    """Commit in ONE transaction all chunks to the release log, and the state after the last step to the changelog of
+    the state table. From then on the steps have their answers; then store the state in the table as well.
+
+    Attributes: position: as in `Adopted`.
+    """
 
     stream: str
     steps: tuple[int, ...]
     chunks: tuple[Chunk, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SaveState:
-    """Store the candidate in the state table, durably, before going on. A cache of the log: losing it costs time
-    only.
-    """
-
-    stream: str
-    step: int
-    position: int  # as in `Adopted`
-    body: bytes = field(repr=False)
+    state: bytes = field(repr=False)
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +52,7 @@ class Adopted:
     """The step is settled.
 
     Attributes:
-        position: blocks below this offset are in the saved state and may be acknowledged.
+        position: blocks below this offset are in the committed state and may be acknowledged.
         floor: blocks below this offset are also in the saved contribution bounds, so nothing can need them again.
     """
 
@@ -68,4 +62,4 @@ class Adopted:
     floor: int
 
 
-Effect = CommitSeeds | Compute | CommitCandidates | SaveState | Adopted
+Effect = CommitSeeds | Compute | CommitCandidates | Adopted

@@ -21,15 +21,16 @@ from schemas.releases import Candidate, Chunk, LogRecord, Seed, join
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """A candidate whose chunks are all there. `first_offset` is that of the first log record of its step."""
+    """A candidate whose chunks are all there, without its state. `first_offset` is that of the first log record of its
+    step.
+    """
 
     candidate: Candidate
-    body: bytes
     first_offset: int
 
 
 class LogView:
-    """Fold of one stream's log records. Keeps the bodies of the newest candidate only."""
+    """Fold of one stream's log records. Keeps the newest candidate only."""
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
@@ -37,6 +38,7 @@ class LogView:
         self._next_offset = 0
         self._seeds: dict[int, bytes] = {}
         self._digests: dict[int, str] = {}
+        self._states: dict[int, str] = {}
         self._first_offsets: dict[int, int] = {}
         self._chunks: dict[tuple[int, str], dict[int, Chunk]] = {}
 
@@ -44,9 +46,9 @@ class LogView:
         """The seed of a step, if it was committed."""
         return self._seeds.get(step)
 
-    def digest(self, step: int) -> str | None:
-        """Of the body of a step's candidate, if it is complete."""
-        return self._digests.get(step)
+    def state_digest(self, step: int) -> str | None:
+        """The digest of the state after a step, if its candidate is complete."""
+        return self._states.get(step)
 
     @property
     def seeded(self) -> list[int]:
@@ -73,12 +75,11 @@ class LogView:
         chunks[record.index] = record
         if len(chunks) < record.count:
             return None
-        body = join([chunks[index] for index in range(record.count)])
-        candidate = Candidate.decode(body)
+        candidate = Candidate.decode(join([chunks[index] for index in range(record.count)]))
         self._check_link(candidate)
-        self._digests[step] = record.digest
+        self._digests[step], self._states[step] = record.digest, candidate.state_digest
         self._chunks = {key: value for key, value in self._chunks.items() if key[0] > step}
-        self.newest = Complete(candidate, body, self._first_offsets[step])
+        self.newest = Complete(candidate, self._first_offsets[step])
         return self.newest
 
     def _check_link(self, candidate: Candidate) -> None:
@@ -100,5 +101,6 @@ class LogView:
         """Drop what is known of steps under `below`: they are settled."""
         self._seeds = {step: seed for step, seed in self._seeds.items() if step >= below}
         self._digests = {step: digest for step, digest in self._digests.items() if step >= below}
+        self._states = {step: digest for step, digest in self._states.items() if step >= below}
         self._first_offsets = {step: first for step, first in self._first_offsets.items() if step >= below}
         self._chunks = {key: value for key, value in self._chunks.items() if key[0] >= below}

@@ -23,7 +23,7 @@ from engines.core.many_records import RecordColumns
 from engines.core.noise import NoiseSource
 from engines.core.registry import build_domain, build_engine
 from schemas.blocks import Block
-from schemas.errors import GapError
+from schemas.errors import GapError, WireError
 from schemas.releases import GENESIS, Candidate, frame_records, sha256
 
 if TYPE_CHECKING:
@@ -157,13 +157,15 @@ class Stepper:
 
     def restore(self, candidate: Candidate) -> None:
         """Go on after `candidate`, exactly as the stepper that computed it."""
-        self.merge.restore(candidate.progress, candidate.arrays)
+        if (arrays := candidate.arrays) is None:
+            raise WireError(f"stream {self.stream.name}: the candidate of step {candidate.step} is without its state")
+        self.merge.restore(candidate.progress, arrays)
         prefix = "engine/"
         self.engine.restore(
-            {name.removeprefix(prefix): array for name, array in candidate.arrays.items() if name.startswith(prefix)}
+            {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         )
         if self._dating is not None:
-            self._dating.restore(candidate.arrays)
+            self._dating.restore(arrays)
         self.step, self.measured = candidate.step + 1, candidate.measured
         self.chain = candidate.chain
 
