@@ -212,6 +212,12 @@ HIDDEN = (
     plant("with a delta, trips close in the step of their admission", "default", life_forgotten, DELTA),
     plant("with a delta, each of a user's trips closes in a step of its own", "default", cap_forgotten, DELTA),
     plant("with a delta, squares of trips that close together are forgotten", "default", squares_forgotten, DELTA),
-    plant("with a delta, a histogram has noise for the root of its share", "default", shares_of_epsilon, DELTA),
+    plant(
+        "with a delta, a histogram has noise for the root of its share",
+        "default",
+        shares_of_epsilon,
+        contract_case("trajectory").variants[1],
+        dearest=True,
+    ),
     plant("with a delta, half the noise of histograms", "default", half_gaussian_noise, DELTA),
 )
