@@ -32,11 +32,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.local.offline.rows.columns import rows_for
-from agents.local.offline.rows.seen import read_back
-from agents.local.offline.simulate import planned
+from agents.local.job import LocalIngest, planned
+from agents.local.offline.files import rows_for
 from agents.protocol.clock import StepClock
-from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
@@ -97,14 +95,11 @@ class Feed:
         self.stream, path = config(name)
         file = rows_for(path, self.stream)
         summary = file.summary()
-        ingest = PartitionIngest(SourceSpec.of(self.stream, build_domain(self.stream), key=None, partitions=1), 0)
         self.blocks: list[Block] = []
+        spec = SourceSpec.of(self.stream, build_domain(self.stream), key=None, partitions=1)
+        ingest = LocalIngest(spec, lambda _, block: self.blocks.append(block))
         for records, _ in planned(self.stream, file.batches(), source=summary.digest):
-            ingest.take(read_back(records, first=ingest.next_offset))
-            block, _ = ingest.seal()
-            if block is not None:
-                ingest.committed(at=len(self.blocks))
-                self.blocks.append(block)
+            ingest.take_planned(records)
 
     def month(self, step: int) -> str:
         """That a step begins in."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+from agents.cli.manual import command_class, manual_of
 from agents.cli.output import clean
-from agents.cli.terminal.manual import command_class, manual_of
 
-# In the order in which a newcomer needs them. Each is a module of one of the rooms with a function of its name.
+# In the order in which a newcomer needs them. Each is a module here with a function of its name.
 COMMANDS = (
     "demo",
     "init",
@@ -32,8 +31,6 @@ COMMANDS = (
     "dead-letters",
     "doctor",
 )
-
-ROOMS = ("agents.cli", "agents.cli.start", "agents.cli.readers")
 
 EPILOG = (
     "Start with: privstream demo, then privstream init. Every command has examples in its own --help. Exit codes: 0 "
@@ -62,8 +59,7 @@ def build_app() -> typer.Typer:
 def command_of(name: str) -> Callable[..., None]:
     """The function behind a command."""
     module = name.replace("-", "_")
-    room = next(room for room in ROOMS if importlib.util.find_spec(f"{room}.{module}") is not None)
-    command: Callable[..., None] = getattr(importlib.import_module(f"{room}.{module}"), module)
+    command: Callable[..., None] = getattr(importlib.import_module(f"agents.cli.{module}"), module)
     return command
 
 

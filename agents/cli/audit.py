@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agents.cli.manual import Example, manual
 from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say
-from agents.cli.terminal.manual import Example, manual
 from agents.show.text import table
 from schemas.errors import PrivstreamError
 

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, say, warn
-from agents.cli.terminal.manual import Example, manual
-from agents.cli.terminal.progress import PartsProgress
+from agents.cli.manual import Example, manual
+from agents.cli.output import (
+    AsJson,
+    ConfigFile,
+    OnlyStream,
+    PartsProgress,
+    chosen_stream,
+    config_of,
+    print_json,
+    say,
+    warn,
+)
 from agents.show.text import table
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
@@ -28,7 +37,7 @@ MOST_SHOWN = 2_000
 )
 def dead_letters(
     config: ConfigFile,
-    stream: Annotated[str | None, typer.Option(help="Only this stream.")] = None,
+    stream: OnlyStream = None,
     reason: Annotated[str | None, typer.Option(metavar="REASON", help="Only this reason, such as WRONG_TYPE.")] = None,
     last: Annotated[int, typer.Option(min=0, metavar="N", help="Positions to list, the last ones.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until interrupted.")] = False,

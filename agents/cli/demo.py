@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agents.cli.output import AsJson, print_json, say
-from agents.cli.terminal.manual import Example, manual
+from agents.cli.manual import Example, manual
+from agents.cli.output import AsJson, NoPage, print_json, say
 
 if TYPE_CHECKING:
     from agents.local.demo.screen import Screen
@@ -28,7 +28,7 @@ def demo(
     exit_when_done: Annotated[
         bool, typer.Option("--exit-when-done", help="End when the file is through, instead of staying up until Ctrl-C.")
     ] = False,
-    no_page: Annotated[bool, typer.Option("--no-page", help="Do not serve the live page.")] = False,
+    no_page: NoPage = False,
     as_json: AsJson = False,
 ) -> None:
     """See the whole job run: a real Kafka, real streams, private synthetic ones out.
@@ -75,5 +75,5 @@ def next_lines(config: Config) -> list[str]:
         f"{consume} {first.name}.ledger",
         *(f"{consume} {each.name}.synthetic" for each in others),
         f"  PRIVSTREAM_BOOTSTRAP={bootstrap} {command} status {shlex.quote(str(folder / 'taxi.toml'))}",
-        f"Then your own stream: [bold]{command} init --from[/] a file of its events.",
+        f"Then your own stream: [bold]{command} init --engine NAME --from[/] a file of its events.",
     ]

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from agents.cli.output import FOUND, AsJson, config_of, print_json, problems_of
-from agents.cli.terminal.manual import Example, manual
-from agents.cli.terminal.progress import working
+from agents.cli.manual import Example, manual
+from agents.cli.output import FOUND, AsJson, config_of, print_json, problems_of, working
 from schemas.errors import ConfigError
 
 SIGNS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("FIX", "red")}

@@ -8,9 +8,18 @@ from typing import Annotated
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say
-from agents.cli.terminal.manual import Example, manual
-from agents.cli.terminal.progress import working
+from agents.cli.manual import Example, manual
+from agents.cli.output import (
+    AsJson,
+    ConfigFile,
+    OnlyStream,
+    chosen_stream,
+    config_of,
+    print_json,
+    rows_progress,
+    say,
+    working,
+)
 from schemas.errors import PrivstreamError
 
 
@@ -21,7 +30,7 @@ from schemas.errors import PrivstreamError
 )
 def explain(
     config: ConfigFile,
-    stream: Annotated[str | None, typer.Option("--stream", help="Only this stream; all of them by default.")] = None,
+    stream: OnlyStream = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write one self-contained page, with a plot.")
     ] = None,

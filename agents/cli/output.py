@@ -20,9 +20,9 @@ import typer
 from schemas.errors import ConfigError, PrivstreamError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
-    from agents.local.offline.rows.seen import RefusedRows
+    from agents.local.offline.seen import RefusedRows
     from schemas.config import Config, Stream
 
 P = ParamSpec("P")
@@ -38,6 +38,23 @@ ConfigFile = Annotated[
         metavar="CONFIG", help="The TOML file of the job; PRIVSTREAM_* variables win over it.", exists=False
     ),
 ]
+RowsFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Rows in time order: .csv, .csv.gz, .parquet, .jsonl, .jsonl.gz.")
+]
+StreamName = Annotated[str | None, typer.Option(help="Which stream, where there are several.")]
+OnlyStream = Annotated[str | None, typer.Option("--stream", help="Only this stream; absent: all.")]
+InsecureSeed = Annotated[
+    int | None,
+    typer.Option(help="Make the noise repeatable, for tests. NOT PRIVATE: every ledger entry will say so."),
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001, help="Event seconds per second: 3600 plays an hour each second. Default: as fast as possible."
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+NoPage = Annotated[bool, typer.Option("--no-page", help="Do not serve the live page.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 AllowRefused = Annotated[
     bool, typer.Option("--allow-refused", help="Go on also where fewer than half of the rows can be used.")
@@ -202,3 +219,62 @@ def rows_progress(what: str, *, quiet: bool, unit: str = "rows") -> Iterator[Row
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), Rate())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
         yield RowsProgress(bar, what)
+
+
+@contextlib.contextmanager
+def working(what: str, *, quiet: bool = False) -> Iterator[None]:
+    """Around what nobody can say the end of: a line that moves, with the seconds that it has taken."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        bar.add_task(what, total=None)
+        yield
+
+
+class PartsProgress:
+    """A bar for one thing after the other, each with what is done of it and the time that is left.
+
+    Nothing is shown before the first of `at`, nor after `close`.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def at(self, what: str, done: int, total: int) -> None:
+        """So much of it is done."""
+        if not sys.stderr.isatty():
+            return
+        bar = self._opened()
+        if what not in self._tasks:
+            self._tasks[what] = bar.add_task(what, total=total)
+        bar.update(self._tasks[what], completed=done, total=total)
+
+    def echo(self, line: str, *, err: bool = False) -> None:
+        """A whole line, which on a terminal stands above the bar."""
+        if self._bar is not None and (err or sys.stdout.isatty()):
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            typer.echo(line, err=err)
+
+    def close(self) -> None:
+        """Lines that are said from now on stand below."""
+        bar, self._bar = self._bar, None
+        self._tasks = {}
+        if bar is not None:
+            bar.stop()
+
+    def _opened(self) -> Progress:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self._bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
+            self._bar.start()
+        return self._bar

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agents.cli.manual import Example, manual
 from agents.cli.output import (
     AllowRefused,
     AsJson,
     ConfigFile,
+    RowsFile,
+    Speed,
+    StreamName,
     chosen_stream,
     config_of,
     print_json,
@@ -21,11 +24,10 @@ from agents.cli.output import (
     say_refused,
     warn,
 )
-from agents.cli.terminal.manual import Example, manual
 
 if TYPE_CHECKING:
-    from agents.local.offline.going_live import Prospect
-    from agents.local.offline.rows.seen import RowsSeen
+    from agents.local.offline.replay import Prospect
+    from agents.local.offline.seen import RowsSeen
 
 
 @manual(
@@ -35,16 +37,9 @@ if TYPE_CHECKING:
 )
 def replay(
     config: ConfigFile,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Rows sorted by time: .csv, .csv.gz, .parquet, .jsonl, .jsonl.gz.")
-    ],
-    stream: Annotated[str | None, typer.Option(help="Which stream; not needed where there is one.")] = None,
-    speed: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001, help="Event seconds per second: 3600 plays an hour each second. Default: as fast as possible."
-        ),
-    ] = None,
+    file: RowsFile,
+    stream: StreamName = None,
+    speed: Speed = None,
     limit: Annotated[
         int | None,
         typer.Option(min=0, help="Only the file's first rows. The step of the last one stays open for a later run."),
@@ -60,12 +55,6 @@ def replay(
     append: Annotated[
         bool, typer.Option("--append", help="Write this file after another one that is in the topic already.")
     ] = False,
-    user_field: Annotated[
-        str | None,
-        typer.Option(
-            help="Key and place rows by this field. Default: the stream's own user, else rows go round robin."
-        ),
-    ] = None,
     then_live: Annotated[
         bool,
         typer.Option(
@@ -97,7 +86,6 @@ def replay(
         limit=limit,
         until=until,
         append=append,
-        user_field=user_field,
         then_live=then_live,
         yes=yes,
         allow_refused=allow_refused,

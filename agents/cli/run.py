@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agents.cli.output import ConfigFile, config_of, warn
-from agents.cli.terminal.manual import Example, manual
+from agents.cli.manual import Example, manual
+from agents.cli.output import ConfigFile, InsecureSeed, config_of, warn
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 )
 def run(
     config: ConfigFile,
-    insecure_seed: Annotated[
-        int | None,
-        typer.Option(help="Make the noise repeatable, for tests. NOT PRIVATE: every ledger entry will say so."),
-    ] = None,
+    insecure_seed: InsecureSeed = None,
     trust_ledger: Annotated[
         list[str] | None,
         typer.Option(

@@ -8,11 +8,16 @@ from typing import Annotated
 
 import typer
 
+from agents.cli.manual import Example, manual
 from agents.cli.output import (
     FOUND,
     AllowRefused,
     AsJson,
     ConfigFile,
+    InsecureSeed,
+    OnlyStream,
+    Overwrite,
+    RowsFile,
     chosen_stream,
     config_of,
     print_json,
@@ -20,8 +25,6 @@ from agents.cli.output import (
     say_refused,
     warn,
 )
-from agents.cli.terminal.manual import Example, manual
-from schemas.errors import PrivstreamError
 
 OVER = "are over the bound of their user"
 CLIPPED = "have a value beyond a limit, which was moved there"
@@ -34,9 +37,7 @@ CLIPPED = "have a value beyond a limit, which was moved there"
 )
 def simulate(
     config: ConfigFile,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Rows in time order: .csv, .csv.gz, .parquet, .jsonl, .jsonl.gz.")
-    ],
+    file: RowsFile,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the results; with several streams, one in it for each.")
     ],
@@ -44,26 +45,15 @@ def simulate(
     epsilon: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Another epsilon than the configuration's.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Repeat a run; needs --insecure-seed.")] = None,
-    insecure_seed: Annotated[
-        bool, typer.Option("--insecure-seed", help="Yes, I know that a seeded run is not private.")
-    ] = False,
+    insecure_seed: InsecureSeed = None,
     snapshot_every: Annotated[
         int | None,
         typer.Option(
             min=1, metavar="N", help="Write the synthetic records after every N steps; always after the last."
         ),
     ] = None,
-    stream: Annotated[str | None, typer.Option(help="Only this stream.")] = None,
-    steps_by_count: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Close a step after every N rows instead of by time. NOT PRIVATE, for experiments."
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what an earlier simulation left in the folder.")
-    ] = False,
+    stream: OnlyStream = None,
+    overwrite: Overwrite = False,
     allow_refused: AllowRefused = False,
     as_json: AsJson = False,
 ) -> None:
@@ -72,13 +62,6 @@ def simulate(
     Try out epsilon, depth and steps before anything goes live. NOT PRIVATE: steps.csv and report.html hold true values,
     and looking at them to choose settings uses the data without accounting for it. For the operator only.
     """
-    if seed is not None and not insecure_seed:
-        raise PrivstreamError(
-            "--seed makes the noise repeatable, so the result is not private. Fix: leave --seed out, or add "
-            "--insecure-seed to say that you know."
-        )
-    if insecure_seed and seed is None:
-        raise PrivstreamError("--insecure-seed says nothing alone. Fix: add --seed N, or leave it out.")
     from agents.local.offline.simulate import SimulateOptions
     from agents.local.offline.simulate import simulate as run
     from agents.show.view import metrics_of, tiles
@@ -88,9 +71,7 @@ def simulate(
     if mode is not None or epsilon is not None:
         loaded = with_overrides(loaded, mode=mode, epsilon=epsilon)
     name = chosen_stream(loaded, stream).name if stream is not None else None
-    options = SimulateOptions(
-        seed=seed, overwrite=overwrite, snapshot_every=snapshot_every, steps_by_count=steps_by_count
-    )
+    options = SimulateOptions(seed=insecure_seed, overwrite=overwrite, snapshot_every=snapshot_every)
     with rows_progress("simulate", quiet=as_json) as rows:
         done = run(loaded, file, out, options, stream=name, begun=rows.begun, progress=rows.advance, now=rows.now)
     if as_json:

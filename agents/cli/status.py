@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn
-from agents.cli.terminal.manual import Example, manual
-from agents.cli.terminal.progress import working
+from agents.cli.manual import Example, manual
+from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn, working
 from agents.show.text import table
 
 if TYPE_CHECKING:

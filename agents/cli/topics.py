@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say
-from agents.cli.terminal.manual import Example, manual
-from agents.cli.terminal.progress import working
+from agents.cli.manual import Example, manual
+from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say, working
 from agents.show.text import table
 from schemas.errors import PrivstreamError
 

@@ -8,8 +8,19 @@ from typing import Annotated
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
-from agents.cli.terminal.manual import Example, manual
+from agents.cli.manual import Example, manual
+from agents.cli.output import (
+    AsJson,
+    ConfigFile,
+    RowsFile,
+    StreamName,
+    chosen_stream,
+    config_of,
+    print_json,
+    rows_progress,
+    say,
+    warn,
+)
 
 
 @manual(
@@ -18,14 +29,8 @@ from agents.cli.terminal.manual import Example, manual
 )
 def tune(
     config: ConfigFile,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="Rows in time order, public or old ones: .csv, .csv.gz, .parquet, .jsonl, .jsonl.gz.",
-        ),
-    ],
-    stream: Annotated[str | None, typer.Option(help="Which stream, where there are several.")] = None,
+    file: RowsFile,
+    stream: StreamName = None,
     bounds: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +48,6 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder for a page with plots, and the figures as CSV.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only what is recommended; no table, no progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the job's own code over a file with several max_contributions, and show which errs least.
@@ -52,52 +56,49 @@ def tune(
     NOT PRIVATE: it prints true values, and a bound that is chosen from private data is a function of private data that
     no guarantee covers. Use a public file, or an old one. For the operator only.
     """
-    from agents.local.offline import tune_output
+    from agents.local.offline import tune as tuning
     from agents.local.offline.tune import bounds_of, default_bounds, default_epsilons, epsilons_of
-    from agents.local.offline.tune_run import TuneOptions, check_bounded, possible
-    from agents.local.offline.tune_run import tune as run
     from agents.show.text import table
 
     loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)
-    check_bounded(loaded, chosen)
+    tuning.check_bounded(loaded, chosen)
     privacy = chosen.privacy
     left_out: Mapping[int, str] = {}
     if bounds is not None:
         tried = bounds_of(bounds)
     else:
         near = default_bounds(privacy.max_contributions or 1, charge=chosen.insert_charge)
-        tried, left_out = possible(loaded, chosen, near)
-    options = TuneOptions(
+        tried, left_out = tuning.possible(loaded, chosen, near)
+    options = tuning.TuneOptions(
         bounds=tried,
         epsilons=epsilons_of(epsilons) if epsilons is not None else default_epsilons(privacy.epsilon),
         runs=runs,
     )
-    with rows_progress("tune", quiet=quiet or as_json) as rows:
-        tuned = run(loaded, file, options, stream=chosen.name, begun=rows.begun, progress=rows.advance)
-    page = None if out is None else tune_output.write(tuned, out)
+    with rows_progress("tune", quiet=as_json) as rows:
+        tuned = tuning.tune(loaded, file, options, stream=chosen.name, begun=rows.begun, progress=rows.advance)
+    page = None if out is None else tuning.write(tuned, out)
     if as_json:
-        print_json(tune_output.as_json(tuned))
+        print_json(tuning.as_json(tuned))
     else:
-        if not quiet:
-            typer.echo(
-                f"{tuned.stream}: engine {tuned.engine} ({tuned.mode}), {tuned.usable:,} of {tuned.rows:,} rows "
-                f"usable, {tuned.steps:,} steps, runs of each: {tuned.runs}"
-            )
-            for sentence in tune_output.about(tuned):
-                typer.echo(sentence)
-            for recommended, cells in tune_output.by_epsilon(tuned):
-                typer.echo(f"\nepsilon {recommended.epsilon}")
-                typer.echo(table(tune_output.head(tuned), list(tune_output.lines(tuned, recommended, cells))))
-            typer.echo("")
-            for term in tune_output.explained(tuned):
-                typer.echo(f"{term.name}: {term.meaning}")
-            typer.echo("")
+        typer.echo(
+            f"{tuned.stream}: engine {tuned.engine} ({tuned.mode}), {tuned.usable:,} of {tuned.rows:,} rows "
+            f"usable, {tuned.steps:,} steps, runs of each: {tuned.runs}"
+        )
+        for sentence in tuning.about(tuned):
+            typer.echo(sentence)
+        for recommended, cells in tuning.by_epsilon(tuned):
+            typer.echo(f"\nepsilon {recommended.epsilon}")
+            typer.echo(table(tuning.head(tuned), list(tuning.lines(tuned, recommended, cells))))
+        typer.echo("")
+        for term in tuning.explained(tuned):
+            typer.echo(f"{term.name}: {term.meaning}")
+        typer.echo("")
         for recommended in tuned.recommended:
             typer.echo(recommended.sentence())
         if page is not None:
             typer.echo(str(page))
     for bound, reason in left_out.items():
         say(f"bound {bound} was left out: {reason}")
-    for warning in tune_output.warnings(tuned):
+    for warning in tuning.warnings(tuned):
         warn(warning)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-from agents.cli.output import AsJson, ConfigFile, config_of, print_json, warn
-from agents.cli.terminal.manual import Example, manual
-from agents.cli.terminal.progress import working
+from agents.cli.manual import Example, manual
+from agents.cli.output import AsJson, ConfigFile, config_of, print_json, warn, working
 
 
 @manual(

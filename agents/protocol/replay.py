@@ -415,7 +415,6 @@ def plan_of(
     topics: Mapping[str, int],
     begin: Progress,
     *,
-    user_field: str | None = None,
     until: int | None = None,
     written: bool = True,
 ) -> ReplayPlan:
@@ -423,7 +422,7 @@ def plan_of(
 
     Args: written: see `ReplayPlan`.
     """
-    field = user_field or stream.privacy.user
+    field = stream.privacy.user
     place = place_in_turn if field is None else place_by_user(field, stream.partitioner)
     return ReplayPlan(
         topics=topics,

@@ -26,10 +26,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.files import rows_for
 from agents.local.offline.simulate import driven_by_ticks
-from agents.local.offline.tune import LEAST, TuneCell, mean
-from agents.local.offline.tune_run import History, TuneOptions, tune
+from agents.local.offline.tune import LEAST, History, TuneCell, TuneOptions, mean, tune
 from benchmarks.people.streams import SETS, People
 from benchmarks.size import QUICK, sized
 from engines.core.noise import NoiseSource

@@ -260,7 +260,7 @@ PositiveDuration = Annotated[
 StepLength = Annotated[
     timedelta | CalendarLength,
     PlainValidator(parse_length),
-    PlainSerializer(format_length, return_type=str, when_used="json"),
+    PlainSerializer(format_length, return_type=str),
     WithJsonSchema({"type": "string", "pattern": f"^({DURATION_PATTERN}|{CALENDAR_PATTERN})$"}),
 ]
 """Of a step, or of so many steps that they have a length of their own."""

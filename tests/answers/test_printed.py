@@ -6,7 +6,7 @@ import doctest
 
 import pytest
 
-from agents.cli.readers import query
+from agents.cli import query
 from agents.readers.query.run import Answered
 from engines.core.answers.contract import CountAnswer, Sum, answered
 

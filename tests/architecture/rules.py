@@ -205,6 +205,7 @@ PARTS = (
         grimp.Layer("agents.local.dev"),
         grimp.Layer("agents.local.library", "agents.local.start", "agents.local.broker"),
         grimp.Layer("agents.local.offline", "agents.local.coupling"),
+        grimp.Layer("agents.local.job"),
     ),
     (
         grimp.Layer("agents.readers.query", "agents.readers.watch", "agents.readers.operator"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from agents.cli.app import COMMANDS, command_of
-from agents.cli.terminal.manual import manual_of
+from agents.cli.manual import manual_of
 
 
 def table() -> str:

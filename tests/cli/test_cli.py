@@ -307,16 +307,8 @@ def test_replay_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     assert "no stream 'x'" in call("replay", TAXI, FILE, "--stream", "x").stderr
 
 
-def test_simulate_wants_to_hear_that_a_seed_is_insecure(tmp_path: Path) -> None:
-    refused = call("simulate", TAXI, FILE, "--out", tmp_path, "--seed", 1)
-    assert refused.exit_code == 2
-    assert "--insecure-seed" in refused.stderr
-    assert "says nothing alone" in call("simulate", TAXI, FILE, "--out", tmp_path, "--insecure-seed").stderr
-    assert not (tmp_path / "steps.csv").exists()
-
-
 def test_simulate_prints_that_its_numbers_are_not_private(tmp_path: Path) -> None:
-    result = call("simulate", TAXI, FILE, "--out", tmp_path, "--epsilon", "0.5", "--seed", 1, "--insecure-seed")
+    result = call("simulate", TAXI, FILE, "--out", tmp_path, "--epsilon", "0.5", "--insecure-seed", 1)
     assert result.exit_code == 0
     assert "NOT PRIVATE" in result.stderr
     assert "anybody can repeat" in result.stderr
@@ -326,9 +318,9 @@ def test_simulate_prints_that_its_numbers_are_not_private(tmp_path: Path) -> Non
 
 
 def test_simulate_for_machines_and_with_wrong_overrides(tmp_path: Path) -> None:
-    result = as_json(call("simulate", TAXI, FILE, "--out", tmp_path, "--json", "--steps-by-count", 5_000))
+    result = as_json(call("simulate", TAXI, FILE, "--out", tmp_path, "--json"))
     assert result["private"] is False
-    assert result["streams"][0]["steps"] == 4
+    assert result["streams"][0]["steps"] == 31
     assert set(result["streams"][0]["metrics"]) == {"error_small", "error_medium", "error_large"}
     refused = call("simulate", TAXI, FILE, "--out", tmp_path, "--mode", "magic")
     assert refused.exit_code == 2

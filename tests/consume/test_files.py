@@ -169,7 +169,7 @@ def test_a_field_of_the_records_keeps_its_name() -> None:
 
 
 def test_formats_are_those_of_the_command() -> None:
-    from agents.cli.readers.export import Format, What
+    from agents.cli.export import Format, What
     from agents.readers.consume.export import WHAT
 
     assert [each.value for each in Format] == list(FORMATS)

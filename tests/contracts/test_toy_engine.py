@@ -125,27 +125,18 @@ def test_it_is_five_files(tmp_path: Path) -> None:
 
 def test_commands_have_it(installed: Path) -> None:
     config, out, begun = installed / "toy.toml", installed / "out", installed / "begun.toml"
+    answers = ["privacy.user=u", "privacy.max_contributions=2", "time.field=t", "domain.field=what"]
     answers = [
-        "--engine",
-        "toy",
-        "--user",
-        "u",
-        "--max-contributions",
-        2,
-        "--time-field",
-        "t",
-        "--set",
-        "domain.field=what",
+        part for each in (*answers, f"privacy.user_key_file={installed / 'user.key'}") for part in ("--set", each)
     ]
-    key = ["--user-key-file", installed / "user.key"]
     init, checked, validated, explained, simulated, tuned = privstream(
         installed,
-        ["init", "--yes", "--out", begun, "--from", installed / "rows.csv", *answers, *key],
+        ["init", "--engine", "toy", "--out", begun, "--from", installed / "rows.csv", *answers],
         ["validate", begun],
         ["validate", config],
         ["explain", config, "--json"],
-        ["simulate", config, installed / "rows.csv", "--out", out, "--seed", 7, "--insecure-seed"],
-        ["tune", config, installed / "rows.csv", "--runs", 1, "--quiet"],
+        ["simulate", config, installed / "rows.csv", "--out", out, "--insecure-seed", 7],
+        ["tune", config, installed / "rows.csv", "--runs", 1],
     )
     assert init[0] == 0, init[1]
     assert "stream rows, raw.rows -> rows.synthetic, engine toy" in init[1]

@@ -24,7 +24,7 @@ from typing import Any, Self
 import aiohttp
 from aiohttp import web
 
-from agents.local.broker.address import free_ports
+from agents.local.broker.embedded import free_ports
 from agents.local.broker.jars import _cache_folder, _locked, java_binary
 
 VERSION = "2.5.11.Final"

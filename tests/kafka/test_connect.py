@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.local.broker.address import free_ports
+from agents.local.broker.embedded import free_ports
 from agents.local.broker.jars import jars, java_binary
 from schemas.topics import Topics
 from tests.kafka.public_run import places, published_stream

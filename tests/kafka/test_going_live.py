@@ -24,8 +24,7 @@ from aiokafka.errors import UnknownTopicOrPartitionError
 from agents.kafka.clients import tail
 from agents.kafka.status import status
 from agents.kafka.topics import admin_client, create_topics
-from agents.local.offline.going_live import Prospect
-from agents.local.offline.replay import ReplayOptions, replay, tick_of
+from agents.local.offline.replay import Prospect, ReplayOptions, replay, tick_of
 from agents.protocol.partitioner import home_partition
 from agents.protocol.replay import ReplayError
 from agents.worker.failpoints import VARIABLE

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.local.broker.embedded import _JVM
+from agents.local.broker.embedded import _JVM, KEPT, QuickStart
 from agents.local.broker.jars import jars, java_binary
-from agents.local.broker.quick_start import KEPT, QuickStart
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ import agents.local.offline.replay
 from agents.kafka.clients import read_to_end, tail
 from agents.kafka.topics import admin_client, create_topics, topic_identities
 from agents.local.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
-from agents.local.offline.rows.seen import RowsSeen
+from agents.local.offline.seen import RowsSeen
 from agents.protocol.replay import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
@@ -277,14 +277,6 @@ def test_a_topic_whose_ticks_were_deleted_is_refused(bootstrap: str, tmp_path: P
     asyncio.run(delete())
     with pytest.raises(ReplayError, match="lost its first records"):
         run(config, path)
-
-
-def test_another_field_can_key_the_rows(bootstrap: str, tmp_path: Path) -> None:
-    config = job(bootstrap)
-    run(config, write_rows(tmp_path / "a.csv.gz", 50), user_field="row")
-    for tp in records(config, config.streams[0].source):
-        for record in tp:
-            assert tick_of(record) is not None or record.key == str(orjson.loads(record.value)["row"]).encode()
 
 
 def test_speed_paces_and_closes_steps_in_public_time(bootstrap: str, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 import agents.local.offline.replay
 from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.topics import create_topics
-from agents.local.offline import started
 from agents.local.offline.replay import ReplayOptions, last_ticks, replay
 from agents.protocol.replay import ReplayError
 from schemas import steps as sequence
@@ -166,5 +165,5 @@ def test_a_stream_that_is_started_meanwhile_is_compared_then(
 
     config: Any = None
     monkeypatch.setattr(agents.local.offline.replay, "_commit", committed)
-    monkeypatch.setattr(started, "MEANWHILE_S", 0.0 if chunk_rows == 2 else 600.0)
+    monkeypatch.setattr(agents.local.offline.replay, "MEANWHILE_S", 0.0 if chunk_rows == 2 else 600.0)
     asyncio.run(scenario())

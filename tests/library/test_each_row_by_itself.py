@@ -25,9 +25,8 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 from agents.local.library.batches import BatchReader
-from agents.local.offline.rows.columns import rows_for
-from agents.local.offline.rows.files import _KINDS, open_rows
-from agents.local.offline.rows.seen import check_fit
+from agents.local.offline.files import _KINDS, open_rows, rows_for
+from agents.local.offline.seen import check_fit
 from agents.local.start.sample import fields_of_file
 from agents.protocol.replay import clock_of, steps_of, times_of
 from engines import configure

@@ -85,7 +85,7 @@ def test_a_step_that_was_interrupted_is_not_run_again(tmp_path: Path, monkeypatc
         def interrupted(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr("agents.local.library.stream.Stepper.compute", interrupted)
+        patch.setattr("agents.local.job.Stepper.compute", interrupted)
         with pytest.raises(KeyboardInterrupt):
             stream.step(history(0, 1))
     stream = configure(EVENTS, state=state)  # what waits is in the file

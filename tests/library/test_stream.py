@@ -192,7 +192,7 @@ def test_interrupts_give_no_second_answer(tmp_path: Path, at: set[int], where: s
 
 def test_a_stream_that_forgets_its_seed_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: noise that is not that of the seed that was written down."""
-    monkeypatch.setattr("agents.local.library.stream.Stepper.compute", _reseeded(Stepper.compute))
+    monkeypatch.setattr("agents.local.job.Stepper.compute", _reseeded(Stepper.compute))
     interrupts = Interrupts({4})
     interrupts.plug(monkeypatch)
     insist(None, interrupts, reopen=False)

@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.local.offline.rows.seen import read_back
-from agents.local.offline.simulate import planned
-from agents.protocol.ingest.partition import PartitionIngest
+from agents.local.job import LocalIngest, planned
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.dating import Dating, dated
 from agents.protocol.release.stepper import Stepper
@@ -132,15 +130,9 @@ def rows(days: int) -> list[dict[str, object]]:
 
 
 def blocks(stream: Stream, days: int) -> list[Block]:
-    ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=None, partitions=1), 0)
-    found: list[Block] = []
-    for records, _ in planned(stream, [rows(days)], source=""):
-        ingest.take(read_back(records, first=ingest.next_offset))
-        block, _ = ingest.seal()
-        if block is not None:
-            ingest.committed(at=len(found))
-            found.append(block)
-    return found
+    ingest = LocalIngest(SourceSpec.of(stream, build_domain(stream), key=None, partitions=1))
+    taken = (ingest.take_planned(records)[0] for records, _ in planned(stream, [rows(days)], source=""))
+    return [block for block in taken if block is not None]
 
 
 def run(stream: Stream, found: list[Block], *, restart: int = -1) -> list[Candidate]:

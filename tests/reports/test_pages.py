@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from agents.local.offline import simulate_output
-from agents.local.offline.simulate_output import FRAMES, Output
+from agents.local.offline import simulate as simulating
+from agents.local.offline.simulate import FRAMES, Output
 from agents.show.charts import MOST_POINTS, TABLE_ROWS, Curve, LineChart, Panel, draw, figure, image, thinned
 from agents.show.report import StreamReport, render_report, section_html
 from agents.show.view import StepRow, percent, view_of
@@ -150,7 +150,7 @@ def test_few_frames_are_kept_and_they_cover_all_steps(tmp_path: Path, monkeypatc
     stream = load_config(EXAMPLES / "taxi.toml").streams[0]
     asked: list[int] = []
     shown = replace(view_of(stream), frame=lambda stream, audit: asked.append(1) or len(asked))
-    monkeypatch.setattr(simulate_output, "view_of", lambda stream: shown)
+    monkeypatch.setattr(simulating, "view_of", lambda stream: shown)
     nobody: Any = None
     with Output(tmp_path / "out", stream, source="", caveats=[]) as output:
         for row in rows(1000):

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from agents.local.offline.rows.columns import rows_for
-from agents.local.offline.rows.files import FileError
-from agents.local.offline.rows.seen import first_rows
+from agents.local.offline.files import FileError, rows_for
+from agents.local.offline.seen import first_rows
 from agents.protocol.formats import build
 from agents.protocol.formats.build import InputFormat
 from agents.protocol.replay import ReplayError, check_writable

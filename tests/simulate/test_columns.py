@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents.local.offline.rows.columns import rows_for
-from agents.local.offline.rows.files import FileError
+from agents.local.offline.files import FileError, rows_for
 from schemas.config import Stream, load_config
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
@@ -41,15 +40,9 @@ def test_missing_columns_are_named_with_their_keys_and_what_is_like_them(tmp_pat
     assert "pickup_datetime" not in text
 
 
-def test_users_and_times_are_asked_for_where_they_are_read(tmp_path: Path) -> None:
-    stream = load_config(TAXI).streams[0]
-    file = write(tmp_path, "csv", COLUMNS)
-    with pytest.raises(FileError, match=r"driver \(--user-field\)"):
-        rows_for(file, stream, user_field="driver")
-    untimed = write(tmp_path, "csv", COLUMNS[1:])
-    rows_for(untimed, stream, timed=False)
+def test_the_time_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="pickup_datetime"):
-        rows_for(untimed, stream)
+        rows_for(write(tmp_path, "csv", COLUMNS[1:]), load_config(TAXI).streams[0])
 
 
 def test_rows_that_name_their_own_fields_and_empty_files_are_let_through(tmp_path: Path) -> None:

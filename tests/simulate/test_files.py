@@ -18,9 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.local.offline.rows import files
-from agents.local.offline.rows.files import LOOKED_AT, FileError, open_rows
-from agents.local.offline.rows.lines import BrokenLine, Row
+from agents.local.offline import files
+from agents.local.offline.files import LOOKED_AT, BrokenLine, FileError, Row, open_rows
 
 ROWS: list[dict[str, Any]] = [
     {"user": "007", "n": 1, "x": -73.9, "note": "a,b"},

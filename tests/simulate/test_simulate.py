@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.local.offline.simulate import COUNTED, INSECURE, Simulated, SimulateOptions, Simulation, simulate
+from agents.local.offline.simulate import INSECURE, Simulated, SimulateOptions, Simulation, simulate
 from agents.show.report import WARNING
 from agents.worker.job import Job
 from engines.core.contract import Columns
@@ -156,7 +156,7 @@ def test_unseeded_runs_differ(config: Config, small: Path, tmp_path: Path) -> No
 
 
 def test_a_seed_is_that_of_the_job(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`run --insecure-seed N` and `simulate --seed N` release the same bytes, so one can be checked by the other."""
+    """`run --insecure-seed N` and `simulate --insecure-seed N` agree, so one checks the other."""
     job = Job(config, {}, insecure_seed=3)
     simulation = Simulation.__new__(Simulation)
     simulation.stream = config.streams[0]
@@ -170,13 +170,6 @@ def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, small: Path, 
     done = run(config, small, tmp_path, overwrite=True)
     assert [path.name for path in tmp_path.glob("synthetic/*")] == [f"step-{done.steps - 1:06d}.csv"]
     assert (tmp_path / "mine.txt").exists()
-
-
-def test_steps_by_count_are_marked_as_not_private(config: Config, small: Path, tmp_path: Path) -> None:
-    done = run(config, small, tmp_path, steps_by_count=500)
-    assert done.steps == 4
-    assert not any(entry["guarantee"]["private"] for entry in ledger_of(tmp_path))
-    assert COUNTED in (tmp_path / "report.html").read_text()
 
 
 def test_overrides_reach_the_ledger(config: Config, small: Path, tmp_path: Path) -> None:

@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from agents.local.broker.watchdog import Watchdog
-from agents.local.dev.copy import local_copy
-from agents.local.dev.local import without_settings
-from agents.local.dev.run import DevOptions, dev, written_as
+from agents.local.broker.embedded import Watchdog
+from agents.local.dev import DevOptions, dev, local_copy, without_settings, written_as
 from schemas.config import Config
 from schemas.config.load import load_config, parse_config
 from schemas.errors import PrivstreamError
@@ -138,7 +136,7 @@ def test_the_screen_says_what_producers_write(more: str, said: str) -> None:
 OWNER = """
 import subprocess, sys, time
 from pathlib import Path
-from agents.local.broker.watchdog import Watchdog
+from agents.local.broker.embedded import Watchdog
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 Watchdog(child.pid, Path(sys.argv[1]))
 print(child.pid, flush=True)

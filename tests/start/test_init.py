@@ -6,18 +6,16 @@ import csv
 import json
 import re
 import stat
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.cli.start.init import _cluster
-from agents.local.start.interview import OPTIONS, Interview
-from agents.local.start.sample import FieldSeen
+from agents.cli.init import _cluster
 from schemas.config import ENGINES, load_config
 from schemas.errors import ConfigError
 
@@ -38,6 +36,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
 KINDS = [(engine, kind) for engine, spec in ENGINES.items() for kind in spec.domains]
 USERS, STEPS = 8, 5
 BEGIN = 1_600_000_000
+EVENTS = ("--set", "privacy.unit=event")
 SIGN = 0.0061803
 """At the end of each private number, so that it is known where it turns up."""
 
@@ -74,8 +73,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(*arguments: object, typed: str | None = None) -> tuple[int, str, str]:
-    result = CliRunner().invoke(build_app(), [str(each) for each in arguments], input=typed)
+def call(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(build_app(), [str(each) for each in arguments])
     assert "Traceback" not in result.output
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -84,15 +83,15 @@ def call(*arguments: object, typed: str | None = None) -> tuple[int, str, str]:
 
 def settings(engine: str, kind: str) -> list[str]:
     assert kind in SETTINGS, f"say in SETTINGS what init must be told of a domain of kind {kind}"
-    told = ["--engine", engine, "--kind", kind, "--max-contributions", "5"]
-    return told + [part for each in SETTINGS[kind] for part in ("--set", each)]
+    told = [f"domain.kind={kind}", "privacy.max_contributions=5", *SETTINGS[kind]]
+    return ["--engine", engine, *(part for each in told for part in ("--set", each))]
 
 
 @pytest.mark.parametrize(("engine", "kind"), KINDS)
 def test_for_every_engine_it_writes_a_file_that_validates_and_runs_and_holds_nothing_private(
     place: Path, engine: str, kind: str
 ) -> None:
-    code, said, also = call("init", "--yes", "--from", "rides.csv", "--out", "job.toml", *settings(engine, kind))
+    code, said, also = call("init", "--from", "rides.csv", "--out", "job.toml", *settings(engine, kind))
     assert code == 0, also
     written = Path("job.toml").read_text()
     for text in (written, said, also):
@@ -117,8 +116,8 @@ def private_in(text: str) -> list[str]:
 
 def test_what_is_private_would_be_found(place: Path) -> None:
     """The planted fault: the private rows, declared public."""
-    arguments = ("init", "--yes", "--out", "job.toml", "--public", "rides.csv", "--from", "rides.csv")
-    code, _, also = call(*arguments, "--engine", "tabular", "--unit", "event")
+    arguments = ("init", "--out", "job.toml", "--public", "rides.csv", "--from", "rides.csv")
+    code, _, also = call(*arguments, "--engine", "tabular", "--set", "privacy.unit=event")
     assert code == 0, also
     assert private_in(Path("job.toml").read_text())
 
@@ -126,7 +125,7 @@ def test_what_is_private_would_be_found(place: Path) -> None:
 def test_a_public_file_says_bounds_and_categories(place: Path) -> None:
     public = [{"lon": 13.25, "lat": 52.5, "zone": "b", "n": 1}, {"lon": 13.75, "lat": 52.75, "zone": "a", "n": 3}]
     Path("public.jsonl").write_text("\n".join(map(json.dumps, [*public, {"lon": None, "zone": "c", "n": 2}])))
-    usual = ("init", "--yes", "--from", "rides.csv", "--public", "public.jsonl", "--unit", "event", "--overwrite")
+    usual = ("init", "--from", "rides.csv", "--public", "public.jsonl", *EVENTS, "--overwrite")
     assert call(*usual, "--out", "job.toml", "--engine", "spatial")[0] == 0
     domain = load_config("job.toml").streams[0].domain
     left, bottom, right, top = domain.bounds  # type: ignore[attr-defined]
@@ -144,90 +143,63 @@ def test_a_public_file_says_bounds_and_categories(place: Path) -> None:
 
 def test_a_public_file_with_more_values_than_categories_says_so(place: Path) -> None:
     Path("public.jsonl").write_text("\n".join(json.dumps({"zone": f"z{n}", "n": n}) for n in range(1001)))
-    arguments = ("init", "--yes", "--from", "rides.csv", "--public", "public.jsonl", "--engine", "tabular")
-    code, _, said = call(*arguments, "--unit", "event", "--time-field", "at", "--out", "job.toml")
-    assert code == 2
-    assert "domain.attributes.zone.values" in said
-    assert "public.jsonl has more than 1,000 different ones" in " ".join(said.split())
-    assert not Path("job.toml").exists()
+    arguments = ("init", "--from", "rides.csv", "--public", "public.jsonl", "--engine", "tabular", *EVENTS)
+    code, said, _ = call(*arguments, "--out", "job.toml")
+    assert code == 1
+    assert "domain.attributes=VALUE: public.jsonl has more than 1,000 different ones" in said
 
 
-def test_fields_are_chosen_by_name_and_each_is_described_by_options(place: Path) -> None:
-    """Every option that a refusal names must be one that helps: once the next refusal said "unknown key"."""
-    usual = ("init", "--yes", "--from", "rides.csv", "--unit", "event", "--out", "job.toml", "--engine", "tabular")
-    code, _, also = call(*usual)
-    assert code == 2
-    assert """add --set 'domain.attributes=["FIELD", ...]'; of each field --public FILE""" in also
-    assert """--set 'domain.attributes.FIELD.values=["TEXT", "TEXT"]'""" in also
-    chosen = (*usual, "--set", 'domain.attributes=["zone", "fare"]')
-    code, _, also = call(*chosen)
-    assert code == 2
-    assert """fix: add --set 'domain.attributes.zone.values=["TEXT", "TEXT"]'""" in also
-    assert "fix: add --set 'domain.attributes.fare.edges=[N, N, N]'" in also
-    each = ("--set", 'domain.attributes.zone.values=["north", "south"]', "--set", "domain.attributes.fare.edges=[0, 9]")
-    assert call(*chosen, *each, "--set", 'domain.attributes.zone.unknown="other"')[0] == 0
-    listed = load_config("job.toml").streams[0].domain.attributes  # type: ignore[attr-defined]
-    assert [(each.field, each.values, each.edges) for each in listed] == [
-        ("zone", ("north", "south"), None),
-        ("fare", None, (0, 9)),
-    ]
-    assert listed[0].unknown == "other"
-    assert call(*usual, "--overwrite", *each)[0] == 0, "what is described is chosen"
-    assert "there is no field zine" in call(*usual, "--overwrite", "--set", 'domain.attributes=["zine"]')[2]
+def test_fields_of_tables_are_chosen_by_name(place: Path) -> None:
+    usual = ("init", "--from", "rides.csv", *EVENTS, "--out", "job.toml", "--engine", "tabular", "--overwrite")
+    assert call(*usual)[0] == 1
+    text = Path("job.toml").read_text()
+    assert '{ field = "zone", values = ["TEXT", "TEXT"] }, { field = "fare", edges = [N, N, N] }' in text
+    assert call(*usual, "--set", 'domain.attributes=["zone"]')[0] == 1
+    assert '# attributes = [{ field = "zone", values = ["TEXT", "TEXT"] }]' in Path("job.toml").read_text()
+    assert "there is no field zine" in call(*usual, "--set", 'domain.attributes=["zine"]')[2]
 
 
-@pytest.mark.parametrize(("name", "unit"), [("passenger_count", "event"), ("usertype", "event"), ("userid", "user")])
-def test_a_number_of_users_is_no_user(name: str, unit: str) -> None:
-    """It is offered whom to protect by the names of fields."""
-    asked = Interview({}, [FieldSeen(name, "number"), FieldSeen("x", "number")], Silent(), None, Path())
-    asked._unit(ENGINES["spatial"])
-    assert asked.answers["privacy.unit"] == unit
+@pytest.mark.parametrize(("name", "user"), [("passenger_count", None), ("usertype", None), ("userid", "userid")])
+def test_a_number_of_users_is_no_user(name: str, user: str | None, place: Path) -> None:
+    Path("rows.csv").write_text(f"at,{name},x\n2024-01-01,1,2\n")
+    call("init", "--from", "rows.csv", "--engine", "spatial", "--out", "job.toml")
+    written = tomllib.loads(Path("job.toml").read_text())["streams"][0]["privacy"]
+    assert (written["unit"], written.get("user")) == ("user", user)
 
 
-class Silent:
-    """Takes what is offered."""
-
-    def ask(self, text: str, default: str | None, choices: Sequence[tuple[str, str]]) -> str:
-        return default or "x"
-
-    def say(self, text: str) -> None: ...
-
-
-def test_what_has_no_usual_answer_is_named_with_its_option(place: Path) -> None:
-    code, _, also = call("init", "--yes", "--out", "job.toml", "--engine", "spatial", "--from", "rides.csv")
-    assert code == 2
-    for key, how in (
-        ("privacy.max_contributions", "--max-contributions N"),
-        ("domain.bounds", "--set 'domain.bounds=[N, N, N, N]'"),
-    ):
-        assert f"  {key}\n    missing" in also
-        assert f"fix: add {how}" in also
-    assert not Path("job.toml").exists()
-    assert not Path("user.key").exists()
-    machine = json.loads(call("init", "--yes", "--json")[1])
-    assert {"engine", "source", "time.field"} <= {each["key"] for each in machine["problems"]}
+def test_what_nobody_can_guess_is_to_be_filled_in(place: Path) -> None:
+    code, said, also = call("init", "--out", "job.toml", "--engine", "spatial", "--from", "rides.csv")
+    assert code == 1, also
+    lines = Path("job.toml").read_text().splitlines()
+    for key, blank in (("privacy.max_contributions", "N"), ("domain.bounds", "[N, N, N, N]")):
+        assert f"--set {key}=VALUE" in said
+        at = lines.index(f"# {key.partition('.')[2]} = {blank}")
+        assert any(line.startswith("# TO FILL IN: ") for line in lines[at - 3 : at])
+    refused = call("validate", "job.toml")
+    assert refused[0] == 2
+    assert refused[2].count("fix: add ") == 2, "no more is missing than is said"
+    machine = json.loads(call("init", "--json", "--engine", "series", "--out", "other.toml")[1])
+    assert set(machine["to_fill"]) == {"source", "name", "time.field", "privacy.user", "privacy.max_contributions"}
 
 
-def test_every_option_that_is_named_is_one() -> None:
-    options = {option for each in typer.main.get_command(build_app()).commands["init"].params for option in each.opts}  # type: ignore[attr-defined]
-    assert {how.split()[0] for how in OPTIONS.values()} <= options
-
-
-def test_a_refused_answer_is_named_with_its_option(place: Path) -> None:
-    code, _, also = call(
-        "init", "--yes", "--out", "job.toml", "--from", "rides.csv", "--timezone", "Europe/Berln", "--epsilon", 0,
-        *settings("spatial", "box"),
-    )  # fmt: skip
-    assert code == 2
-    assert 'did you mean "Europe/Berlin"?: --timezone ZONE' in also
-    assert "--epsilon NUMBER" in also
-    assert not Path("job.toml").exists()
-    assert "no such engine" in call("init", "--yes", "--engine", "x", "--topic", "t", "--time-field", "at")[2]
-    assert "no value" in call("init", "--yes", "--set", "time.grace")[2]
+def test_an_answer_that_cannot_be_used_is_refused_and_nothing_written(place: Path) -> None:
+    wrong = ("--set", "time.timezone=Europe/Berln", "--set", "privacy.epsilon=0", "--set", "privacy.epsilom=1")
+    for rest in (settings("spatial", "box"), ["--engine", "spatial"]):
+        code, _, also = call("init", "--out", "job.toml", "--from", "rides.csv", *rest, *wrong)
+        assert code == 2
+        assert 'did you mean "Europe/Berlin"?: --set time.timezone=VALUE' in also
+        assert "--set privacy.epsilon=VALUE" in also
+        assert "privacy.epsilom" in also
+        assert not Path("job.toml").exists()
+        assert not Path("user.key").exists()
+    listed = call("init", "--engine", "x")[2]
+    assert all(spec.summary in listed for spec in ENGINES.values())
+    assert "no such kind" in call("init", "--engine", "markov", "--set", "domain.kind=box")[2]
+    assert "no value" in call("init", "--engine", "spatial", "--set", "time.grace")[2]
 
 
 def test_the_user_key_is_made_for_this_user_alone_and_never_again(place: Path) -> None:
-    arguments = ("init", "--yes", "--from", "rides.csv", "--out", "job.toml", *settings("spatial", "box"))
+    arguments = ("init", "--from", "rides.csv", "--out", "job.toml", *settings("spatial", "box"))
     code, _, also = call(*arguments)
     assert code == 0
     key = Path("user.key")
@@ -244,101 +216,9 @@ def test_the_user_key_is_made_for_this_user_alone_and_never_again(place: Path) -
     assert key.read_bytes() == before
 
 
-TYPED = """spatial
-app.rides
-
-at
-
-Europe/Berlin
-soon
-15min
-now
-user
-rider_id
-x
-box
-
-
-1, 2
-13, 52, 14, 53
-7
-
-0.5
-"""
-
-
-def test_a_person_is_asked_again_where_an_answer_cannot_be_used(place: Path) -> None:
-    code, said, also = call("init", "--from", "rides.csv", "--out", "job.toml", typed=TYPED)
-    assert code == 0, also
-    assert "wrote job.toml: stream rides, app.rides -> rides.synthetic, engine spatial" in said
-    assert "write a number and a unit" in also
-    assert "type one of box, geojson, zones" in also
-    assert "these are 2, and 4 are needed" in also
-    assert "no record that was looked at has this field" not in also
-    for spec in ENGINES.values():
-        assert spec.summary in also
-    assert "lon (number)" in also
-    assert not private_in(also)
-    stream = load_config("job.toml").streams[0]
-    assert str(stream.privacy.epsilon) == "0.5"
-    assert stream.privacy.max_contributions == 7
-    assert stream.time.timezone == "Europe/Berlin"
-    assert Path("user.key").exists()
-
-
-def test_a_person_is_told_what_is_refused_and_mends_it(place: Path) -> None:
-    typed = TYPED.replace("Europe/Berlin", "Berlin") + "Europe/Berlin\n"
-    code, _, also = call("init", "--from", "rides.csv", "--out", "job.toml", typed=typed)
-    assert code == 0, also
-    assert "time.timezone" in also
-    assert "is not a known time zone" in also
-    assert load_config("job.toml").streams[0].time.timezone == "Europe/Berlin"
-
-
-def test_a_person_chooses_fields_and_says_what_each_can_be(place: Path) -> None:
-    usual = ("init", "--from", "rides.csv", "--out", "job.toml", "--unit", "event", "--overwrite")
-    answers = [
-        "tabular",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-        " , ",
-        "zone, fare",
-        "north, south",
-        "no",
-        "0, 10, 50",
-        "no",
-        "yes",
-        "",
-    ]
-    code, _, also = call(*usual, typed="\n".join(answers) + "\n")
-    assert code == 0, also
-    assert "name at least one" in also
-    assert "zone: All values that there are" in also
-    assert not private_in(also)
-    zone, fare = load_config("job.toml").streams[0].domain.attributes  # type: ignore[attr-defined]
-    assert (zone.field, zone.values, zone.missing) == ("zone", ("north", "south"), False)
-    assert (fare.field, fare.edges, fare.missing) == ("fare", (0, 10, 50), True)
-    code, _, also = call(*usual, typed="\n".join(["series", "", "", "", "", "", "", "", "-", "", ""]) + "\n")
-    assert code == 0, also
-    [count] = load_config("job.toml").streams[0].domain.series  # type: ignore[attr-defined]
-    assert (count.name, count.of) == ("events", "count")
-
-
-def test_who_stops_answering_gets_nothing_written(place: Path) -> None:
-    code, _, also = call("init", "--from", "rides.csv", "--out", "job.toml", typed="spatial\n")
-    assert code == 2
-    assert "nothing is written" in also
-    assert not Path("job.toml").exists()
-
-
 def test_every_key_is_explained_by_a_comment(place: Path) -> None:
     """What was answered, and what else there is."""
-    assert call("init", "--yes", "--from", "rides.csv", "--out", "job.toml", *settings("spatial", "box"))[0] == 0
+    assert call("init", "--from", "rides.csv", "--out", "job.toml", *settings("spatial", "box"))[0] == 0
     assert call("validate", "job.toml")[0] == 0
     lines = Path("job.toml").read_text().splitlines()
     for key in ("epsilon", "max_contributions", "user_key_file", "step", "start", "source"):
@@ -358,4 +238,5 @@ def test_the_topic_is_read_with_the_security_settings_of_the_environment(monkeyp
         _cluster("kafka:9093")
     monkeypatch.delenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOLL")
     for wrong in ("kafka", "kafka:99999999"):
-        assert "--bootstrap host:9092" in call("init", "--yes", "--topic", "t", "--bootstrap", wrong)[2]
+        arguments = ("init", "--engine", "spatial", "--topic", "t", "--bootstrap", wrong)
+        assert "--bootstrap host:9092" in call(*arguments)[2]

@@ -13,11 +13,10 @@ from aiokafka.admin import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.local.start import sample
+from agents.local.start import sample, template
 from agents.local.start.public import PublicFacts, PublicField, public_facts
 from agents.local.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of_file, fields_of_topic, reads_as_value
-from agents.local.start.typed import NotAnAnswerError, read_answer, read_setting
-from agents.local.start.words import documented
+from agents.local.start.template import documented, read_setting
 from schemas.config import ENGINES, Kafka
 from schemas.config.domain.common import Question, required
 from schemas.config.timing import Timing
@@ -130,31 +129,6 @@ def test_a_public_file_without_rows_and_questions_that_it_does_not_answer(tmp_pa
     assert facts.answer("nulls", ["a"]) is False
 
 
-@pytest.mark.parametrize(
-    ("typed", "kind", "value"),
-    [
-        ("1, 2.5,-3", "numbers", [1, 2.5, -3]),
-        ("[1, 2]", "numbers", [1, 2]),
-        ('north, "south, far"', "texts", ["north", "south, far"]),
-        ("7", "whole", 7),
-        ("0.5", "number", 0.5),
-        ("YES", "flag", True),
-        (" a ", "text", "a"),
-    ],
-)
-def test_what_is_typed(typed: str, kind: str, value: object) -> None:
-    assert read_answer(typed, Question(key="k", kind=kind)) == value  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("typed", "kind"),
-    [("", "text"), ("a", "number"), ("1.5", "whole"), ("maybe", "flag"), ("1, b", "numbers"), ("z", "choice")],
-)
-def test_what_cannot_be_used(typed: str, kind: str) -> None:
-    with pytest.raises(NotAnAnswerError):
-        read_answer(typed, Question(key="k", kind=kind, choices=("a",)))  # type: ignore[arg-type]
-
-
 def test_settings_are_toml_or_texts() -> None:
     assert read_setting('{ a = [1, "b"] }') == {"a": [1, "b"]}
     assert read_setting("15min") == "15min"
@@ -216,5 +190,6 @@ def test_a_value_where_a_name_should_be_is_refused_and_not_repeated(value: str, 
 def test_names_with_figures_are_names(tmp_path: Path) -> None:
     names = ("lon", "x1", "2nd_stop", "PM2.5", "temp °C", "e", "pickup_datetime", "", "straße", "user@host")
     assert not [name for name in names if reads_as_value(name)]
-    assert doctest.testmod(sample).attempted
-    assert not doctest.testmod(sample).failed
+    for module in (sample, template):
+        assert doctest.testmod(module).attempted
+        assert not doctest.testmod(module).failed

@@ -361,7 +361,7 @@ def test_a_secret_of_the_tokens_that_others_may_read_is_said(
 ) -> None:
     async def nothing(*_: object, **__: object) -> None: ...
 
-    monkeypatch.setattr(importlib.import_module("agents.cli.readers.watch"), "_serve", nothing)
+    monkeypatch.setattr(importlib.import_module("agents.cli.watch"), "_serve", nothing)
     secret = tmp_path / "page.token"
     secret.write_bytes(SECRET)
     secret.chmod(mode)

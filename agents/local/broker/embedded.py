@@ -12,25 +12,174 @@ data, and `stop` removes its folder. `PRIVSTREAM_BOOTSTRAP=host:port` makes `bro
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
+import fcntl
+import hashlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
-from agents.local.broker.address import answers, free_ports, listening
 from agents.local.broker.jars import BOOTSTRAP_VARIABLE, KAFKA_VERSION, Progress, cached, jars, java_binary
-from agents.local.broker.quick_start import QuickStart
-from agents.local.broker.watchdog import Watchdog
 from schemas.errors import BrokerError
+
+
+@contextlib.contextmanager
+def free_ports(count: int) -> Iterator[list[int]]:
+    """Ports that nobody uses now.
+
+    From below the range that systems give to outgoing connections: a broker that was killed must find its port free
+    when it is started again.
+    """
+    with contextlib.ExitStack() as held:
+        ports: list[int] = []
+        while len(ports) < count:
+            port = 20_000 + int.from_bytes(os.urandom(2)) % 12_000
+            listener = held.enter_context(socket.socket())
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            ports.append(port)
+        yield ports
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def answers(bootstrap: str) -> bool:
+    """A round trip that only a registered broker passes. In a thread, so that it works with an event loop running."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(lambda: asyncio.run(_describe(bootstrap))).result()
+
+
+async def _describe(bootstrap: str) -> bool:
+    from aiokafka.admin import AIOKafkaAdminClient
+    from aiokafka.errors import KafkaError
+
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=5000)
+    try:
+        await asyncio.wait_for(admin.start(), timeout=10)
+        cluster = await asyncio.wait_for(admin.describe_cluster(), timeout=10)
+    except (KafkaError, OSError, TimeoutError):
+        return False
+    finally:
+        await admin.close()
+    return bool(cluster["brokers"])
+
+
+# Reads standard input until its writer, the process that started it, is gone; then ends the other process and removes
+# its folder. A process of its own because nothing inside a process survives SIGKILL, and because Linux' parent-death
+# signal fires when the starting thread ends, which for one started from a worker thread is at once.
+_PROGRAM = """\
+import os, shutil, signal, sys
+while os.read(0, 64):
+    pass
+try:
+    os.kill(int(sys.argv[1]), signal.SIGKILL)
+except OSError:
+    pass
+shutil.rmtree(sys.argv[2], ignore_errors=True)
+"""
+
+
+class Watchdog:
+    """Ends a process, and removes its folder, when the process that started it is gone; from now until `call_off`."""
+
+    def __init__(self, pid: int, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, str(pid), str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def call_off(self) -> None:
+        """Before the watched process is ended by its owner: while the process id it would signal is still ours."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+
+KEPT = 4
+"""Caches beside Kafka's jars, the youngest ones."""
+
+
+class QuickStart:
+    """What Java keeps so that the next broker starts in half the time: an AOT cache (JEP 483), beside Kafka's jars.
+
+    The JVM writes it when a process ends that was asked to: the first start on a machine is such a run, made once, and
+    each later one maps classes that are loaded and linked already. It is 65 MB, for one Java, one Kafka and one set
+    of options, which its name says. Where it is missing, damaged or of another machine Java starts without it, slower.
+
+    Args:
+        java: the program. class_path: of Kafka's jars; the cache is kept in their folder.
+        options: those of the JVM. Those that a cache adds are no part of them.
+    """
+
+    def __init__(self, java: Path, class_path: str, options: Sequence[str]) -> None:
+        jars = [Path(jar) for jar in class_path.split(os.pathsep)]
+        self._folder = jars[0].parent
+        # Java compares the times of the jars with those that it saw, and a cache that does not fit says so in the log.
+        said = [*options, *(_state(path) for path in (java, java.parent.parent / "lib" / "modules", *jars))]
+        self._path = self._folder / f"start-{hashlib.sha256(repr(said).encode()).hexdigest()[:16]}.aot"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What lets Java use the cache, without a word where it cannot; nothing where there is none."""
+        if not self._path.exists() or not self._path.stat().st_size:
+            return ()
+        return (f"-XX:AOTCache={self._path}", "-Xlog:aot*=off", "-Xlog:cds*=off")
+
+    @contextlib.contextmanager
+    def made(self) -> Iterator[tuple[str, ...]]:
+        """Options for a process that is to end, cleanly, before this is left: it writes the cache as it ends.
+
+        Empty where there is one, where another process is making one, and where none can be kept. One that could not
+        be made is not tried again.
+        """
+        if self._path.exists():
+            yield ()
+            return
+        with contextlib.ExitStack() as held:
+            try:
+                lock = held.enter_context((self._folder / ".start-lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield ()
+                return
+            if self._path.exists():
+                yield ()
+                return
+            new = self._folder / f".{self._path.name}.new"
+            yield (f"-XX:AOTCacheOutput={new}",)
+            new.replace(self._path) if new.exists() else self._path.touch()
+            # Each environment of this user has a Java of its own; those of long ago are asked for by nobody.
+            made = sorted(self._folder.glob("start-*.aot"), key=lambda path: path.stat().st_mtime_ns)
+            for old in made[:-KEPT]:
+                old.unlink(missing_ok=True)
+            for unfinished in self._folder.glob(".start-*.new*"):
+                unfinished.unlink(missing_ok=True)
+
+
+def _state(path: Path) -> tuple[str, int, int]:
+    found = path.stat()
+    return str(path), found.st_size, found.st_mtime_ns
+
 
 _JVM = (
     "-Xmx512m",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from engines.checks.coupling import CouplingBroken, Recorder
 from engines.checks.coupling.loss import Losses, composed_epsilon
 from engines.core.accounting import gaussian
+from engines.core.noise.witness import ExceedsLaw, ExponentialLaw
 from schemas.config import Stream
+from schemas.guarantee import Guarantee
 
 ROUNDING = 1e-9
 """Relative, of sums of logarithms in floating point; rational losses have none."""
@@ -41,3 +44,29 @@ class Claim:
 
     def holds(self, losses: Losses) -> bool:
         return self.share(losses) <= 1 + ROUNDING
+
+
+LAPLACE, BITS, EXPONENTIAL = "discrete Laplace", "Laplace (one bit)", "exponential mechanism"
+
+
+def check_declared(guarantee: Guarantee, recorder: Recorder) -> None:
+    """Compare the noise of a run with the stated mechanisms.
+
+    Sums of losses do not see less noise in a mechanism whose worst case the data never met: these have one law each,
+    and it must be the stated one. Stated Laplace scales must buy the epsilon that stands beside them.
+
+    Raises: CouplingBroken, naming the mechanism.
+    """
+    for mechanism in guarantee:
+        if (
+            mechanism.distribution == LAPLACE
+            and Fraction(mechanism.l1_sensitivity) / mechanism.scale > mechanism.epsilon
+        ):
+            raise CouplingBroken(f"{mechanism.name}: its scale does not buy the epsilon that is stated")
+    stated = {kind: [m for m in guarantee if m.distribution == kind] for kind in (BITS, EXPONENTIAL)}
+    for used in recorder.used.values():
+        match used.law:
+            case ExceedsLaw(_, scale) if not any(m.scale == scale for m in stated[BITS]):
+                raise CouplingBroken(f"{used.place}: bits of scale {scale} are not in the guarantee")
+            case ExponentialLaw(_, _, epsilon) if not any(m.epsilon == epsilon for m in stated[EXPONENTIAL]):
+                raise CouplingBroken(f"{used.place}: a choice of epsilon {epsilon} is not in the guarantee")

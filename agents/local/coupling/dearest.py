@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.local.coupling.adversary import Choosing
-from agents.local.coupling.inputs import UNIT, Sent, span_of
-from agents.local.coupling.rows import other
-from agents.local.coupling.runs import STEPS, Verdict, couple
+from agents.local.coupling.inputs import UNIT, Sent, other, span_of
+from agents.local.coupling.runs import STEPS, Choosing, Verdict, couple
 from engines.checks.contract_case import contract_case
 from engines.checks.coupling import OutputAdversary
 from engines.core.noise.witness import CounterLaw, ExceedsLaw, ExponentialLaw, GaussianLaw, LaplaceLaw, Law

@@ -7,28 +7,73 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+import numpy as np
 import orjson
 
-from agents.local.coupling.adversary import Choosing
-from agents.local.coupling.claims import Claim
-from agents.local.coupling.declared import check_declared
+from agents.local.coupling.claims import Claim, check_declared
 from agents.local.coupling.inputs import Unit, inputs
+from agents.local.job import LocalJob
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
-from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
 from engines.checks.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, guarded_run
 from engines.core.contract import Batch, Engine, Release
 from engines.core.noise import NoiseSource
 from engines.core.noise.private import PrivateValueRead
-from engines.core.noise.witness import Witness, WitnessedSource
-from engines.core.registry import build_domain, build_engine
+from engines.core.noise.witness import (
+    CounterLaw,
+    ExceedsLaw,
+    ExponentialLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    Law,
+    Witness,
+    WitnessedSource,
+)
+from engines.core.registry import build_engine
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
 from schemas.releases import Candidate, Chunk, PublicRecord, Seed, cut
+
+SELDOM = 0.05
+
+
+class Choosing(OutputAdversary):
+    """Chooses outputs far from what is true now and then, as rare noise does: trees grow and die, bursts begin."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def output(self, law: Law, private: Any, drawn: Any) -> Any:
+        if isinstance(law, ExceedsLaw) and self._chance.random() < 0.5:
+            # Trees as deep as they can be: a unit pays on the whole path.
+            return np.ones_like(drawn)
+        if self._chance.random() > SELDOM:
+            return drawn
+        match law:
+            case LaplaceLaw(scale):
+                return self._moved(drawn, 30 * float(scale))
+            case GaussianLaw(sigma_squared):
+                return self._moved(drawn, 8 * float(sigma_squared) ** 0.5)
+            case ExceedsLaw():
+                return drawn ^ (np.array([self._chance.random() < 0.3 for _ in drawn], np.bool_))
+            case ExponentialLaw():
+                return self._chance.randrange(len(private))
+            case CounterLaw():
+                return self._moved(drawn, 40.0 * law.resolution)
+            case _:
+                return drawn
+
+    def _moved(self, values: Any, size: float) -> Any:
+        if isinstance(values, int):
+            return values + int(self._chance.uniform(-size, size))
+        moves = [int(self._chance.uniform(-size, size)) if self._chance.random() < 0.5 else 0 for _ in values]
+        return values + np.array(moves, np.int64)
+
 
 STEPS = 44
 """More than the 32 that any horizon, epoch or block of the small streams lasts."""
@@ -161,8 +206,12 @@ class Watched:
         return self._engine.step(batch, noise)
 
 
-class JobRun:
-    """Ingest of each partition, stepper and publisher of one run, whose workers crash and take over now and then."""
+class JobRun(LocalJob):
+    """The job of one run with its publisher, whose workers crash and take over now and then.
+
+    Attributes:
+        blocks: all that ingest committed. batches: that the engine was given. candidate: of the last step.
+    """
 
     def __init__(
         self,
@@ -174,18 +223,20 @@ class JobRun:
         passive: bool = False,
     ) -> None:
         """`passive`: mechanisms give what they draw, so that a step can be computed again."""
-        self._passive = passive
-        self.candidate: Candidate | None = None
-        """Of the last step."""
-        self._stream, self._records, self._chance = stream, records, chance
-        self._spec = SourceSpec.of(stream, build_domain(stream), key=KEY, partitions=len(records), rows=True)
-        self._machines = [PartitionIngest(self._spec, partition) for partition in range(len(records))]
-        self.batches: list[Batch] = []
-        self._stepper, self._publisher = self._new_stepper(), StreamPublisher(stream.name)
-        self._expand = partial(WitnessedSource, witness)
         self.blocks: list[Block] = []
-        """All that ingest committed."""
+        self.batches: list[Batch] = []
+        self.candidate: Candidate | None = None
+        super().__init__(stream, key=KEY, partitions=len(records))
+        self._records, self._chance, self._passive = records, chance, passive
+        self._publisher = StreamPublisher(stream.name)
+        self._expand = partial(WitnessedSource, witness)
         self._log_offset = 0
+
+    def new_stepper(self) -> Stepper:
+        """Return a stepper whose engine notes its batches."""
+        stepper = super().new_stepper()
+        stepper.engine = Watched(stepper.engine, self.batches)
+        return stepper
 
     def releases(self) -> Iterator[tuple[PublicRecord, ...]]:
         """Yield what the publisher copies for each step. Blocks are cut anywhere."""
@@ -193,51 +244,38 @@ class JobRun:
         while any(position < len(rows) for position, rows in zip(positions, self._records, strict=True)):
             for partition, rows in enumerate(self._records):
                 if self._chance.random() < RESTARTS:
-                    self._machines[partition] = self._taken_over(partition)
+                    self._take_over(partition)
                 piece = rows[positions[partition] : positions[partition] + self._chance.choice([1, 20, 300])]
                 positions[partition] += len(piece)
-                self._machines[partition].take(piece)
-                self._seal(partition)
-            while self._stepper.closable:
+                block, _ = self.take(piece, partition=partition)
+                if block is not None:
+                    self.blocks.append(Block.decode(block.encode()))
+            while self.stepper.closable:
                 yield self._answer()
 
-    def _taken_over(self, partition: int) -> PartitionIngest:
-        """Return a new worker's machine, made of the committed blocks alone."""
-        machine = PartitionIngest(self._spec, partition)
+    def _take_over(self, partition: int) -> None:
+        """Let a new worker's machine, made of the committed blocks alone, go on with a partition."""
+        machine = self.machines[partition] = PartitionIngest(self.spec, partition)
         for offset, block in enumerate(self.blocks):
             if block.partition == partition:
                 machine.apply(block, at=offset)
-        return machine
-
-    def _new_stepper(self) -> Stepper:
-        stepper = Stepper.of(self._stream, len(self._records))
-        stepper.engine = Watched(stepper.engine, self.batches)
-        return stepper
-
-    def _seal(self, partition: int) -> None:
-        block, _ = self._machines[partition].seal()
-        if block is not None:
-            offset = len(self.blocks)
-            self._machines[partition].committed(at=offset)
-            self.blocks.append(Block.decode(block.encode()))
-            self._stepper.fold(offset, block)
 
     def _answer(self) -> tuple[PublicRecord, ...]:
-        step = self._stepper.step
+        step = self.stepper.step
         seed = SEED % step
-        candidate = self._stepper.compute(seed, expand=self._expand)
+        candidate = self.stepper.compute(seed, expand=self._expand)
         records = self._published(candidate, seed)
         if self._passive and self.candidate is not None and self._chance.random() < RESTARTS:
             self._compute_again(self.candidate, candidate, seed)
         self.candidate = candidate
         if self._chance.random() < RESTARTS:
-            self._stepper = self._new_stepper()
-            self._stepper.restore(Candidate.decode(*candidate.encode()))
+            self.stepper = self.new_stepper()
+            self.stepper.restore(Candidate.decode(*candidate.encode()))
         return records
 
     def _compute_again(self, last: Candidate, candidate: Candidate, seed: bytes) -> None:
         """Compare with what a worker makes of the step that takes over before its candidate is committed."""
-        stepper = Stepper.of(self._stream, len(self._records))
+        stepper = super().new_stepper()
         stepper.restore(Candidate.decode(*last.encode()))
         for offset, block in enumerate(self.blocks):
             if offset >= stepper.merge.position:

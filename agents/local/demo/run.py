@@ -24,7 +24,7 @@ from aiokafka import AIOKafkaConsumer
 from agents.kafka.clients import close_client
 from agents.local.broker.embedded import Broker, broker_from_env
 from agents.local.demo.screen import Screen, StepSeen
-from agents.local.dev.local import WorkerProcess, started, throwaway_key
+from agents.local.dev import WorkerProcess, started, throwaway_key
 from agents.readers.watch import serve_in_background
 from schemas.config import load_config
 from schemas.errors import BrokerError, PrivstreamError

@@ -47,7 +47,7 @@ class JournalEntry:
         seed: of the step that is begun and has no answer yet. begun: how many steps were begun.
         batches: digest of each batch -> the step that took it in.
         waiting: step to come -> hashes of the rows that `add` and `step` took in for it, see
-        `agents.local.library.repeats`. alive: synthetic records by their ids.
+        `agents.local.library.batches`. alive: synthetic records by their ids.
     """
 
     fingerprint: bytes

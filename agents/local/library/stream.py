@@ -20,19 +20,15 @@ import orjson
 import pyarrow as pa
 
 from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field
-from agents.local.library.batches import ROWS, BatchReader, BatchRows
+from agents.local.job import LocalJob
+from agents.local.library.batches import ROWS, BatchReader, BatchRows, any_waits, digest_of, waiting_with
 from agents.local.library.journal import Journal
 from agents.local.library.promise import Promise
 from agents.local.library.release import StepRelease, Taken, table_of
-from agents.local.library.repeats import any_waits, digest_of, waiting_with
 from agents.protocol.ingest.events import RawRecord
-from agents.protocol.ingest.partition import PartitionIngest
-from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import clock_of, steps_of, times_of
 from engines.core.noise import fresh_seed, repeated_seed
-from engines.core.registry import build_domain
-from schemas.blocks import Block
 from schemas.errors import BatchError, StateFileError, StepOrderError, said_alone
 from schemas.releases import Candidate, unframe_records
 
@@ -62,7 +58,7 @@ class PrivateStream:
         self._promise: Promise | None = None
         self._open = Taken()
         self._restore()
-        self._reader = BatchReader.of(stream, self._ingest.spec)
+        self._reader = BatchReader.of(stream, self._job.spec)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -178,6 +174,10 @@ class PrivateStream:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
+    @property
+    def _stepper(self) -> Stepper:
+        return self._job.stepper
+
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         """One call at a time, on a stream that is as its journal says."""
@@ -209,23 +209,14 @@ class PrivateStream:
 
     def _restore(self) -> None:
         """Be what the journal says. Raises: GapError, WireError, if it contradicts itself."""
-        stream, entry = self._stream, self._journal.entry
-        self._stepper = Stepper.of(stream, 1, caveat=self._caveat)
-        self._ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=entry.key, partitions=1), 0)
+        entry = self._journal.entry
+        self._job = LocalJob(self._stream, key=entry.key, rows=False, caveat=self._caveat)
         self._open = _taken(entry.taken.get("open"))
-        for snapshot in entry.snapshots.values():
-            self._ingest.load(snapshot)
-        if entry.candidate:
-            candidate = Candidate.decode(entry.candidate, entry.state)
-            self._stepper.restore(candidate)
+        candidate = Candidate.decode(entry.candidate, entry.state) if entry.candidate else None
+        if candidate is not None:
             taken = _taken(entry.taken.get("last"))
             self._last = StepRelease.of(candidate, unframe_records(candidate.payload), taken)
-        for offset, encoded in enumerate(entry.blocks, start=entry.first_block):
-            block = Block.decode(encoded)
-            self._ingest.apply(block, at=offset, trimmed_to=entry.first_block)
-            self._stepper.fold(offset, block)
-        self._ingest.check_restored(trimmed_to=entry.first_block)
-        self._ingest.resume(self._ingest.next_offset)
+        self._job.restore(candidate, entry.blocks, first_block=entry.first_block, snapshots=entry.snapshots)
         self._whole = True
 
     def _check(self, number: int | None) -> None:
@@ -294,14 +285,16 @@ class PrivateStream:
 
         Args: digest: of the batch that the rows are of, where they are not all of it.
         """
-        entry, step, ingest = self._journal.entry, self._stepper.step, self._ingest
+        entry, step, [ingest] = self._journal.entry, self._stepper.step, self._job.machines
         blocks = list(entry.blocks)
         tally: Counter[tuple[str, str]] = Counter()
         waiting = 0
         for at in range(0, len(rows.records), ROWS):
             records = rows.records[at : at + ROWS]
-            ingest.take([RawRecord(ingest.next_offset + row, -1, None, value) for row, value in enumerate(records)])
-            block = self._seal(blocks)
+            first = ingest.next_offset
+            block, _ = self._job.take([RawRecord(first + row, -1, None, value) for row, value in enumerate(records)])
+            assert block is not None, "it holds rows"
+            blocks.append(block.encode())
             tally.update(by_reason_and_field(block))
             waiting += sum(events.total for joins, events in block.steps.items() if joins > step)
         own = self._steps(rows)
@@ -312,7 +305,9 @@ class PrivateStream:
             ingest.tick(step)
             if sum(map(len, blocks)) > SNAPSHOT_BYTES:
                 snapshots |= {each.key.decode(): each.value for each in ingest.snapshots(sys.maxsize)}
-            self._seal(blocks)
+            block, _ = self._job.seal()
+            assert block is not None, "it closes a step"
+            blocks.append(block.encode())
         total = self._open + taken
         open_steps = range(step + close, step + self._stream.time.max_ahead + 1)
         self._journal.commit(
@@ -328,16 +323,6 @@ class PrivateStream:
         if Seen(tally).much:
             warnings.warn(f"stream {self.name} refused many of the rows: see `taken`, and its advice()", stacklevel=4)
         return taken
-
-    def _seal(self, blocks: list[bytes]) -> Block:
-        """What was taken in as a block, as the job commits it."""
-        block, _ = self._ingest.seal()
-        assert block is not None, "it holds rows, or closes a step"
-        offset = self._journal.entry.first_block + len(blocks)
-        self._ingest.committed(at=offset)
-        self._stepper.fold(offset, block)
-        blocks.append(block.encode())
-        return block
 
     def _answer(self, taken: Taken) -> StepRelease:
         """Compute the step that is begun. Whatever happens, it is this answer or none."""

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
+from agents.kafka.broker_clock import BrokerClock
 from agents.kafka.clients import close_client, fenced_producer, tail
+from agents.kafka.fingerprint import fingerprint_now, stored_fingerprints
 from agents.kafka.topics import admin_client, topic_identities
-from agents.local.offline.going_live import GoingLive, Prospect, has_gone_live
-from agents.local.offline.rows.columns import rows_for
-from agents.local.offline.rows.files import FileError, RowFile
-from agents.local.offline.rows.lines import Row
-from agents.local.offline.rows.seen import RowsSeen, check_fit, first_rows
-from agents.local.offline.started import StartCheck
-from agents.protocol.clock import StepClock
+from agents.local.offline.files import FileError, Row, RowFile, rows_for
+from agents.local.offline.seen import RowsSeen, check_fit, first_rows
+from agents.protocol.clock import MANY_STEPS, StepClock, time_for
+from agents.protocol.fingerprint import OF_WORKERS
+from agents.protocol.partitioner import home_partition
 from agents.protocol.replay import (
     ReplayChunk,
     ReplayError,
@@ -40,11 +40,203 @@ from agents.protocol.replay import (
     until_of,
     without_added,
 )
-from schemas.errors import BrokerError, OutcomeUnknownError
+from schemas.blocks import Block
+from schemas.errors import BrokerError, FingerprintError, OutcomeUnknownError, WireError
 from schemas.events import TICK_HEADER
+from schemas.topics import Topics
 
 if TYPE_CHECKING:
     from schemas.config import Config, Kafka, Stream
+
+
+MEANWHILE_S = 60.0
+
+
+class StartCheck:
+    """Compares streams with their fingerprints before rows are written, in all that a replay shares with workers.
+
+    Ticks stand where steps begin by the configuration, the version and the time zone database of this machine, and rows
+    where users are by its partitioner. Workers go by those with which the stream was started; rows written by others
+    would be late, in another step or on another partition, and nobody would be told.
+    A stream that was never started has none: there is nothing to compare with, until a worker starts it.
+
+    Attributes:
+        unstarted: streams of which that was so when it looked last.
+    """
+
+    def __init__(self, config: Config, streams: Sequence[Stream]) -> None:
+        self._config, self._streams = config, tuple(streams)
+        self.unstarted = tuple(stream.name for stream in self._streams)
+        self._looked = 0.0
+
+    async def look(self) -> None:
+        """Raises: FingerprintError with every field and its fix; BrokerError; WireError."""
+        topic = Topics(self._config.job.name, self._config.kafka.partitions).fingerprints
+        async with admin_client(self._config.kafka) as admin:
+            found = await topic_identities(admin, sorted({topic, *(stream.source for stream in self._streams)}))
+        stored = await stored_fingerprints(self._config) if topic in found else {}
+        for stream in self._streams:
+            if (known := stored.get(stream.name)) is not None and stream.source in found:
+                now = fingerprint_now(stream, self._config, found[stream.source], None, insecure=False, stored=known)
+                known.check(now, apart_from=OF_WORKERS)
+        self.unstarted = tuple(stream.name for stream in self._streams if stream.name not in stored)
+        self._looked = time.monotonic()
+
+    async def again(self) -> None:
+        """Where a worker may have started one of them since. Raises: as `look`."""
+        if not self.unstarted:
+            return
+        try:
+            await self.look()
+        except FingerprintError as error:
+            raise FingerprintError(
+                f"{error}\n  A worker has started it while this replay was under way, and what was written does not "
+                "fit it. Fix: replay into a new topic, for a new stream under another name."
+            ) from None
+
+    async def meanwhile(self) -> None:
+        """The same, now and then. Raises: as `look`."""
+        if time.monotonic() - self._looked > MEANWHILE_S:
+            await self.again()
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What going live will do.
+
+    Attributes:
+        streams: all that go live: those that are replayed from these topics.
+        history: last step of the history, -1 for none. over: last step that is over by now.
+        doubts: why it is probably not meant; empty where it may be.
+    """
+
+    streams: tuple[str, ...]
+    history: int
+    over: int
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def between(self) -> int:
+        """Steps after the history that are over: each is released, with what live producers have sent for it."""
+        return max(0, self.over - self.history)
+
+    def __str__(self) -> str:
+        first = max(self.history, self.over) + 1
+        return (
+            f"{' and '.join(self.streams)}: history ends with step {self.history}; {self.between:,} steps after it are "
+            f"over and are released first, empty or not, in about {time_for(self.between)}; from step {first} on steps "
+            "end by the wall clock, for good"
+        )
+
+
+class GoingLive:
+    """Asks the brokers for the time, and says what it means to go live, before anything is written.
+
+    Where history ends and the present begins there is a stretch of steps that nobody replays: they are over, and each
+    is released. What is over is said by the record with which the partitions go live, by the brokers' time.
+
+    Args: topics: source (and audit) topic of the replayed stream.
+    Raises: ReplayError, if streams that would go live together do not count steps alike: one record says what is over.
+    """
+
+    def __init__(self, config: Config, stream: Stream, topics: Mapping[str, int]) -> None:
+        self._config = config
+        self._streams = [
+            each for each in config.streams if each.time.clock == "replay" and {each.source, each.audit} & topics.keys()
+        ]
+        self._steps = steps = StepClock.of(stream)
+        for each in self._streams:
+            if each.time.steps != steps.steps:
+                raise ReplayError(
+                    f"streams {stream.name} and {each.name} are replayed from the same topic and have another start or "
+                    "step, so what is over for one is not for the other. Fix: give each a source of its own."
+                )
+        self._grace_us = max(each.time.grace_us for each in self._streams)
+        self._clock = BrokerClock(config, now_us=lambda: time.time_ns() // 1000)
+
+    @property
+    def streams(self) -> Sequence[Stream]:
+        """All that go live together."""
+        return self._streams
+
+    async def prospect(self, history: int, *, yes: bool) -> Prospect:
+        """Args: history: its last step. yes: doubts have been answered.
+
+        Raises: ReplayError, if it makes no sense, or is probably not meant and nobody has said so; BrokerError.
+        """
+        now_us = await self._now_us()
+        if history >= 0 and self._steps.end_of(history) > now_us:
+            raise ReplayError(
+                f"the history ends with step {history}, which is not over yet: live events would join steps of the "
+                "future. Fix: give an --until that has passed, or check format and start in [streams.time]."
+            )
+        over = self._steps.last_over(now_us, grace_us=self._grace_us)
+        found = Prospect(tuple(each.name for each in self._streams), history, over)
+        doubts = []
+        if found.between > MANY_STEPS:
+            doubts.append(
+                f"{found.between:,} steps are over since the history ended, and each is released, empty or not, which "
+                f"takes about {time_for(found.between)}"
+            )
+        doubts += [
+            f"stream {each.name} measures nothing after its options.horizon of {each.horizon:,} steps, and "
+            f"{over + 1:,} are over"
+            for each in self._streams
+            if each.horizon is not None and each.horizon <= over + 1
+        ]
+        if doubts and not yes:
+            raise ReplayError(
+                f"going live is probably not what is meant: {'; and '.join(doubts)}. Fix: look at the end of the "
+                "file, and at start, step and horizon in the configuration; add --yes if it is meant."
+            )
+        return Prospect(found.streams, history, over, tuple(doubts))
+
+    async def over(self) -> int:
+        """The last step that is over. Raises: BrokerError."""
+        return self._steps.last_over(await self._now_us(), grace_us=self._grace_us)
+
+    async def close(self) -> None:
+        await self._clock.close()
+
+    async def _now_us(self) -> int:
+        kafka, name = self._config.kafka, Topics(self._config.job.name, self._config.kafka.partitions).clock
+        async with admin_client(kafka) as admin:
+            there = name in await topic_identities(admin, [name])
+        if there:
+            await self._clock.compare()
+        if not there or (now_us := self._clock.bounded_us()) is None:
+            raise BrokerError(
+                f"topic {name} does not tell the brokers' time, without which no live step ends. Fix: privstream "
+                "topics CONFIG --create, and see that workers may write to it (privstream topics CONFIG --acls)."
+            )
+        return now_us
+
+
+async def has_gone_live(config: Config, stream: Stream) -> bool:
+    """Whether the job says so of a stream that is replayed from the same topics, where what they said of it may be
+    deleted by now. Raises: BrokerError.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    async with admin_client(config.kafka) as admin:
+        if topics.blocks not in await topic_identities(admin, [topics.blocks]):
+            return False
+    mine = {stream.source, stream.audit} - {None}
+    for each in config.streams:
+        if each.time.clock == "replay" and {each.source, each.audit} & mine and await _is_live(config, each.name):
+            return True
+    return False
+
+
+async def _is_live(config: Config, stream: str) -> bool:
+    """Whether the newest block says so."""
+    place = (Topics(config.job.name, config.kafka.partitions).blocks, home_partition(stream, config.kafka.partitions))
+    async with tail(config.kafka, [place], wait=False) as end:
+        newest = await end.newest(place, lambda record: record.key == stream.encode())
+    try:
+        return newest is not None and Block.decode(newest.value).live_from is not None
+    except WireError:
+        return False
+
 
 CHUNK_ROWS = 8192
 PACE_S = 0.1  # a paced replay looks so often for rows that are due
@@ -75,7 +267,6 @@ class ReplayOptions:
         limit: only the first rows of the file; the step of the last one stays open.
         until: public end, a local time of the stream at which a step begins; None takes the end of the file for public.
         append: this file comes after another one that was replayed before.
-        user_field: key and place rows by this field; None is the stream's own `user`.
         chunk_rows: most rows in one transaction.
         then_live: behind the history the source goes live, once and for all. yes: also where that is doubtful.
         allow_refused: also where fewer than half of the next rows can be used.
@@ -85,7 +276,6 @@ class ReplayOptions:
     limit: int | None = None
     until: str | None = None
     append: bool = False
-    user_field: str | None = None
     chunk_rows: int = CHUNK_ROWS
     then_live: bool = False
     yes: bool = False
@@ -121,7 +311,7 @@ async def replay(
     if options.then_live and options.limit is not None:
         raise ReplayError("--limit leaves a step open, and nothing live may join it. Fix: end by --until instead.")
     until = None if options.until is None else until_of(stream, clock, options.until)
-    file = rows_for(path, stream, user_field=options.user_field)
+    file = rows_for(path, stream)
     summary = await asyncio.to_thread(file.summary)
     if summary.rows == 0 and until is None and not options.then_live:
         raise FileError.empty(path)  # it closes no step
@@ -153,7 +343,7 @@ async def replay(
         if not live:
             look = first_rows if options.allow_refused else check_fit
             looked(await asyncio.to_thread(look, stream, file, skip=begin.row))
-        plan = plan_of(stream, topics, begin, user_field=options.user_field, until=None if live else until)
+        plan = plan_of(stream, topics, begin, until=None if live else until)
         feed = _Feed(stream, file, clock, plan, options)
         # Partitions that were added behind the last tick have none: at its end a replay closes its steps there, too.
         committed = None if any(ticks) and None in ticks else begin
@@ -329,6 +519,3 @@ def tick_of(record: Any) -> bytes | None:
     """The tick header of a Kafka record."""
     values = [value for name, value in record.headers if name == TICK_HEADER]
     return values[-1] if values else None
-
-
-__all__ = ["ReplayOptions", "Replayed", "last_ticks", "replay"]

@@ -1,48 +1,48 @@
 """`simulate`: a configured stream over a file, without a broker. FOR THE OPERATOR: its output holds true values.
 
-Nothing here is its own: rows become the records that a replay writes (`replay_plan`), go through `PartitionIngest` and
-`Stepper`, and `HeldOutAudit` measures what came out; the same classes run in the job, which with the same insecure
-seed gives the same bytes.
+Rows become the records that a replay writes (`agents.protocol.replay`) and go through `LocalJob`, and
+`HeldOutAudit` measures what came out; the same classes run in the job, which with the same insecure seed gives the same
+bytes. In the folder steps.csv and report.html hold true values; the rest is as the job has it.
 """
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import orjson
 
-from agents.local.offline.rows.columns import rows_for
-from agents.local.offline.rows.files import FileError, RowFile
-from agents.local.offline.rows.lines import Row
-from agents.local.offline.rows.seen import LEAST_USABLE, RefusedRows, read_back
-from agents.local.offline.rows.times import LOOKED_AT, how_to_read
-from agents.local.offline.simulate_output import Output
-from agents.protocol.ingest.partition import PartitionIngest
+from agents.kafka.lifecycle.refusals import MUCH, percent
+from agents.local.job import LocalIngest, LocalJob, planned
+from agents.local.offline.files import FileError, RowFile, rows_for
+from agents.local.offline.seen import LEAST_USABLE, LOOKED_AT, RefusedRows, RowsSeen, how_to_read
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.public_records import instant
-from agents.protocol.release.stepper import Stepper
-from agents.protocol.replay import Planned, Progress, clock_of, plan_of, steps_of, times_of
+from agents.protocol.replay import clock_of, times_of
 from agents.protocol.userhash import user_key
-from agents.show.view import StepRow
+from agents.show.explain.words import promise, record_time
+from agents.show.report import StreamReport, render_report
+from agents.show.view import StepRow, expected_error, metrics_of, verdict, view_of
 from engines.core.noise import fresh_seed, repeated_seed
-from engines.core.registry import build_domain
+from engines.core.registry import build_evaluator
+from schemas.config import format_length
+from schemas.ledger import LedgerEntry
 from schemas.releases import unframe_records
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
-BATCH_ROWS = 4096
+FRAMES = 8
+"""Steps of a report at most of which the engine keeps what it shows over time."""
 INSECURE = "An insecure seed made the noise, so anybody can repeat and subtract it: nothing in this folder is private."
-COUNTED = (
-    "Steps were closed by the number of events (--steps-by-count): one more event moves others to another step, so NO "
-    "guarantee holds. Times are nominal. The job itself never does this."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +53,16 @@ class SimulateOptions:
         seed: repeats a run and makes it insecure; None draws from the operating system.
         overwrite: replace a simulation that is in the folder.
         snapshot_every: write the synthetic records alive after each so many steps; after the last step always.
-        steps_by_count: close a step after each so many rows instead of by their times. Not private.
     """
 
     seed: int | None = None
     overwrite: bool = False
     snapshot_every: int | None = None
-    steps_by_count: int | None = None
 
     @property
     def caveats(self) -> list[str]:
         """What takes the guarantee away, in sentences."""
-        seed = [INSECURE] if self.seed is not None else []
-        return seed + ([COUNTED] if self.steps_by_count is not None else [])
+        return [INSECURE] if self.seed is not None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,50 +113,55 @@ def simulate(
     Raises: FileError, ReplayError, ConfigError.
     """
     streams = [config.stream(stream)] if stream is not None else list(config.streams)
-    files = [rows_for(path, each, timed=options.steps_by_count is None) for each in streams]
+    files = [rows_for(path, each) for each in streams]
     summary = files[0].summary()
     if summary.rows == 0:
         raise FileError.empty(path)
     begun(summary.rows * len(streams))
     done = []
     for each, file in zip(streams, files, strict=True):
-        driven = driven_by_ticks(each, file, counted=options.steps_by_count is not None)
+        driven = driven_by_ticks(each, file)
         folder = out if len(streams) == 1 else out / each.name
         with Output(
             folder, driven, source=file.path.name, caveats=options.caveats, overwrite=options.overwrite
         ) as output:
             run = Simulation(driven, output, options)
             now(f"simulate {each.name}")
-            run.read(_parts(driven, file, options), source=summary.digest, progress=progress)
+            run.read(file, source=summary.digest, progress=progress)
             now(f"drawing the report of {each.name}")
             done.append(run.done())
     return done
 
 
 class Simulation:
-    """One stream: planned records in, steps out."""
+    """One stream: rows of a file in, steps out."""
 
     def __init__(self, stream: Stream, output: Output, options: SimulateOptions) -> None:
         self.stream = stream
         self._output = output
         self._options = options
         self._clock = clock_of(stream)
-        self._stepper = Stepper.of(stream, 1, caveat=" ".join(options.caveats))
-        self._audit = HeldOutAudit(stream, 1)
         # Users are told apart within this run only, so the key of their hash is thrown away with it.
         key = user_key(self._seed(-1), stream=stream.name)
-        self._ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=key, partitions=1, rows=True), 0)
-        self._truth = PartitionIngest(
-            SourceSpec.held_out(stream, self._audit.evaluator.domain, partitions=1, rows=True), 0
-        )
+        self._job = LocalJob(stream, key=key, caveat=" ".join(options.caveats))
+        self._audit = HeldOutAudit(stream, 1)
+        held_out = SourceSpec.held_out(stream, self._audit.evaluator.domain, partitions=1, rows=True)
+        self._truth = LocalIngest(held_out, self._audit.fold)
         self._events: Counter[int] = Counter()
         self._synthetic_offset = 0
         self._rows = 0
 
-    def read(self, parts: Iterator[list[Row]], *, source: str, progress: Callable[[int], None]) -> None:
+    def read(self, file: RowFile, *, source: str, progress: Callable[[int], None]) -> None:
         """Take in every row, and answer every step. Raises: ReplayError for rows that are not sorted by time."""
-        for records, rows in planned(self.stream, parts, source=source):
-            self._take(records)
+        for records, rows in planned(self.stream, file.batches(), source=source):
+            block, letters = self._job.take_planned(records)
+            if block is not None:
+                self._output.counts.update(block.counts)
+                self._output.rows_seen.take(records, block, letters)
+                self._events.update({step: events.total for step, events in block.steps.items()})
+            self._truth.take_planned(records)
+            while self._job.stepper.closable:
+                self._answer()
             self._rows += rows
             progress(rows)
 
@@ -187,29 +189,9 @@ class Simulation:
             verdict=tuple(" ".join(filter(None, said)) for said in output.verdict),
         )
 
-    def _take(self, records: Sequence[Planned]) -> None:
-        self._fold(self._ingest, self._stepper, records)
-        self._fold(self._truth, self._audit, records)
-        while self._stepper.closable:
-            self._answer()
-
-    def _fold(self, ingest: PartitionIngest, into: Stepper | HeldOutAudit, records: Sequence[Planned]) -> None:
-        """What ingest does with the next records of the one partition, up to the block's way through Kafka."""
-        ingest.take(read_back(records, first=ingest.next_offset))
-        block, letters = ingest.seal()
-        if block is None:
-            return
-        offset = into.merge.position
-        ingest.committed(at=offset)
-        into.fold(offset, block)
-        if ingest is self._ingest:
-            self._output.counts.update(block.counts)
-            self._output.rows_seen.take(records, block, letters)
-            self._events.update({step: events.total for step, events in block.steps.items()})
-
     def _answer(self) -> None:
-        step = self._stepper.step
-        candidate = self._stepper.compute(self._seed(step))
+        step = self._job.stepper.step
+        candidate = self._job.stepper.compute(self._seed(step))
         for record in unframe_records(candidate.payload):
             if record.channel == "synthetic":
                 self._audit.on_synthetic(self._synthetic_offset, step, record.key, record.value)
@@ -237,41 +219,168 @@ class Simulation:
         return repeated_seed(self._options.seed, self.stream.name, step)
 
 
-def planned(stream: Stream, parts: Iterable[list[Row]], *, source: str) -> Iterator[tuple[Sequence[Planned], int]]:
-    """Records as a replay writes them to a source of one partition, with the number of rows that each part of them has.
+class Output:
+    """The folder of one stream.
 
-    Raises: ReplayError for rows that are not sorted by time.
+    Attributes:
+        steps: the lines of steps.csv so far. counts: `Reason` name -> rows. rows_seen: those refused. ledger: its last
+        entry. drowned: a sentence where noise is larger than all that the last step had. verdict: what the release is
+        good for. Both are there after `finish`.
     """
-    clock, times = clock_of(stream), times_of(stream)
-    plan = plan_of(stream, {stream.source: 1}, Progress(source=source), written=False)
-    for rows in parts:
-        yield plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0], len(rows)
-    yield plan.finish().records[stream.source, 0], 0
+
+    def __init__(
+        self, folder: Path, stream: Stream, *, source: str, caveats: list[str], overwrite: bool = False
+    ) -> None:
+        self.folder = folder
+        self._overwrite = overwrite
+        self.stream = stream
+        self.steps: list[StepRow] = []
+        self.counts: Counter[str] = Counter()
+        self.rows_seen = RowsSeen(stream.time)
+        self.ledger: LedgerEntry | None = None
+        self.drowned: str | None = None
+        self.verdict: Sequence[tuple[str, str]] = ()
+        self._every = 1
+        self._source = source
+        self._caveats = caveats
+        self._metrics = build_evaluator(stream).metrics
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises: FileError where it may not be written, or holds a simulation already."""
+        if not self._overwrite and (self.folder / "steps.csv").exists():
+            raise FileError(f"{self.folder}: holds a simulation already. Fix: name another folder, or say --overwrite.")
+        try:
+            # True values: not for other users of the machine.
+            (self.folder / "synthetic").mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise FileError(f"{self.folder}: {reason}. Fix: name a folder that this user may write to.") from None
+        for old in self.folder.glob("synthetic/step-*.csv"):
+            old.unlink()
+        self._ledger = self._files.enter_context(self._open("ledger.jsonl"))
+        self._table = self._files.enter_context(self._open("steps.csv"))
+        self._line(["step", "time", "events", "released_total", *self._metrics])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.close()
+
+    def step(self, row: StepRow, ledger: bytes, audit: HeldOutAudit) -> None:
+        """A step is answered; a step that gathers has no errors yet."""
+        self.steps.append(self._framed(row, audit))
+        metrics = [row.metrics.get(name, "") for name in self._metrics]
+        self._line([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
+        self._ledger.write(ledger.decode() + "\n")
+        self.ledger = LedgerEntry.decode(ledger, self.stream.name)
+
+    def _framed(self, row: StepRow, audit: HeldOutAudit) -> StepRow:
+        """With what the engine keeps of it. How many steps come is not known: where they are many, each second goes."""
+        frame = view_of(self.stream).frame
+        if frame is None or row.gathered or row.step % self._every:
+            return row
+        framed = [index for index, each in enumerate(self.steps) if each.frame is not None]
+        if len(framed) >= FRAMES:
+            self._every *= 2
+            for index in framed:
+                if self.steps[index].step % self._every:
+                    self.steps[index] = replace(self.steps[index], frame=None)
+            if row.step % self._every:
+                return row
+        return replace(row, frame=frame(self.stream, audit))
+
+    def snapshot(self, step: int, audit: HeldOutAudit) -> None:
+        """The synthetic records alive after `step`, as a consumer holds them who has read them all."""
+        known = (self.stream.time.field, *self.stream.domain.fields)
+        # An engine may say more of a record than raw events do: a standard error, an interval.
+        fields = dict.fromkeys([*known, *(name for record in audit.alive.values() for name in record)])
+        with self._open(f"synthetic/step-{step:06d}.csv") as target:
+            writer = csv.DictWriter(target, list(fields), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(audit.alive.values())
+
+    def finish(self, audit: HeldOutAudit) -> None:
+        """Write the last snapshot and the report."""
+        if self.steps:
+            self.snapshot(self.steps[-1].step, audit)
+        stream, show, metrics = self.stream, view_of(self.stream), metrics_of(self.stream)
+        judged = show.judged(stream, audit, self.steps) if self.steps else ()
+        self.verdict = verdict(stream, judged, metrics, self.steps)
+        self.drowned = drowned(stream, self.steps)
+        report = StreamReport(
+            name=stream.name,
+            engine=stream.engine,
+            mode=stream.mode,
+            source=self._source,
+            verdict=self.verdict,
+            judged=judged,
+            promise=promise(stream),
+            caveats=self._caveats,
+            record_time=record_time(stream),
+            step_length=format_length(stream.time.step),
+            drowned=self.drowned,
+            charged=f"one {stream.privacy.unit}" if stream.whole_unit else f"one {stream.contribution}",
+            guarantee={} if self.ledger is None else self.ledger.as_json(),
+            rows={
+                "used": self.counts["ACCEPTED"],
+                "of them moved to a limit": self.counts["CLIPPED"],
+                "over the bound of their user": self.counts["OVER_BOUND"],
+            },
+            refused=[each.cells for each in self.rows_seen.refused],
+            said_first=[*filter(None, [stream.privacy.epsilon_warning]), *self.left_out],
+            refused_much=self.rows_seen.seen.sentence() if self.rows_seen.seen.much else None,
+            steps=self.steps,
+            alive=audit.evaluator.scope == "alive",
+            events=show.events(stream),
+            records=show.records(stream),
+            metrics=metrics,
+            terms=show.terms,
+            sections=show.sections(stream, audit, self.steps) if self.steps else (),
+        )
+        with self._open("report.html") as target:
+            target.write(render_report(report))
+
+    @property
+    def left_out(self) -> list[str]:
+        """What bounds on users and limits of values took away, where it is much, and what to do."""
+        rows, found = max(1, self.rows_seen.rows), []
+        if (over := self.counts["OVER_BOUND"]) > LEAST_USABLE * rows:
+            found.append(
+                f"{percent(over / rows)} of the rows are over the bound of their user, max_contributions = "
+                f"{self.stream.privacy.max_contributions}, and are left out. What to do: compare bounds with "
+                "privstream tune, or let surplus say how many there were"
+            )
+        if (moved := self.counts["CLIPPED"]) > MUCH * rows:
+            found.append(
+                f"{percent(moved / rows)} of the rows have a value beyond a limit, which was moved there, in the truth "
+                "that is compared with, too. What to do: write limits into [streams.domain] that values stay within"
+            )
+        return found
+
+    def _open(self, name: str) -> TextIO:
+        return (self.folder / name).open("w", encoding="utf-8", newline="")
+
+    def _line(self, cells: list[Any]) -> None:
+        csv.writer(self._table, lineterminator="\n").writerow(cells)
 
 
-def _parts(stream: Stream, file: RowFile, options: SimulateOptions) -> Iterator[list[Row]]:
-    """Batches of rows."""
-    number = 0
-    clock = clock_of(stream)
-    for rows in file.batches(batch_rows=BATCH_ROWS):
-        if options.steps_by_count is not None:
-            for row in rows:
-                if isinstance(row, dict):
-                    row[stream.time.field] = clock.start_of(number // options.steps_by_count)
-                number += 1
-        yield rows
+def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
+    """A sentence where noise is larger than all that the last step had; None where it is not."""
+    if not steps:
+        return None
+    released = sum(not row.gathered for row in steps)
+    return expected_error(stream).drowned(steps[-1].true_total, releases=released)
 
 
-def driven_by_ticks(stream: Stream, file: RowFile, *, counted: bool = False) -> Stream:
+def driven_by_ticks(stream: Stream, file: RowFile) -> Stream:
     """The stream with its clock in the file's rows; one that starts "now" starts with the first row's second.
 
-    Args:
-        counted: the rows' times are nominal, see `SimulateOptions.steps_by_count`.
     Raises: FileError where no row has a time to start with.
     """
     changes: dict[str, Any] = {"clock": "replay"}
-    if counted:
-        changes["format"] = "us"
     if stream.time.start_us is None:
         first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
         if first is None:

@@ -1,24 +1,53 @@
-"""Which bound on a user's contributions to choose: the grid, the two parts of the error, the recommendation. Pure.
+"""`tune`: which bound on a user's contributions to choose, on a file. FOR THE OPERATOR: all figures are true values.
 
 A small bound drops events, and nothing brings them back: bias. A large one leaves each event a small share of epsilon:
 noise. The truth that the bound lets through, compared once with all of the truth and once with the release, tells the
-two apart. All figures here are true values: for the operator only.
+two apart.
+
+The file goes through an ingest once for each bound, as in `simulate`, and its blocks through a `Stepper` once for each
+epsilon and run. Events that pass the bound are encoded for the evaluator too, by an ingest with the same user hash and
+the same bound: that is the truth without noise.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 
-from agents.show.view import Metric, errors
-from engines.core.contract import Evaluator
-from schemas.blocks import Folded
-from schemas.errors import PrivstreamError
+from agents.local.job import LocalIngest, planned
+from agents.local.offline.domains import check_streams
+from agents.local.offline.files import FileError, FileSummary, RowFile, rows_for
+from agents.local.offline.seen import RowsSeen
+from agents.local.offline.simulate import driven_by_ticks
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.held_out import HeldOutAudit
+from agents.protocol.release.merge import BlockMerge
+from agents.protocol.release.stepper import Stepper
+from agents.protocol.replay import Planned
+from agents.protocol.userhash import user_key
+from agents.show.report import ErrorCurves, TunePage, render_tune
+from agents.show.view import Metric, Term, errors, metrics_of, view_of
+from engines.core.contract import Columns, Domain, Evaluator, FilledDomain, FilledWords
+from engines.core.noise import fresh_seed
+from engines.core.registry import build_domain
+from schemas.arrays import KeyArray, ReasonArray
+from schemas.blocks import Block, Folded
+from schemas.config import config_from_mapping
+from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
+from schemas.releases import unframe_records
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+    from schemas.config.timing import Timing
 
 NOT_COVERED = (
     "A bound that is chosen from private data is itself a function of private data, and no guarantee covers it: who "
@@ -32,6 +61,7 @@ LADDER = tuple(step * 10**power for power in range(7) for step in (1, 2, 5) if s
 """Bounds from which the default ones are taken."""
 BELOW, ABOVE = 20, 5
 """How many times smaller and larger than the configured bound a default one is at most."""
+_ALL = (1 << 31) - 1
 LEAST = 1e-3
 """Of the largest error of its name: where errors are multiplied with each other, smaller ones count as so large."""
 APART = 2.0
@@ -253,19 +283,530 @@ def _logarithms(cells: Sequence[TuneCell], name: str) -> np.ndarray:
     return np.log(np.maximum(values, LEAST * largest) / largest) if largest > 0 else np.zeros_like(values)
 
 
-__all__ = [
-    "NOT_COVERED",
-    "TRUE_VALUES",
-    "ErrorSplit",
-    "Recommendation",
-    "TuneCell",
-    "bounds_of",
-    "compare",
-    "default_bounds",
-    "default_epsilons",
-    "epsilons_of",
-    "last_third",
-    "mean",
-    "recommend",
-    "shares",
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """What to try. `runs` is of each bound and epsilon; all in ascending order."""
+
+    bounds: tuple[int, ...]
+    epsilons: tuple[Decimal, ...]
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """What was found. True values.
+
+    Attributes:
+        configured: bound in the configuration. unit: of the errors, see `View.error_unit`.
+        compared: which steps the errors are of, in words. explained: name of an error -> what it is.
+        refused: rows that are not usable, by reason and configured field; in a sentence, and what to do about it.
+        cells: by epsilon, then by bound. recommended: one for each epsilon.
+    """
+
+    stream: str
+    engine: str
+    mode: str
+    source: str
+    contribution: str
+    configured: int
+    runs: int
+    unit: str
+    compared: str
+    explained: Mapping[str, str]
+    rows: int
+    usable: int
+    steps: int
+    refused: Mapping[str, int]
+    refusals: str
+    what_to_do: str
+    cells: tuple[TuneCell, ...]
+    recommended: tuple[Recommendation, ...]
+
+
+def tune(
+    config: Config,
+    path: Path,
+    options: TuneOptions,
+    *,
+    stream: str,
+    begun: Callable[[int], None] = lambda rows: None,
+    progress: Callable[[int], None] = lambda rows: None,
+    draw: Callable[[], bytes] = fresh_seed,
+) -> Tuned:
+    """Try every bound at every epsilon.
+
+    Args:
+        stream: its name.
+        begun: told once how many rows there are to go through, each as often as it is gone through.
+        progress: told the rows that were gone through since it was last called.
+        draw: seeds, of 32 bytes; tests repeat runs by it.
+    Raises: ConfigError for a stream that bounds nobody, or a bound or epsilon that it cannot have; FileError;
+        ReplayError.
+    """
+    chosen = config.stream(stream)
+    check_bounded(config, chosen)
+    grid = {
+        (bound, epsilon): at(config, chosen, bound, epsilon) for bound in options.bounds for epsilon in options.epsilons
+    }
+    file = rows_for(path, chosen)
+    summary = file.summary()
+    if summary.rows == 0:
+        raise FileError.empty(file.path)
+    runs = len(options.epsilons) * options.runs
+    begun(summary.rows * (1 + len(options.bounds) * (1 + runs)))
+    driven = driven_by_ticks(chosen, file)
+    history = History(driven, file, summary, progress)
+    cells = []
+    for bound in options.bounds:
+        streams = [_timed(grid[bound, epsilon], driven) for epsilon in options.epsilons]
+        bounded = history.bounded(streams[0], progress)
+        for each, epsilon in zip(streams, options.epsilons, strict=True):
+            splits = [bounded.run(each, progress, draw) for _ in range(options.runs)]
+            found = tuple(split for split in splits if split.known)
+            cells.append(
+                TuneCell(
+                    bound, epsilon, *shares(bounded.sizes, history.sizes), found if len(found) == len(splits) else ()
+                )
+            )
+    cells.sort(key=lambda cell: (cell.epsilon, cell.bound))
+    return Tuned(
+        stream=chosen.name,
+        engine=chosen.engine,
+        mode=chosen.mode,
+        source=file.path.name,
+        contribution=chosen.contribution,
+        configured=chosen.privacy.max_contributions or 0,
+        runs=options.runs,
+        unit=view_of(chosen).error_unit,
+        explained={metric.name: metric.explained for metric in metrics_of(chosen) if metric.error},
+        compared=history.compared,
+        rows=history.rows,
+        usable=sum(history.sizes),
+        steps=len(history.sizes),
+        refused={
+            f"{reason} of {name}" if name else reason: n for (reason, name), n in history.rows_seen.seen.refused.items()
+        },
+        refusals=history.rows_seen.seen.sentence(),
+        what_to_do=next((each.what_to_do for each in history.rows_seen.refused), ""),
+        cells=tuple(cells),
+        recommended=recommend(cells),
+    )
+
+
+def check_bounded(config: Config, stream: Stream) -> None:
+    """Raises: ConfigError where no user is bounded, so that there is no bound to choose."""
+    if stream.privacy.bounds_users:
+        return
+    key = f"streams[{config.streams.index(stream)}].privacy"
+    if stream.privacy.unit == "event":
+        problem = ConfigProblem(
+            f"{key}.unit",
+            f'stream "{stream.name}": unit = "event" bounds nobody, so there is no bound to choose',
+            'set unit = "user", user and max_contributions; or choose another stream with --stream',
+        )
+    else:
+        problem = ConfigProblem(
+            f"{key}.max_contributions",
+            f'stream "{stream.name}": its records name no user, so nobody is bounded',
+            "choose a stream whose records name a user, with --stream",
+        )
+    raise ConfigError([problem])
+
+
+def at(config: Config, stream: Stream, bound: int, epsilon: Decimal) -> Stream:
+    """The stream with another bound and epsilon, checked again. Raises: ConfigError."""
+    document = config.model_dump()
+    (table,) = (table for table in document["streams"] if table["name"] == stream.name)
+    document["streams"] = [table]
+    privacy = table["privacy"]
+    privacy["max_contributions"], privacy["epsilon"] = bound, epsilon
+    if privacy["max_per_step"] is not None:
+        # More a step than in all says nothing, and is refused.
+        privacy["max_per_step"] = min(privacy["max_per_step"], bound)
+    changed = config_from_mapping(document)
+    check_streams(changed)
+    return changed.streams[0]
+
+
+def possible(config: Config, stream: Stream, bounds: Sequence[int]) -> tuple[tuple[int, ...], Mapping[int, str]]:
+    """The bounds that a stream can have, and why it cannot have the others."""
+    refused: dict[int, str] = {}
+    for bound in bounds:
+        try:
+            at(config, stream, bound, stream.privacy.epsilon)
+        except ConfigError as error:
+            refused[bound] = error.problems[0].reason
+    return tuple(bound for bound in bounds if bound not in refused), refused
+
+
+class History:
+    """The file, with all that is true of it whatever the bound.
+
+    Attributes:
+        sizes: usable rows by step.
+        rows_seen: the rows by what became of them, as if nobody were bounded.
+        compared: in words, see `Tuned`.
+    """
+
+    def __init__(self, stream: Stream, file: RowFile, summary: FileSummary, progress: Callable[[int], None]) -> None:
+        """Read the file once. Raises: FileError where less than half of it is usable; ReplayError."""
+        self._file, self._digest = file, summary.digest
+        self._key = user_key(fresh_seed(), stream=stream.name)
+        domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
+        self.evaluator: Evaluator = audit.evaluator
+        spec = SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True)
+        assert spec.bounds is not None, "the stream bounds its users"
+        unbounded = replace(spec, bounds=replace(spec.bounds, max_contributions=_ALL, max_per_step=None))
+        usable = Ingested(unbounded, stream.time)
+        truth = Ingested(SourceSpec.held_out(stream, self.evaluator.domain, partitions=1, rows=True), stream.time)
+        self.rows = 0
+        for records, rows in planned(stream, file.batches(), source=summary.digest):
+            for each in (usable, truth):
+                each.take_rows(records, rows)
+            self.rows += rows
+            progress(rows)
+        self.rows_seen = usable.rows_seen
+        self._check(stream)
+        self.sizes = usable.sizes(domain.words)
+        alive = self.evaluator.scope == "alive"
+        self.compared = "after the last step" if alive else "of one step, a mean over the last third of the steps"
+        self._wanted = range(len(self.sizes) - 1 if alive else 0, len(self.sizes))
+        self.truths = truth.truths(audit, self._wanted)
+
+    def _check(self, stream: Stream) -> None:
+        if self.rows == 0:
+            raise FileError.empty(self._file.path)
+        if self.rows_seen.misfit:
+            raise FileError(
+                f"{self._file.path}: stream {stream.name} can use less than half of the {self.rows:,} rows: "
+                f"{'; '.join(map(str, self.rows_seen.refused))}. "
+                f"Fix: {self.rows_seen.seen.what_to_do()}; or name another file."
+            )
+
+    def bounded(self, stream: Stream, progress: Callable[[int], None]) -> Bounded:
+        """What the bound of a stream lets through. Reads the file once more."""
+        domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
+        both = _both(domain, audit.evaluator.domain)
+        engine = Ingested(SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True), stream.time)
+        kept = Ingested(SourceSpec.of(stream, both, key=self._key, partitions=1, rows=True), stream.time)
+        for records, rows in planned(stream, self._file.batches(), source=self._digest):
+            for each in (engine, kept):
+                each.take_rows(records, rows)
+            progress(rows)
+        truths = kept.truths(audit, self._wanted)
+        return Bounded(engine, engine.sizes(domain.words), {step: (self.truths[step], truths[step]) for step in truths})
+
+
+class Ingested(LocalIngest):
+    """One ingest of the file.
+
+    Attributes:
+        blocks: without the increments of bounds, each with the rows that it is of.
+        rows_seen: rows by what became of them.
+    """
+
+    def __init__(self, spec: SourceSpec, time: Timing) -> None:
+        super().__init__(spec)
+        self.blocks: list[tuple[Block, int]] = []
+        self.rows_seen = RowsSeen(time)
+
+    def take_rows(self, records: Sequence[Planned], rows: int) -> None:
+        """Take in the next records, which `rows` rows became."""
+        block, letters = self.take_planned(records)
+        if block is not None:
+            self.rows_seen.take(records, block, letters)
+            kept = Block(
+                block.stream, block.partition, block.lo, block.hi, block.tick, block.steps, surplus=block.surplus
+            )
+            self.blocks.append((kept, rows))
+
+    def sizes(self, words: int) -> list[int]:
+        """Events of each closed step."""
+        merge = BlockMerge(self.spec.stream, 1, words)
+        for offset, (block, _) in enumerate(self.blocks):
+            merge.fold(offset, block)
+        return [merge.take(step).total for step in range(merge.closed_to + 1)]
+
+    def truths(self, audit: HeldOutAudit, wanted: range) -> dict[int, Folded]:
+        """What an evaluator is to compare after the wanted steps, by step. Private."""
+        for offset, (block, _) in enumerate(self.blocks):
+            audit.fold(offset, block)
+        found = {}
+        for step in range(wanted.stop):
+            audit.advance()
+            if step in wanted:
+                found[step] = audit.truth
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """What one bound lets through of a file.
+
+    Attributes:
+        sizes: rows by step. truths: step -> all events and those that passed, as the evaluator takes them. Private.
+    """
+
+    ingested: Ingested
+    sizes: Sequence[int]
+    truths: Mapping[int, tuple[Folded, Folded]]
+
+    def run(self, stream: Stream, progress: Callable[[int], None], draw: Callable[[], bytes]) -> ErrorSplit:
+        """Release every step once, and split the error."""
+        stepper, evaluator = Stepper.of(stream, 1), HeldOutAudit(stream, 1).evaluator
+        metrics = metrics_of(stream)
+        alive: dict[bytes, tuple[Any, ...]] = {}
+        splits = []
+        for offset, (block, rows) in enumerate(self.ingested.blocks):
+            stepper.fold(offset, block)
+            while stepper.closable:
+                step = stepper.step
+                candidate = stepper.compute(draw())
+                added = list(_applied(candidate.payload, evaluator.fields, alive))
+                if step in self.truths and stepper.release is not None and not stepper.release.gathered:
+                    records = list(alive.values()) if evaluator.scope == "alive" else added
+                    splits.append(compare(evaluator, metrics, *self.truths[step], _columns(evaluator.fields, records)))
+            progress(rows)
+        return mean(last_third(splits))
+
+
+def _applied(payload: bytes, fields: Sequence[str], alive: dict[bytes, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Let records appear and go, as a consumer does; those that appear, by the fields that are compared."""
+    for record in unframe_records(payload):
+        if record.channel != "synthetic":
+            continue
+        if record.value is None:
+            alive.pop(record.key, None)
+        else:
+            value = orjson.loads(record.value)
+            alive[record.key] = tuple(value.get(name) for name in fields)
+            yield alive[record.key]
+
+
+def _columns(fields: Sequence[str], records: Sequence[tuple[Any, ...]]) -> Mapping[str, list[Any]]:
+    return {name: [record[index] for record in records] for index, name in enumerate(fields)}
+
+
+def _timed(stream: Stream, driven: Stream) -> Stream:
+    return stream.model_copy(update={"time": driven.time})
+
+
+class EventsOfBoth:
+    """Events that an engine's domain takes, encoded by another one: what the engine refuses charges nobody."""
+
+    def __init__(self, engine: Domain, encoding: Domain) -> None:
+        self._engine, self._encoding = engine, encoding
+        self.number_fields = _united(engine.number_fields, encoding.number_fields)
+        self.text_fields = _united(engine.text_fields, encoding.text_fields)
+        self.value_fields = {**encoding.value_fields, **engine.value_fields}
+        self.words = encoding.words
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
+        """See `engines.core.contract.Domain`."""
+        keys, reasons = self._encoding.encode(columns)
+        _, refused = self._engine.encode(columns)
+        return keys, np.where(refused != 0, refused, reasons)
+
+
+class PointsOfBoth(EventsOfBoth):
+    """The same where events are points of trips."""
+
+    def __init__(self, engine: Domain, encoding: Domain, filled: FilledWords) -> None:
+        super().__init__(engine, encoding)
+        self.filled = filled
+
+
+def _both(engine: Domain, encoding: Domain) -> Domain:
+    if isinstance(encoding, FilledDomain):
+        return PointsOfBoth(engine, encoding, encoding.filled)
+    return EventsOfBoth(engine, encoding)
+
+
+def _united(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *other)))
+
+
+# --- as words, a table, JSON, CSV and a page --------------------------------------------------------------------------
+
+WARNINGS = (NOT_COVERED, TRUE_VALUES)
+_PARTS = ("bias", "noise", "total")
+
+
+def warnings(tuned: Tuned) -> tuple[str, ...]:
+    """What whoever reads the figures must know; first, where there are any, which rows are in none of them and why."""
+    end = "" if tuned.what_to_do.endswith("?") else "."
+    refused = f"Of {tuned.rows:,} rows {tuned.refusals}. What to do: {tuned.what_to_do}{end}"
+    return (*([refused] if tuned.refused else []), *WARNINGS)
+
+
+def about(tuned: Tuned) -> tuple[str, str]:
+    """What the figures are, in two sentences."""
+    unit = f", in {tuned.unit}" if tuned.unit not in ("", "%") else ""
+    return (
+        f"Errors{unit} are {tuned.compared}, of the release against the whole truth. In brackets: bias, of what the "
+        "bound lets through, without noise, against the whole truth; and noise, of the release against what the bound "
+        "lets through. The two do not add up to the error.",
+        f"A contribution is one {tuned.contribution}. Accepted is the share of usable rows, of all steps and of the "
+        "first and last third of them.",
+    )
+
+
+def explained(tuned: Tuned) -> list[Term]:
+    """What the errors in a table or a picture are, and what they are split in."""
+    return [Term(name, meaning) for name, meaning in tuned.explained.items()] + [
+        Term(
+            "bias", "The error of what the bound lets through, without any noise: it drops events of users with many."
+        ),
+        Term("noise", "The error of the release against what the bound lets through."),
+        Term("max_contributions", "The bound: how many contributions of one user count. Further ones are dropped."),
+        Term("epsilon", "The price in privacy of one user: the less, the more is hidden, and the more noise there is."),
+    ]
+
+
+def by_epsilon(tuned: Tuned) -> Iterator[tuple[Recommendation, Sequence[TuneCell]]]:
+    """The recommendation of each epsilon, and its cells in the order of their bounds."""
+    for recommended in tuned.recommended:
+        yield recommended, [cell for cell in tuned.cells if cell.epsilon == recommended.epsilon]
+
+
+def head(tuned: Tuned) -> list[str]:
+    return ["bound", "accepted", "first third", "last third", *(f"{name} (bias, noise)" for name in names(tuned))]
+
+
+def names(tuned: Tuned) -> list[str]:
+    """Of the errors."""
+    return list(dict.fromkeys(name for cell in tuned.cells for name in cell.errors.total))
+
+
+def lines(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> Iterator[list[str]]:
+    """A line of the table for each bound; "*" stands at the recommended one."""
+    for cell in cells:
+        errors = cell.errors
+        shown = (cell.accepted, cell.accepted_first, cell.accepted_last)
+        yield [
+            f"{cell.bound:,}{' *' if cell.bound == recommended.bound else ''}",
+            *("-" if math.isnan(share) else f"{share:.0%}" for share in shown),
+            *(_three(errors, name, tuned.unit) for name in names(tuned)),
+        ]
+
+
+def _three(errors: ErrorSplit, name: str, unit: str) -> str:
+    bias, noise, total = (_number(getattr(errors, part).get(name, math.nan), unit) for part in _PARTS)
+    return f"{total} ({bias}, {noise})"
+
+
+def _number(value: float, unit: str) -> str:
+    if math.isnan(value):
+        return "-"
+    value, sign = (100 * value, "%") if unit == "%" else (value, "")
+    return f"{value:,.0f}{sign}" if value >= 1000 else f"{value:.3g}{sign}"
+
+
+def as_json(tuned: Tuned) -> dict[str, Any]:
+    """For machines. Errors of shares are shares, not percent; what is not known is null."""
+    document = asdict(tuned)
+    document["cells"] = [
+        {
+            "epsilon": float(cell.epsilon),
+            "bound": cell.bound,
+            "accepted": _known(cell.accepted),
+            "accepted_first_third": _known(cell.accepted_first),
+            "accepted_last_third": _known(cell.accepted_last),
+            **_parts(cell.errors),
+            "runs": [_parts(run) for run in cell.runs],
+        }
+        for cell in tuned.cells
+    ]
+    document["recommended"] = [
+        {**asdict(each), "epsilon": float(each.epsilon), "sentence": each.sentence()} for each in tuned.recommended
+    ]
+    return {"ok": True, "private": False, "warnings": list(warnings(tuned)), **document}
+
+
+def _parts(errors: ErrorSplit) -> dict[str, dict[str, float | None]]:
+    return {part: {name: _known(value) for name, value in getattr(errors, part).items()} for part in _PARTS}
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def write(tuned: Tuned, folder: Path) -> Path:
+    """tune.csv and tune.html, for this user of the machine only; returns the page. Raises: FileError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        with (folder / "tune.csv").open("w", encoding="utf-8", newline="") as target:
+            writer = csv.writer(target, lineterminator="\n")
+            writer.writerow(
+                ["epsilon", "bound", "accepted", "accepted_first_third", "accepted_last_third", "error_of", *_PARTS]
+            )
+            writer.writerows(_rows(tuned))
+        page = folder / "tune.html"
+        page.write_text(render_tune(_page(tuned)), encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FileError(f"{folder}: {reason}. Fix: name a folder that this user may write to.") from None
+    return page
+
+
+def _rows(tuned: Tuned) -> Iterator[list[Any]]:
+    """A line of the CSV for each epsilon, bound and name of an error."""
+    for cell in tuned.cells:
+        errors = cell.errors
+        shown = [_cell(share) for share in (cell.accepted, cell.accepted_first, cell.accepted_last)]
+        for name in names(tuned):
+            parts = [_cell(getattr(errors, part).get(name, math.nan)) for part in _PARTS]
+            yield [cell.epsilon, cell.bound, *shown, name, *parts]
+
+
+def _cell(value: float) -> float | str:
+    return value if math.isfinite(value) else ""
+
+
+def _page(tuned: Tuned) -> TunePage:
+    sections = [_curves(tuned, recommended, cells) for recommended, cells in by_epsilon(tuned)]
+    some = [cell for cell in tuned.cells if cell.epsilon == tuned.recommended[0].epsilon]
+    return TunePage(
+        name=tuned.stream,
+        sub=f"engine {tuned.engine}, mode {tuned.mode}, from {tuned.source}",
+        warnings=warnings(tuned),
+        about=about(tuned),
+        tiles=[
+            (f"{tuned.usable:,}", f"usable of {tuned.rows:,} rows"),
+            (f"{tuned.steps:,}", "steps"),
+            (f"{tuned.configured:,}", "max_contributions as configured"),
+            (f"{tuned.runs:,}", "runs of each bound and epsilon"),
+        ],
+        explained=explained(tuned),
+        bounds=[cell.bound for cell in some],
+        shares={
+            "all steps": [cell.accepted for cell in some],
+            "first third": [cell.accepted_first for cell in some],
+            "last third": [cell.accepted_last for cell in some],
+        },
+        unit=tuned.unit,
+        epsilons=sections,
+    )
+
+
+def _curves(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> ErrorCurves:
+    parts: Mapping[str, dict[str, list[float]]] = {
+        name: {"bias": [], "noise": [], "error": []} for name in names(tuned)
+    }
+    for cell in cells:
+        errors = cell.errors
+        for name, lists in parts.items():
+            for part, source in zip(lists, _PARTS, strict=True):
+                lists[part].append(getattr(errors, source).get(name, math.nan))
+    bounds = [cell.bound for cell in cells]
+    return ErrorCurves(
+        heading=f"Epsilon {recommended.epsilon}",
+        sentence=recommended.sentence(),
+        bounds=bounds,
+        parts=parts,
+        best=recommended.bound,
+        head=head(tuned),
+        rows=list(lines(tuned, recommended, cells)),
+        mark=[bounds.index(recommended.bound)] if recommended.bound is not None else [],
+    )

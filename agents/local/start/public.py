@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.local.offline.rows.files import open_rows
+from agents.local.offline.files import open_rows
 from schemas.config.domain.common import FromPublic
 from schemas.errors import PrivstreamError
 

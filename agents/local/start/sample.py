@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from agents.local.offline.rows.times import LOOKED_AT, reads, time_form
+from agents.local.offline.seen import LOOKED_AT, reads, time_form
 from schemas.config.domain.common import FieldKind
 from schemas.errors import BrokerError, PrivstreamError
 
@@ -55,7 +55,7 @@ class FieldSeen:
 
 def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
     """Fields of a file's first rows. Raises: FileError; PrivstreamError where names read as values."""
-    from agents.local.offline.rows.files import open_rows
+    from agents.local.offline.files import open_rows
 
     file = open_rows(path)
     if any(reads_as_value(name) for name in file.columns() or ()):

@@ -9,36 +9,188 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
+import tomlkit
 from aiokafka import AIOKafkaConsumer
 
 from agents.kafka.clients import close_client
 from agents.kafka.topics import create_topics
-from agents.local.broker.embedded import EmbeddedBroker
-from agents.local.dev.copy import local_copy
-from agents.local.dev.local import WorkerProcess, started, throwaway_key, without_settings
+from agents.local.broker.embedded import Broker, EmbeddedBroker, Watchdog
 from agents.local.offline.domains import check_streams
+from agents.local.offline.files import rows_for
 from agents.local.offline.replay import Replayed, ReplayOptions, replay
-from agents.local.offline.rows.columns import rows_for
-from agents.local.offline.rows.seen import RowsSeen
+from agents.local.offline.seen import RowsSeen
 from agents.local.offline.simulate import driven_by_ticks
 from agents.protocol.replay import check_writable
 from agents.readers.watch import LivePage, serve
-from schemas.config import load_config
+from engines.core.noise import fresh_seed
+from schemas.config import Config, load_config
 from schemas.config.formats import BY_SCHEMA
+from schemas.config.values import PublicFile, Section
 from schemas.errors import PrivstreamError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
+
+
+KEPT_OF_JOB = ("name", "max_clock_skew", "keep_private_log", "retired")
+SESSION_S = 6
+"""Nobody waits for a worker that is killed here."""
+
+
+def local_copy(
+    text: str,
+    config: Config,
+    *,
+    bootstrap: str,
+    folder: Path,
+    user_key: Path,
+    times: Mapping[str, Mapping[str, str]],
+    audits: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The text of a configuration file that runs on this machine.
+
+    Args:
+        text, config: the file, and what was read from it.
+        folder: for the state tables. user_key: takes the place of every key file.
+        times: stream -> keys of its `[streams.time]` that are others here. audits: stream -> its audit topic, where it
+            has none of its own.
+    """
+    document: Any = tomlkit.parse(text.removeprefix("\ufeff"))
+    job = tomlkit.table()
+    configured = document.get("job", {})
+    for key in KEPT_OF_JOB:
+        if key in configured:
+            job[key] = configured[key]
+    job["data_dir"] = str(folder / "state")
+    document["job"] = job
+    kafka = tomlkit.table()
+    kafka["bootstrap"] = bootstrap
+    kafka["partitions"] = config.kafka.partitions
+    kafka["replication_factor"] = 1
+    kafka["session_timeout_s"] = SESSION_S
+    document["kafka"] = kafka
+    for table, stream in zip(document["streams"], config.streams, strict=True):
+        _name_files(table, stream)
+        if stream.privacy.bounds_users:
+            table["privacy"]["user_key_file"] = str(user_key)
+        if stream.name in audits:
+            table["audit"] = audits[stream.name]
+        for key, value in times.get(stream.name, {}).items():
+            table["time"][key] = value
+    return tomlkit.dumps(document)
+
+
+def _name_files(table: Any, section: Section) -> None:
+    """Public files by their whole path: the copy lies in another folder."""
+    for name, field in type(section).model_fields.items():
+        key, value = field.alias or name, getattr(section, name)
+        if key not in table:
+            continue
+        if isinstance(value, PublicFile):
+            table[key] = str(Path(value.path).absolute())
+        elif isinstance(value, Section):
+            _name_files(table[key], value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Section):
+            for inner, each in zip(table[key], value, strict=True):
+                _name_files(inner, each)
+
+
+LAST_LINES = 15
+Told = Callable[[str, int, int], None]
+"""What goes on, how much of it is done, of how much."""
+
+
+class WorkerEndedError(PrivstreamError):
+    """The worker of a run on this machine has ended, and nobody asked it to."""
+
+
+class WorkerProcess:
+    """`privstream run` as a process of its own, as in a deployment; it ends with this one, however this one ends.
+
+    Args:
+        folder: for its log; removed with this process where that is killed.
+    """
+
+    def __init__(self, config: Path, environment: Mapping[str, str], folder: Path) -> None:
+        self._command = [sys.executable, "-m", "agents.cli", "run", str(config)]
+        self._environment = dict(environment)
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: Watchdog | None = None
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self._folder / "worker.log"
+
+    def start(self) -> None:
+        with self.log.open("wb") as log:
+            # A session of its own: Ctrl-C is for the command, which then stops the worker in order.
+            self._process = subprocess.Popen(
+                self._command, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+        self._watchdog = Watchdog(self._process.pid, self._folder)
+
+    def check(self) -> None:
+        """Raises: WorkerEndedError."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+            raise WorkerEndedError(f"the worker ended with code {code}. Its last lines:\n{tail}")
+
+    def wait(self) -> None:
+        """Until it ends. Raises: WorkerEndedError."""
+        if self._process is not None:
+            self._process.wait()
+            self.check()
+
+    def stop(self) -> None:
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            watchdog.call_off()
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def started(broker: Broker, stack: contextlib.ExitStack) -> Broker:
+    """The same broker, up until the stack is left. Raises: BrokerError."""
+    broker.start()
+    stack.callback(broker.stop)
+    return broker
+
+
+def throwaway_key(folder: Path) -> Path:
+    """A file with a secret for hashes of user ids, as an operator would make it. Gone with the folder."""
+    path = folder / "user.key"
+    path.touch(mode=0o600)
+    path.write_bytes(fresh_seed())
+    return path
+
+
+def without_settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without what would win over a configuration file."""
+    found = os.environ if environment is None else environment
+    return {name: value for name, value in found.items() if not name.startswith("PRIVSTREAM_")}
+
 
 SOURCE_PARTITIONS = 4
 POLL_MS = 200

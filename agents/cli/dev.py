@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agents.cli.output import AllowRefused, say, say_refused, warn
-from agents.cli.terminal.manual import Example, manual
-from agents.cli.terminal.progress import PartsProgress
+from agents.cli.manual import Example, manual
+from agents.cli.output import AllowRefused, NoPage, PartsProgress, Speed, StreamName, say, say_refused, warn
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from agents.local.dev.run import DevRun
+    from agents.local.dev import DevRun
     from agents.local.offline.replay import Replayed
-    from agents.local.offline.rows.seen import RowsSeen
+    from agents.local.offline.seen import RowsSeen
 
 
 @manual(
@@ -35,19 +34,12 @@ def dev(
             metavar="FILE", help="Rows sorted by time, to be replayed: .csv, .csv.gz, .parquet, .jsonl, .jsonl.gz."
         ),
     ] = None,
-    stream: Annotated[
-        str | None, typer.Option(help="Into which stream the file goes, where there are several.")
-    ] = None,
-    speed: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001, help="Event seconds per second: 3600 plays an hour each second. Default: as fast as possible."
-        ),
-    ] = None,
+    stream: StreamName = None,
+    speed: Speed = None,
     exit_when_done: Annotated[
         bool, typer.Option("--exit-when-done", help="End when all steps that the file closes are public.")
     ] = False,
-    no_page: Annotated[bool, typer.Option("--no-page", help="Do not serve the live page.")] = False,
+    no_page: NoPage = False,
     allow_refused: AllowRefused = False,
 ) -> None:
     """Run any configuration on this machine: a Kafka of its own, topics, a worker, a replayed file and the live page.
@@ -59,8 +51,8 @@ def dev(
     With FILE its times say when a step is over, whatever clock the stream has. What is released here was drawn with
     noise of its own: show nobody both this and what the real job releases of the same events, their costs add up.
     """
-    from agents.local.dev.run import DevOptions
-    from agents.local.dev.run import dev as run
+    from agents.local.dev import DevOptions
+    from agents.local.dev import dev as run
 
     if exit_when_done and file is None:
         raise PrivstreamError("--exit-when-done has no file to wait for. Fix: name a FILE, or leave it out.")
@@ -98,7 +90,7 @@ class _Screen:
         self.bar.at(what, done, total)
 
     def up(self, running: DevRun) -> None:
-        from agents.local.dev.run import written_as
+        from agents.local.dev import written_as
 
         self.bar.close()
         self.is_up = True

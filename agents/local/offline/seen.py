@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_reason_and_field, percent
-from agents.local.offline.rows.files import FileError, RowFile
-from agents.local.offline.rows.lines import BrokenLine
-from agents.local.offline.rows.times import LOOKED_AT, how_to_read
-from agents.protocol.ingest.events import RawRecord
-from agents.protocol.ingest.partition import PartitionIngest
+from agents.local.job import LocalIngest
+from agents.local.offline.files import BrokenLine, FileError, RowFile
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.replay import Planned, Progress, clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import KEY_BYTES
@@ -25,6 +23,66 @@ if TYPE_CHECKING:
     from agents.protocol.ingest.dead_letters import DeadLetter
     from schemas.config import Stream
     from schemas.config.timing import Timing
+
+
+LOOKED_AT = 200
+"""Values that are enough."""
+PATTERNS = (
+    "%Y-%m-%d %H:%M:%S",
+    "%Y/%m/%d %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
+    "%d.%m.%Y",
+    "%d/%m/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M:%S",
+    "%m/%d/%Y %I:%M:%S %p",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%Y%m%d",
+)
+"""Forms of times that are not ISO; the first that fits all looked at is offered."""
+NUMERIC = (("s", 1e8, 1e11), ("ms", 1e11, 1e14), ("us", 1e14, 1e17))
+"""Of times in numbers since 1970: from 1973 to 5138."""
+
+
+def time_form(values: Iterable[Any]) -> str:
+    """The format in which all values are times, but for nulls; empty: none is known, or there are no values.
+
+    >>> time_form(["31/12/2016 23:59:00", None]), time_form([1.48e9]), time_form(["2016-12-31"]), time_form(["noon"])
+    ('%d/%m/%Y %H:%M:%S', 's', 'iso', '')
+    """
+    there = [value for value in values if value is not None]
+    if not there:
+        return ""
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in there):
+        return next((form for form, low, high in NUMERIC if all(low <= value < high for value in there)), "")
+    if not all(isinstance(value, str) for value in there):
+        return ""
+    if all(reads(datetime.fromisoformat, value) for value in there):
+        return "iso"
+    return next((form for form in PATTERNS if all(reads(datetime.strptime, value, form) for value in there)), "")
+
+
+def reads(read: Any, *arguments: str) -> bool:
+    """Whether `read` takes them."""
+    try:
+        read(*arguments)
+    except ValueError:
+        return False
+    return True
+
+
+def how_to_read(values: Iterable[Any], configured: str) -> str:
+    """What to write into the configuration, where that is known, and is not what is there.
+
+    >>> how_to_read(["31.12.2016"], "iso")
+    'set [streams.time] format = "%d.%m.%Y", as the field is written'
+    """
+    form = time_form(values)
+    if not form or form == configured:
+        return "set [streams.time] format to how the field is written"
+    return f'set [streams.time] format = "{form}", as the field is written'
+
 
 LEAST_USABLE = 0.5
 """Of the rows: where fewer can be used, the configuration does not fit the file."""
@@ -135,17 +193,13 @@ def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRS
     Raises: FileError; ReplayError for rows that are not sorted by time.
     """
     # A key of no worth: whose users are whose is not asked, only whether they can be read.
-    machine = PartitionIngest(
-        SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True), 0
-    )
+    ingest = LocalIngest(SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True))
     clock, times = clock_of(stream), times_of(stream)
     plan, found = plan_of(stream, {stream.source: 1}, Progress(row=skip)), RowsSeen(stream.time, before=skip)
     for rows in file.batches(skip=skip):
         records = plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0]
-        machine.take(read_back(records, first=machine.next_offset))
-        block, letters = machine.seal()
+        block, letters = ingest.take_planned(records)
         assert block is not None, "a chunk ends with a tick"
-        machine.committed(at=0)
         found.take(records, block, letters)
         if found.rows >= most:
             break
@@ -162,11 +216,3 @@ def check_fit(stream: Stream, file: RowFile, *, skip: int = 0) -> RowsSeen:
             f"rows: {listed}. Nothing was written. Fix: {found.refused[0].what_to_do}; or say --allow-refused."
         )
     return found
-
-
-def read_back(planned: Sequence[Planned], *, first: int) -> list[RawRecord]:
-    """Planned records as they would be read back from Kafka."""
-    return [
-        RawRecord(first + index, -1, record.key, record.value, tuple(record.headers))
-        for index, record in enumerate(planned)
-    ]

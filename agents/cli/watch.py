@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agents.cli.manual import Example, manual
 from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn
-from agents.cli.terminal.manual import Example, manual
 
 if TYPE_CHECKING:
     from agents.readers.watch import LivePage

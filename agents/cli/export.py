@@ -10,8 +10,18 @@ from typing import Annotated
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, warn
-from agents.cli.terminal.manual import Example, manual
+from agents.cli.manual import Example, manual
+from agents.cli.output import (
+    AsJson,
+    ConfigFile,
+    Overwrite,
+    StreamName,
+    chosen_stream,
+    config_of,
+    print_json,
+    rows_progress,
+    warn,
+)
 
 
 class Format(StrEnum):
@@ -48,8 +58,8 @@ def export(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write.", show_default="STREAM-step-NUMBER, here")
     ] = None,
-    stream: Annotated[str | None, typer.Option(help="Of which stream, where there are several.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    stream: StreamName = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the synthetic records alive after a step to a file: CSV, Parquet, GeoJSON or GeoParquet.

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
-from agents.cli.terminal.manual import Example, manual
+from agents.cli.manual import Example, manual
+from agents.cli.output import (
+    AsJson,
+    ConfigFile,
+    StreamName,
+    chosen_stream,
+    config_of,
+    print_json,
+    rows_progress,
+    say,
+    warn,
+)
 from agents.show.text import table
 from schemas.errors import PrivstreamError
 
@@ -46,7 +56,7 @@ def query(
         int | None, typer.Option(min=1, metavar="N", help="A row for each N steps, in place of one for all.")
     ] = None,
     series: Annotated[str | None, typer.Option(help="Which number, where a step has several.")] = None,
-    stream: Annotated[str | None, typer.Option(help="Of which stream, where there are several.")] = None,
+    stream: StreamName = None,
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Do not read synthetic records to check the ledger's digests.")
     ] = False,

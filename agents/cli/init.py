@@ -1,0 +1,163 @@
+"""`privstream init`: a configuration for a topic or a file that nobody has described yet."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agents.cli.manual import Example, manual
+from agents.cli.output import FOUND, AsJson, Overwrite, PartsProgress, print_json, say, warn
+from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
+
+if TYPE_CHECKING:
+    from agents.local.start.sample import FieldSeen
+    from schemas.config import Kafka
+
+BOOTSTRAP = "localhost:9092"
+
+
+def _engines(incomplete: str) -> list[str]:
+    """Complete the name of an engine in a shell."""
+    from schemas.config import ENGINES
+
+    return [name for name in ENGINES if name.startswith(incomplete)]
+
+
+@manual(
+    Example("privstream init --engine spatial --from history.csv", "fields as the file names them; then fill in"),
+    Example("privstream init --engine series --topic app.rides --bootstrap kafka:9092", "the same with a topic"),
+    Example(
+        "privstream init --engine spatial --from rides.csv --set privacy.user=rider --set privacy.max_contributions=20 "
+        "--set 'domain.bounds=[13.08, 52.33, 13.77, 52.68]'",
+        "nothing is left to fill in",
+    ),
+    Example(
+        "privstream init --engine tabular --from rows.csv --set privacy.unit=event --public census.csv",
+        "categories and bins of a file that is public",
+    ),
+    exits={FOUND: "the file is written, and lines in it are to be filled in"},
+)
+def init(
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="What a stream is; a wrong name lists all.", autocompletion=_engines)
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The configuration to write.")] = Path(
+        "privstream.toml"
+    ),
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Events as a file, PRIVATE: of it only names and types of fields are used. .csv, .parquet, .jsonl. "
+            "Keys that all objects of a .jsonl have are taken as names that may be public; others are refused unseen.",
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="The source; with --bootstrap, and without --from, its first records tell names and types of fields.",
+        ),
+    ] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help=f"The cluster. Default: PRIVSTREAM_BOOTSTRAP, or {BOOTSTRAP}."),
+    ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A PUBLIC file with such fields: bounds and categories are taken as it has them."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any key of the stream, in TOML, as domain.bounds=[0, 0, 1, 1]."
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a commented configuration, with the names of your fields in it.
+
+    What is usual, or follows from names and types of fields, is written; what nobody can guess stands there as a line
+    TO FILL IN, unless --set says it. Engines, and what each needs to know, are those that are installed.
+
+    Bounds, categories and dates are PUBLIC: you write them, or name a file that you declare public. Of private events
+    nothing is used but the names and types of their fields, and how times are written.
+    """
+    from agents.local.start.public import public_facts
+    from agents.local.start.sample import fields_of_file, fields_of_topic
+    from agents.local.start.template import read_setting, write_template
+
+    if out.exists() and not overwrite:
+        raise PrivstreamError(f"{out} is there already. Fix: name another with --out, or say --overwrite.")
+    servers = bootstrap or os.environ.get("PRIVSTREAM_BOOTSTRAP", "").strip() or BOOTSTRAP
+    fields: tuple[FieldSeen, ...] = ()
+    if from_ is not None:
+        fields = fields_of_file(from_)
+    elif topic is not None and (bootstrap or os.environ.get("PRIVSTREAM_BOOTSTRAP")):
+        fields = fields_of_topic(_cluster(servers), topic)
+    given: dict[str, Any] = {} if topic is None else {"source": topic}
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise PrivstreamError(
+                f"--set {setting} has no value. Fix: write --set KEY=VALUE, as --set time.grace=1min."
+            )
+        given[key.strip()] = read_setting(value.strip())
+    facts = None
+    if public is not None:
+        bar = PartsProgress()
+        facts = public_facts(public, lambda rows, of: bar.at(f"rows of {public.name}", rows, of))
+        bar.close()
+    usual_source = "" if from_ is None else f"raw.{re.sub(r'[^A-Za-z0-9_-]', '-', from_.name.split('.')[0])}"
+    done = write_template(out, engine, given, fields=fields, public=facts, bootstrap=servers, usual_source=usual_source)
+    name, source = (done.values.get(key, "(to fill in)") for key in ("name", "source"))
+    if as_json:
+        made = None if done.made_key is None else str(done.made_key)
+        print_json({
+            "ok": not done.to_fill, "config": str(out), "stream": name, "engine": engine, "user_key": made,
+            "to_fill": dict(done.to_fill),
+        })  # fmt: skip
+    else:
+        if fields:
+            say("fields: " + ", ".join(f"{each.name} ({each.kind or 'unknown'})" for each in fields))
+        typer.echo(f"wrote {out}: stream {name}, {source} -> {name}.synthetic, engine {engine}")
+        if done.made_key is not None:
+            warn(
+                f"{done.made_key} is the secret of the hash of user ids: back it up, and keep it for as long as the "
+                "stream"
+            )
+        for key, asked in done.to_fill.items():
+            typer.echo(f"  to fill in, or --set {key}=VALUE: {asked}")
+        file = from_ or Path("history.csv")
+        say("next:")
+        say(f"  privstream validate {out}     what is promised, and how large the noise is")
+        say(f"  privstream simulate {out} {file} --out try     what would come out, without Kafka; NOT private")
+        say(f"  privstream dev {out} {file}     all of it on this machine")
+    if done.to_fill:
+        raise typer.Exit(FOUND)
+
+
+def _cluster(servers: str) -> Kafka:
+    """With the security settings of the environment, PRIVSTREAM_KAFKA__<KEY>: a file has none yet."""
+    from schemas.config import Kafka
+    from schemas.config.load import overridden
+
+    problems: list[ConfigProblem] = []
+    told = overridden({"kafka": {"bootstrap": servers}}, os.environ, problems)["kafka"]
+    if problems:
+        raise ConfigError(problems)
+    try:
+        return Kafka.model_validate({**told, "bootstrap": servers})
+    except ValueError:
+        raise PrivstreamError(
+            "the cluster cannot be asked: --bootstrap or a variable PRIVSTREAM_KAFKA__<KEY> is wrong. "
+            "Fix: write --bootstrap host:9092, and what [kafka] would have as variables."
+        ) from None

@@ -1,1 +1,0 @@
-"""Commands for who reads the public topics."""

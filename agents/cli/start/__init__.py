@@ -1,1 +1,0 @@
-"""Commands of the first hour: `init` and `dev`."""

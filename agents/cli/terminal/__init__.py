@@ -1,1 +1,0 @@
-"""What all commands show alike: their manual, and how far they are."""

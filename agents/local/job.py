@@ -1,0 +1,123 @@
+"""One stream's job without Kafka: what the library, `simulate`, `tune`, `replay` and `audit` all drive.
+
+It does no input or output: records in, blocks and steps out, by the machines of `agents.protocol` that the job runs.
+With the same blocks and seeds all of them release the same bytes as the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from agents.protocol.formats.reader import SourceRecord
+from agents.protocol.ingest.dead_letters import DeadLetter
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.stepper import Stepper
+from agents.protocol.replay import Planned, Progress, Row, clock_of, plan_of, steps_of, times_of
+from engines.core.registry import build_domain
+from schemas.blocks import Block
+from schemas.config import Stream
+from schemas.releases import Candidate
+
+
+class LocalIngest:
+    """Ingest of each partition of a source; its blocks get offsets as on the topic of blocks.
+
+    Attributes:
+        machines: one for each partition. position: offset of the next block.
+    """
+
+    def __init__(self, spec: SourceSpec, fold: Callable[[int, Block], None] = lambda offset, block: None) -> None:
+        """`fold`: takes in each block, with its offset."""
+        self.spec = spec
+        self.machines = [PartitionIngest(spec, partition) for partition in range(spec.partitions)]
+        self.position = 0
+        self._fold = fold
+
+    def take(self, records: Sequence[SourceRecord], *, partition: int = 0) -> tuple[Block | None, list[DeadLetter]]:
+        """Take in the next records of a partition, and seal them. Raises: as `PartitionIngest.take`."""
+        self.machines[partition].take(records)
+        return self.seal(partition=partition)
+
+    def take_planned(self, planned: Sequence[Planned]) -> tuple[Block | None, list[DeadLetter]]:
+        """Take in what a replay would write to the one partition, as it would be read back from Kafka."""
+        first = self.machines[0].next_offset
+        return self.take([
+            RawRecord(first + index, -1, record.key, record.value, tuple(record.headers))
+            for index, record in enumerate(planned)
+        ])  # fmt: skip
+
+    def seal(self, *, partition: int = 0) -> tuple[Block | None, list[DeadLetter]]:
+        """Commit what was taken in as a block; None where there was neither a record nor a tick."""
+        block, letters = self.machines[partition].seal()
+        if block is not None:
+            self.machines[partition].committed(at=self.position)
+            self._fold(self.position, block)
+            self.position += 1
+        return block, letters
+
+
+class LocalJob(LocalIngest):
+    """Ingest and stepper of one stream.
+
+    Attributes:
+        stepper: computes the steps; `stepper.closable` says whether the next one is over.
+    """
+
+    def __init__(
+        self, stream: Stream, *, key: bytes | None, partitions: int = 1, rows: bool = True, caveat: str = ""
+    ) -> None:
+        """Begin a stream.
+
+        Args:
+            key: of the hash of user ids. rows: records are rows of a file, whatever the format of the stream's topic.
+            caveat: why its releases are not private; empty: they are.
+        """
+        spec = SourceSpec.of(stream, build_domain(stream), key=key, partitions=partitions, rows=rows)
+        super().__init__(spec, self._fold_step)
+        self.stream = stream
+        self._caveat = caveat
+        self.stepper = self.new_stepper()
+
+    def new_stepper(self) -> Stepper:
+        """Return a stepper at the begin of the stream."""
+        return Stepper.of(self.stream, self.spec.partitions, caveat=self._caveat)
+
+    def _fold_step(self, offset: int, block: Block) -> None:
+        self.stepper.fold(offset, block)  # whichever goes on now: it may be another one than at the begin
+
+    def restore(
+        self, candidate: Candidate | None, blocks: Iterable[bytes], *, first_block: int, snapshots: Mapping[str, bytes]
+    ) -> None:
+        """Go on from what was kept of a stream of one partition, as a worker does that takes over.
+
+        Args:
+            candidate: the last step's answer. blocks: from `first_block` on. snapshots: of the bounds on users.
+        Raises: GapError, WireError, if they contradict each other.
+        """
+        [machine] = self.machines
+        for snapshot in snapshots.values():
+            machine.load(snapshot)
+        if candidate is not None:
+            self.stepper.restore(candidate)
+        self.position = first_block
+        for encoded in blocks:
+            block = Block.decode(encoded)
+            machine.apply(block, at=self.position, trimmed_to=first_block)
+            self.stepper.fold(self.position, block)
+            self.position += 1
+        machine.check_restored(trimmed_to=first_block)
+        machine.resume(machine.next_offset)
+
+
+def planned(stream: Stream, parts: Iterable[Sequence[Row]], *, source: str) -> Iterator[tuple[Sequence[Planned], int]]:
+    """Yield records as a replay writes them to a source of one partition, with the rows that each part of them has.
+
+    Raises: ReplayError for rows that are not sorted by time.
+    """
+    clock, times = clock_of(stream), times_of(stream)
+    plan = plan_of(stream, {stream.source: 1}, Progress(source=source), written=False)
+    for rows in parts:
+        yield plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0], len(rows)
+    yield plan.finish().records[stream.source, 0], 0

@@ -1,0 +1,475 @@
+"""`privstream init`: a commented configuration, from names of fields, a public file and what `--set` says.
+
+What nobody can guess stands in the file as a line TO FILL IN; whatever else can be said is commented out.
+
+Guarantee: no key is written because of a value of a private record. Names, kinds and the form of times come from the
+sample; ranges and categories from a file that was declared public.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import inspect
+import os
+import re
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic.fields import FieldInfo
+from tomlkit.items import Item, Table
+
+from agents.local.offline.domains import check_streams
+from agents.local.start.public import PublicFacts
+from agents.local.start.sample import FieldSeen
+from engines.core.noise import fresh_seed
+from schemas.config import ENGINES, parse_config
+from schemas.config.domain.common import Each, Question
+from schemas.config.engines import EngineSpec
+from schemas.config.privacy import Privacy
+from schemas.config.server import JobSection, Kafka
+from schemas.config.stream import Stream
+from schemas.config.timing import Timing
+from schemas.config.values import FOLDER, Section, format_duration
+from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
+
+HEAD = """Written by privstream init. It is yours: change what you like, then privstream validate {file}
+Keys that are commented out are as they are by default, or examples; lines TO FILL IN must be written."""
+TITLES: Mapping[str, str] = {
+    "privacy": "who is protected, and how much all releases together may tell",
+    "time": "how an event's time is read, and the public steps",
+    "domain": "what an event can be: PUBLIC, written down here, never taken from private data",
+    "options": "of the engine; what is commented out is as it would be",
+}
+WIDTH = 112
+LONG = 88
+"""Characters of a list that stands in one line."""
+TIME_HINTS = ("timestamp", "datetime", "time", "date", "at", "ts", "hour", "day")
+USER_HINTS = (
+    *("user_id", "user", "customer_id", "customer", "member"),
+    *("person", "driver", "rider", "account", "passenger"),
+)
+_NO_ID = re.compile(r"(counts?|types?|kinds?|class|category|age|gender|total|sum|years?)$")
+"""Ends of names that are no ids, though they say of whom they are: `passenger_count`, `usertype`."""
+
+
+class Blank(str):
+    """What stands in an example for a value that must be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What was written.
+
+    Attributes:
+        values: keys below the stream -> what the file says. to_fill: keys that must be written -> what is asked.
+        made_key: the user key that was made; None if there was one, or none is needed.
+    """
+
+    values: Mapping[str, Any]
+    to_fill: Mapping[str, str]
+    made_key: Path | None
+
+
+def write_template(
+    out: Path,
+    engine: str,
+    given: Mapping[str, Any],
+    *,
+    fields: Sequence[FieldSeen] = (),
+    public: PublicFacts | None = None,
+    bootstrap: str,
+    usual_source: str = "",
+) -> Begun:
+    """Write a configuration; it is valid but for the lines TO FILL IN. Writes nothing where it would not be.
+
+    Args:
+        given: values by their key below the stream, as `privacy.epsilon`. fields: of the raw events.
+        usual_source: the topic that is taken where none is given.
+    Raises: ConfigError that names what is wrong; PrivstreamError if the file cannot be written.
+    """
+    spec = _spec(engine)
+    template = Template({**given, "engine": engine}, fields, public)
+    template.answer(spec, folder=out.parent, usual_source=usual_source)
+    text = template.text(bootstrap=bootstrap, file=out.name)
+    try:
+        check_streams(parse_config(text, {}, folder=out.parent))
+    except ConfigError as error:
+        if wrong := [each for each in map(_by_option, error.problems) if not template.awaits(each.key)]:
+            raise ConfigError(wrong) from None
+    made = _make_key(template.values.get("privacy.user_key_file"))
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PrivstreamError(
+            f"{out} cannot be written: {error.strerror}. Fix: name a file in a folder of this user with --out."
+        ) from None
+    return Begun(template.values, {key: asked for key, (asked, _) in template.to_fill.items()}, made)
+
+
+def _spec(engine: str) -> EngineSpec:
+    if engine not in ENGINES:
+        width = max(map(len, ENGINES))
+        listed = "\n".join(f"  {name:<{width}}  {spec.summary}" for name, spec in ENGINES.items())
+        raise PrivstreamError(f"there is no such engine. Fix: say with --engine what a stream of events is:\n{listed}")
+    return ENGINES[engine]
+
+
+def _by_option(problem: ConfigProblem) -> ConfigProblem:
+    """With the option that mends it."""
+    key = problem.key.removeprefix("streams[0].")
+    return ConfigProblem(
+        key, problem.reason, f"{problem.fix}: --set {key}=VALUE" if key != problem.key else problem.fix
+    )
+
+
+class Template:
+    """Keys of a stream with their values, and those that must be written.
+
+    Attributes:
+        values: key -> value. to_fill: key -> what is asked, and an example in TOML.
+    """
+
+    def __init__(self, given: Mapping[str, Any], fields: Sequence[FieldSeen], public: PublicFacts | None) -> None:
+        self._given, self._fields, self._public = given, fields, public
+        self.values: dict[str, Any] = {}
+        self.to_fill: dict[str, tuple[str, str]] = {}
+        self._used: set[Any] = set()
+
+    def answer(self, spec: EngineSpec, *, folder: Path, usual_source: str) -> None:
+        """Answer all that a stream of the engine must say."""
+        self._ask("source", Question(
+            key="source", kind="text", text="From which topic do raw events come?", default=usual_source or None
+        ))  # fmt: skip
+        self._ask("name", Question(
+            key="name", kind="text", text="What is the public stream called? Its topics are NAME.synthetic and others",
+            default=_plain_name(str(self.values.get("source", ""))) or None,
+        ))  # fmt: skip
+        at = self._ask(
+            "time.field",
+            Question(key="field", kind="field", text="Which field holds the time of an event?", hints=TIME_HINTS),
+            fields=[each for each in self._fields if each.time] or self._fields,
+        )
+        form = next((each.time for each in self._fields if each.name == at), "") or "iso"
+        usual: dict[str, Any] = {"time.format": form, "time.timezone": "UTC", "time.step": "1h", "time.start": "now"}
+        usual |= {"privacy.unit": spec.facts.units[0], "privacy.epsilon": 1.0, "domain.kind": next(iter(spec.domains))}
+        for key, value in usual.items():
+            self.values[key] = self._given.get(key, value)
+        if self.values["privacy.unit"] != "event":
+            self._ask(
+                "privacy.user",
+                Question(
+                    key="user", kind="field", hints=USER_HINTS,
+                    text='Which field holds the user\'s id? Where events name nobody, unit = "event" protects events',
+                ),
+                fields=[each for each in self._fields if not _NO_ID.search(each.name.lower())],
+            )  # fmt: skip
+        names_user = self._domain(spec, folder)
+        for question in spec.asks:
+            self._ask(question.key, question)
+        if not names_user:
+            self.values.pop("privacy.user", None)
+            self.to_fill.pop("privacy.user", None)
+        elif self.values["privacy.unit"] != "event":
+            if "privacy.max_contributions" not in self.values:
+                self._ask("privacy.max_contributions", Question(
+                    key="max_contributions", kind="whole",
+                    text="How many events of one user count? More are dropped; each gets a smaller part of epsilon. As "
+                    "many as usual users have; privstream tune compares bounds, on public or old data",
+                ))  # fmt: skip
+            self.values["privacy.user_key_file"] = self._given.get("privacy.user_key_file", "user.key")
+        if spec.facts.modes[0] in spec.facts.needs_delta:
+            self.values["privacy.delta"] = self._given.get("privacy.delta", 1e-6)
+        rest = {key: value for key, value in self._given.items() if key not in self.to_fill}
+        self.values = {**rest, **self.values}
+
+    def awaits(self, key: str) -> bool:
+        """Whether a problem of `key` is that something is still to be filled in."""
+        return any(each == key or each.startswith(f"{key}.") for each in self.to_fill)
+
+    def text(self, *, bootstrap: str, file: str) -> str:
+        """Return the file."""
+        made = tomlkit.document()
+        for line in HEAD.format(file=file).splitlines():
+            made.add(tomlkit.comment(line))
+        made.add(tomlkit.nl())
+        made["job"] = _section(JobSection, {"name": "privstream"})
+        made["kafka"] = _section(Kafka, {"bootstrap": bootstrap, "partitions": 4})
+        spec = ENGINES[self.values["engine"]]
+        kind = self.values["domain.kind"]
+        if kind not in spec.domains:
+            reason = f'engine "{spec.name}" has no such kind of domain; it has {", ".join(spec.domains)}'
+            raise ConfigError([ConfigProblem("domain.kind", reason, "write one of them: --set domain.kind=KIND")])
+        models: dict[str, type[Section]] = {
+            "privacy": Privacy, "time": Timing, "domain": spec.domains[kind], "options": spec.options,
+        }  # fmt: skip
+        others = {key: value for key, value in self.values.items() if "." not in key}
+        stream = _section(Stream, others, to_fill=self.to_fill, without=tuple(models))
+        for name, model in models.items():
+            mine, asked = _below(name, self.values), _below(name, self.to_fill)
+            kinds = f"; kinds: {', '.join(spec.domains)}" if name == "domain" and len(spec.domains) > 1 else ""
+            stream[name] = _section(model, mine, to_fill=asked, title=TITLES[name] + kinds)
+        streams = tomlkit.aot()
+        streams.append(stream)
+        made["streams"] = streams
+        return tomlkit.dumps(made)
+
+    def _domain(self, spec: EngineSpec, folder: Path) -> bool:
+        """Answer what the domain must say. Returns: whether the records that it describes name users."""
+        model = spec.domains.get(self.values["domain.kind"], next(iter(spec.domains.values())))
+        for question in model.questions():
+            key = f"domain.{question.key}"
+            if isinstance(question, Each):
+                self._tables(key, question)
+            else:
+                self._ask(key, question, about=[self.values.get(f"domain.{name}") for name in question.about])
+        try:
+            domain = _below("domain", {**self._given, **self.values})
+            return model.model_validate(domain, context={FOLDER: folder}).names_user
+        except (ValueError, ConfigError):  # said when the whole is read
+            return True
+
+    def _ask(
+        self, key: str, question: Question, *, fields: Sequence[FieldSeen] | None = None, about: Sequence[Any] = ()
+    ) -> Any:
+        """Keep the answer of a question; None where it must be filled in."""
+        fields = self._fields if fields is None else fields
+        value = self._given[key] if key in self._given else self._usual(question, fields, about)
+        if value is not None:
+            self.values[key] = value
+            self._used |= {value} if question.kind == "field" else set()
+            return value
+        why = "" if self._public is None else self._public.too_many(question.public, [str(each) for each in about])
+        offered = self._offered(question, fields) if question.kind == "field" else []
+        asked = question.text or f"What is {key}?"
+        self.to_fill[key] = why or asked + (f" Of {', '.join(offered)}" if offered else ""), _blank(question)
+        return None
+
+    def _usual(self, question: Question, fields: Sequence[FieldSeen], about: Sequence[Any]) -> Any:
+        """What is taken where nobody says it; None where somebody must."""
+        if question.kind == "field":
+            offered = self._offered(question, fields)
+            likely = _likely(offered, (question.key, *question.hints))
+            # An id is taken by its name alone: a field that is none would protect nobody.
+            return likely or (offered[0] if len(offered) == 1 and question.key != "user" else None)
+        if self._public is not None and question.public:
+            said = self._public.answer(question.public, [str(name) for name in about])
+            if said is not None:
+                return said
+        return self.values.get(question.same_as) if question.same_as else question.default
+
+    def _tables(self, key: str, asked: Each) -> None:
+        """Tables as they are given; or those of the fields that are named, or that the public file has."""
+        given = self._given.get(key)
+        named = isinstance(given, list) and bool(given) and all(isinstance(name, str) for name in given)
+        if given is not None and not named:
+            self.values[key] = given
+            return
+        free = self._offered(asked, self._fields)
+        names = given or [name for name in free if self._public is not None and name in self._public.fields]
+        if unknown := sorted({*names} - {each.name for each in self._fields}) if self._fields else []:
+            has = ", ".join(each.name for each in self._fields)
+            raise ConfigError(
+                [ConfigProblem(key, f"there is no field {unknown[0]}; there are {has}", "name one of them")]
+            )
+        if not names and asked.without is not None:
+            self.values[key] = [dict(asked.without)]
+            return
+        tables = [self._table(asked, name) for name in names or free or [Blank('"FIELD"')]]
+        if names and not any(isinstance(value, Blank) for table in tables for value in table.values()):
+            self.values[key] = tables
+            return
+        why = [] if self._public is None else [self._public.too_many("values", [name]) for name in names]
+        rows = (
+            "{ " + ", ".join(f"{name} = {_toml(value)}" for name, value in table.items()) + " }" for table in tables
+        )
+        self.to_fill[key] = next(filter(None, why), asked.text), f"[{', '.join(rows)}]"
+
+    def _table(self, asked: Each, name: str) -> dict[str, Any]:
+        """What is known of one field, with a `Blank` for what must be written."""
+        kind = next((each.kind for each in self._fields if each.name == name), None)
+        table: dict[str, Any] = {asked.field_key: name}
+        for question in asked.inner:
+            if kind is not None and kind not in question.of:
+                continue
+            value = self._usual(question, (), [name])
+            if kind == "boolean" and question.public == "values":
+                value = [False, True]
+            if value is None:
+                value = Blank(_blank(question))
+            if value is not False:
+                table[question.key] = value
+        return table
+
+    def _offered(self, asked: Question | Each, fields: Iterable[FieldSeen]) -> list[str]:
+        """Fields of a fitting kind that nothing else is read from."""
+        free = (each for each in fields if each.name not in self._used)
+        return [each.name for each in free if each.kind is None or each.kind in asked.of]
+
+
+def read_setting(text: str) -> Any:
+    """Return the value of `--set KEY=VALUE`: TOML, or, where it is none, and where it is a time, a text.
+
+    >>> read_setting("[1, 2]"), read_setting("6h"), read_setting('{ name = "a" }'), read_setting("2024-01-01")
+    ([1, 2], '6h', {'name': 'a'}, '2024-01-01')
+    """
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    return text if isinstance(value, (datetime.date, datetime.time)) else value
+
+
+def _below(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix(f"{name}."): value for key, value in keys.items() if key.startswith(f"{name}.")}
+
+
+def _blank(question: Question) -> str:
+    """An example of an answer, in TOML."""
+    if question.kind == "numbers":
+        return f"[{', '.join(['N'] * (question.count or 3))}]"
+    return {"texts": '["TEXT", "TEXT"]', "whole": "N", "number": "N", "field": '"FIELD"'}.get(question.kind, '"TEXT"')
+
+
+def _plain_name(topic: str) -> str:
+    """A name for a stream: the last part of the topic's name that is not what many begin or end with."""
+    parts = [part for part in topic.split(".") if part not in ("raw", "events", "app", "private", "v1")]
+    return re.sub(r"[^A-Za-z0-9_-]", "-", parts[-1] if parts else topic)
+
+
+def _likely(names: Iterable[str], hints: Iterable[str]) -> str:
+    """The one name that is like a hint, the first hint first; "" if none is, or several are as much."""
+    known = list(names)
+    tests: Sequence[Callable[[str, str], bool]] = (
+        lambda name, hint: name == hint,
+        lambda name, hint: hint in re.split(r"[^a-z0-9]+", name),
+        lambda name, hint: len(hint) > 2 and (hint in name),
+    )
+    for like in tests:
+        for hint in hints:
+            alike = [name for name in known if like(name.lower(), hint.lower())]
+            if len(alike) == 1:
+                return alike[0]
+    return ""
+
+
+def _make_key(name: str | None) -> Path | None:
+    """The file with the secret of the hash of user ids, where it is not there: read by this user alone."""
+    path = None if name is None else Path(name)
+    if path is None or path.exists():
+        return None
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(file, "wb") as key:
+            key.write(fresh_seed())
+    except OSError as error:
+        raise PrivstreamError(
+            f"the user key {path} cannot be made: {error.strerror}. Fix: name a file in a folder of this user: --set "
+            "privacy.user_key_file=FILE."
+        ) from None
+    return path
+
+
+# --- TOML -----------------------------------------------------------------------------------------------------------
+
+
+def _section(
+    model: type[Section],
+    told: Mapping[str, Any],
+    *,
+    to_fill: Mapping[str, tuple[str, str]] | None = None,
+    title: str = "",
+    without: tuple[str, ...] = (),
+) -> Table:
+    """A table: what is known and what is to be filled in, each below what it means; then what may be said."""
+    table, words, to_fill = tomlkit.table(), documented(model), to_fill or {}
+    if title:
+        table.comment(title)
+    fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in without}
+    known = told.keys() | to_fill.keys()
+    for key in [*(key for key in fields if key in known), *(key for key in told if key not in fields)]:
+        for line in textwrap.wrap(words.get(key, ""), WIDTH):
+            table.add(tomlkit.comment(line))
+        if key in told:
+            table.add(key, _item(told[key]))
+            continue
+        asked, example = to_fill[key]
+        for line in textwrap.wrap(f"TO FILL IN: {asked}", WIDTH):
+            table.add(tomlkit.comment(line))
+        table.add(tomlkit.comment(f"{key} = {example}"))
+    for key, field in fields.items():
+        if key not in known:
+            for line in _possible(key, field, words.get(key, "")):
+                table.add(tomlkit.comment(line))
+    table.add(tomlkit.nl())
+    return table
+
+
+def _possible(key: str, field: FieldInfo, words: str) -> Iterator[str]:
+    """A key that is not written, as it is by default, or as an example."""
+    value = field.get_default(call_default_factory=True) if not field.is_required() else None
+    if value in (None, ()) and field.examples:
+        value = field.examples[0]
+    if value is None or isinstance(value, Section) or value == ():
+        return
+    shown = f"{key} = {_toml(value)}"
+    if words and len(shown) + len(words) > WIDTH:
+        yield from textwrap.wrap(words, WIDTH)
+        yield shown
+    else:
+        yield f"{shown}  # {words}" if words else shown
+
+
+def _toml(value: Any) -> str:
+    return str(value) if isinstance(value, Blank) else _item(value).as_string()
+
+
+def _item(value: Any) -> Item:
+    if isinstance(value, datetime.timedelta):
+        return tomlkit.item(format_duration(value))
+    if isinstance(value, Decimal):
+        return tomlkit.item(float(value))
+    if isinstance(value, Mapping):
+        inline = tomlkit.inline_table()
+        for key, inner in value.items():
+            inline.add(key, _item(inner))
+        return inline
+    if isinstance(value, (list, tuple)):
+        listed = tomlkit.array()
+        for each in value:
+            listed.append(_item(each))
+        # Many values of which none is a table stay in one line: a line for each would be a page.
+        return listed.multiline(len(listed.as_string()) > LONG and any(isinstance(each, Mapping) for each in value))
+    return tomlkit.item(value if isinstance(value, (bool, int, float)) else str(value))
+
+
+def documented(model: type[Section]) -> dict[str, str]:
+    """Key -> the text below it in the source of its class, or of one above, as one line; none where there is none."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if issubclass(each, Section):
+            found |= _documented_here(each)
+    aliases = {name: field.alias or name for name, field in model.model_fields.items()}
+    return {aliases[name]: text for name, text in found.items() if name in aliases}
+
+
+def _documented_here(model: type[Section]) -> dict[str, str]:
+    try:
+        [body] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    except OSError:  # of a distribution without sources
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for key, below in pairwise(body.body):
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name) and isinstance(below, ast.Expr):
+            text = below.value.value if isinstance(below.value, ast.Constant) else None
+            if isinstance(text, str):
+                found[key.target.id] = " ".join(text.split())
+    return found
