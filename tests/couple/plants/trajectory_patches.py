@@ -15,9 +15,23 @@ MANY: Mapping[str, Any] = {"privacy": {"epsilon": 1000.0, "max_contributions": 1
 
 
 def plant(
-    name: str, mode: str, planted: Callable[[], Any], variant: Mapping[str, Any] | None = None, *, dearest: bool = False
+    name: str,
+    mode: str,
+    planted: Callable[[], Any],
+    variant: Mapping[str, Any] | None = None,
+    *,
+    dearest: bool = False,
+    shown_by: int = 0,
 ) -> Plant:
-    return Plant(name=name, engine="trajectory", mode=mode, planted=planted, variant=variant or {}, dearest=dearest)
+    return Plant(
+        name=name,
+        engine="trajectory",
+        mode=mode,
+        planted=planted,
+        variant=variant or {},
+        dearest=dearest,
+        shown_by=shown_by,
+    )
 
 
 def around(owner: Any, name: str, wrap: Callable[..., Any]) -> Any:
