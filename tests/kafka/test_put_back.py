@@ -23,7 +23,7 @@ from tests.kafka.ingest_support import in_loop
 from tests.kafka.support import records_of, until
 from tests.kafka.test_streams_alone import Twins
 
-pytestmark = [pytest.mark.nightly, pytest.mark.seconds(25)]
+pytestmark = pytest.mark.seconds(25)
 
 
 @contextlib.asynccontextmanager
