@@ -75,15 +75,20 @@ def run(
 
 
 def test_every_failpoint_in_the_program_is_tried() -> None:
-    """A place that somebody adds is either in the list above or fails here; those of a command are in its own test."""
+    """A place that somebody adds is either in the list above or fails here. Those of a command and of an audit's
+    checkpoint are in their own tests.
+    """
     sources = "\n".join(path.read_text() for path in sorted((ROOT / "agents").rglob("*.py")))
     named = set(re.findall(r'failpoint\("(\w+)"\)', sources))
     named |= {f"{what}_{when}" for what in ("seed", "candidate") for when in ("appended", "committed")}
-    of_commands = {name for name in named if name.startswith("partition")}
-    tried = (ROOT / "tests" / "kafka" / "test_add_partitions.py").read_text()
-    assert of_commands
-    assert all(f'"{name}:' in tried for name in of_commands)
-    assert named - of_commands == {name.split(":")[0] for name in FAILPOINTS}
+    elsewhere = set[str]()
+    for prefix, file in (("partition", "test_add_partitions.py"), ("table_", "test_table.py")):
+        tried = (ROOT / "tests" / "kafka" / file).read_text()
+        mine = {name for name in named if name.startswith(prefix)}
+        assert mine
+        assert all(re.search(rf'"{name}[":]', tried) for name in mine)
+        elsewhere |= mine
+    assert named - elsewhere == {name.split(":")[0] for name in FAILPOINTS}
     assert set(re.findall(r'failpoint\(f"([^"]+)"\)', sources)) == {"{what}_appended", "{what}_committed"}
 
 

@@ -96,7 +96,9 @@ def test_a_saved_body_survives_in_the_store_and_in_the_changelog(bootstrap: str,
     asyncio.run(scenario())
 
 
-def test_a_save_that_stops_half_way_leaves_the_body_before(bootstrap: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_save_that_stops_half_way_leaves_the_body_before_and_behind_its_head_the_new_one(
+    bootstrap: str, tmp_path: Path, monkeypatch: Any
+) -> None:
     class StopHereError(Exception):
         pass
 
@@ -105,7 +107,7 @@ def test_a_save_that_stops_half_way_leaves_the_body_before(bootstrap: str, tmp_p
 
         async def save(table: DurableTable) -> None:
             await table.save(0, "s", b"one" * 500_000, step=1, position=1)
-            for name in ("table_chunk", "table_before_head"):
+            for name in ("table_chunk", "table_before_head", "table_after_head"):
 
                 def stop(reached: str, name: str = name) -> None:
                     if reached == name:
@@ -115,7 +117,7 @@ def test_a_save_that_stops_half_way_leaves_the_body_before(bootstrap: str, tmp_p
                 try:
                     await table.save(0, "s", b"two" * 500_000, step=2, position=2)
                 except StopHereError:
-                    assert body_of(table) == b"one" * 500_000
+                    assert body_of(table) == (b"two" if name == "table_after_head" else b"one") * 500_000
                 else:
                     raise AssertionError("the save did not stop")
 
@@ -123,7 +125,7 @@ def test_a_save_that_stops_half_way_leaves_the_body_before(bootstrap: str, tmp_p
             return body_of(table)
 
         await with_table(bootstrap, tmp_path, job, save)
-        assert await with_table(bootstrap, tmp_path, job, load, fresh=True) == b"one" * 500_000
+        assert await with_table(bootstrap, tmp_path, job, load, fresh=True) == b"two" * 500_000
 
     asyncio.run(scenario())
 
