@@ -39,7 +39,7 @@ def test_half_a_candidate_is_none_and_is_written_again() -> None:
     stream = contract_case("spatial").stream("default")
     stepper = Stepper.of(stream, 1)
     stepper.fold(0, Block(stream.name, 0, 0, 1, 0, {}))
-    chunks = cut(stepper.compute(bytes(32)).encode(), stream=stream.name, step=0, chunk_bytes=300)
+    chunks = cut(stepper.compute(bytes(32)).encode().release, stream=stream.name, step=0, chunk_bytes=300)
     assert len(chunks) > 3
     publisher = StreamPublisher(stream.name)
     log = [*chunks[:2], *chunks]
