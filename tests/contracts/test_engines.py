@@ -281,7 +281,7 @@ def test_the_ingest_fills_the_words_of_a_key_that_the_domain_declares_and_no_oth
     machine._pending.add = lambda keys, steps: kept.extend(map(tuple, keys.tolist()))  # type: ignore[method-assign]
     events = [
         {**{each: chance.choice(values) for each in fields}, "u": f"u{at}", "n": f"trip {at}", "t": 1_577_836_800}
-        for at in range(400)
+        for at in range(4000)
     ]
     machine.take([RawRecord(at, -1, None, orjson.dumps(event)) for at, event in enumerate(events)])
     assert kept, "no event was accepted"
