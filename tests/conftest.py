@@ -65,7 +65,7 @@ class SharedBroker(threading.Thread):
                 self._answer(running.bootstrap)
                 self._ended.wait()
         except Exception as error:
-            self._answer(f"\n{error}")
+            self._answer(f"\n{error!r}")
 
     def end(self) -> None:
         self._ended.set()
