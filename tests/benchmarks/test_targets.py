@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -36,12 +36,7 @@ def has_a_smallest_size(module: str) -> bool:
     return re.search(r"\bSMALLEST\b|\bsmallest=|\bfrom benchmarks\.data import", sources(module)) is not None
 
 
-AT_NIGHT = {"scale", "tabular"}
 WITH_BROKER = {name for name, module in TARGETS.items() if "broker_from_env" in sources(module)}
-
-
-def parameters(names: Iterable[str]) -> list[object]:
-    return [pytest.param(name, marks=[pytest.mark.nightly] * (name in AT_NIGHT)) for name in sorted(names)]
 
 
 def contents() -> Mapping[str, bytes]:
@@ -79,12 +74,12 @@ def test_a_benchmark_without_a_smallest_size_is_noticed() -> None:
 
 
 @pytest.mark.seconds(3)
-@pytest.mark.parametrize("name", parameters(TARGETS.keys() - WITH_BROKER))
+@pytest.mark.parametrize("name", sorted(TARGETS.keys() - WITH_BROKER))
 def test_it_runs(name: str, tmp_path: Path) -> None:
     run(name, tmp_path)
 
 
 @pytest.mark.seconds(10)
-@pytest.mark.parametrize("name", parameters(WITH_BROKER))
+@pytest.mark.parametrize("name", sorted(WITH_BROKER))
 def test_it_runs_with_a_broker(name: str, tmp_path: Path, bootstrap: str) -> None:
     run(name, tmp_path, **{BOOTSTRAP_VARIABLE: bootstrap})
