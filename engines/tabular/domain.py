@@ -19,6 +19,7 @@ What an attribute may list is checked where it is configured (`schemas.config.do
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -54,7 +55,7 @@ def kind_of(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute:
+class Attribute(ABC):
     """What the two kinds of attribute share.
 
     Args:
@@ -71,27 +72,27 @@ class Attribute:
     other_value: str = OTHER
 
     @property
+    @abstractmethod
     def kinds(self) -> frozenset[ScalarKind]:
         """What its values can be, null and what is shown for "other" apart."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def listed(self) -> int:
         """How many values or bins are configured."""
-        raise NotImplementedError
 
     @property
     def size(self) -> int:
         """Number of codes."""
         return self.listed + (self.unknown == "other") + self.missing
 
+    @abstractmethod
     def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
         """Return codes and reasons, `(events,)` each; where a reason is not 0 the code is 0 and means nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
         """Return raw values of codes; `fractions` `(codes,)` in [0, 1) say where in its bin a number lies."""
-        raise NotImplementedError
 
     def _null(self) -> tuple[int, Reason]:
         return (self.size - 1, Reason.ACCEPTED) if self.missing else (0, Reason.MISSING_FIELD)
