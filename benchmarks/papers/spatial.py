@@ -68,9 +68,8 @@ def increments(
         cells, found = _drawn(events, placement, epsilon, noise(step))
         tree = measured(tree, cells, found, step=step)
         all_cells, nothing = np.ones(len(tree.nodes), np.bool_), np.zeros(len(tree.nodes))
-        result = counted(tree, all_cells, nothing, placement=placement, depth=domain.depth, resolution=1)
-        tree = result.tree
-        yield step, result.released
+        tree, released, _ = counted(tree, all_cells, nothing, placement=placement, depth=domain.depth, resolution=1)
+        yield step, released
 
 
 def fixed_tree(

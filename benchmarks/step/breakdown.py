@@ -28,7 +28,7 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (held.HeldLeaves, "_measurements", "measurements"),
     (phdstream, "descend", "partition"),
     (phdstream.NodeCounters, "count", "count leaves"),
-    (phdstream.PHDStream, "_counted", "consistent counts"),
+    (phdstream, "counted", "consistent counts"),
     (phdstream, "difference", "points that change"),
     (phdstream.PHDStream, "_measurements", "measurements"),
 )

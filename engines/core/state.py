@@ -4,6 +4,7 @@ A head says which version of the code wrote a state, for which stream, and a few
 public settings written as text: a stored state outlives the code that wrote it, so the text holds no name of a class. A
 dataclass is written under its `written_as`, which stays as it is when the class is renamed. Names and order of its
 fields are in the text too.
+`stored` and `loaded` write and read the arrays of a class under a prefix, by its annotations.
 `Gathered` are events that wait for the first release, and `Expiry` deletes that `ttl` makes of inserts: PRIVATE.
 """
 
@@ -13,6 +14,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -80,6 +82,33 @@ def reading() -> Iterator[None]:
         raise EngineInputError(f"state lacks {error}") from None
 
 
+def arrays_of(kind: type[Any]) -> Mapping[str, type[np.generic]]:
+    """Names of a class's arrays and the types of their entries; all that it annotates are arrays.
+
+    >>> arrays_of(Folded)
+    {'keys': <class 'numpy.uint64'>, 'counts': <class 'numpy.int64'>}
+    """
+    # An array's annotation is ndarray[shape, dtype[entries]].
+    return {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(kind).items()}
+
+
+def stored(prefix: str, value: Any) -> State:
+    """Return copies of all arrays of a value, as `<prefix>/<name>`."""
+    return {f"{prefix}/{name}": getattr(value, name).copy() for name in arrays_of(type(value))}
+
+
+def loaded(kind: type[Any], prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return copies of the arrays that `stored` wrote for such a class, by name.
+
+    Raises: EngineInputError if one is missing, or they are of different lengths.
+    """
+    with reading():
+        arrays = {name: np.array(state[f"{prefix}/{name}"], entries) for name, entries in arrays_of(kind).items()}
+    if len({array.shape[:1] for array in arrays.values()}) > 1:
+        raise EngineInputError(f"the state's {', '.join(arrays)} under '{prefix}' are of different lengths")
+    return arrays
+
+
 @aggregate
 def check_batch(batch: Batch, *, step: int, depth: int) -> None:
     """Refuse events that are not of a domain of this depth, or not of the next step. Raises: EngineInputError."""
@@ -133,24 +162,6 @@ class Gathered:
     def all(self) -> Folded:
         """All events, folded."""
         return Folded.of(self.keys, self.counts)
-
-    def arrays(self) -> State:
-        return {
-            "pending/keys": self.keys.copy(),
-            "pending/counts": self.counts.copy(),
-            "pending/steps": self.steps.copy(),
-        }
-
-    @staticmethod
-    def of(arrays: Mapping[str, np.ndarray]) -> Gathered:
-        """Raises: EngineInputError if arrays are missing or of different lengths."""
-        with reading():
-            keys = np.array(arrays["pending/keys"], np.uint64).reshape(-1, 1)
-            counts = np.array(arrays["pending/counts"], np.int64)
-            steps = np.array(arrays["pending/steps"], np.int64)
-        if not len(keys) == len(counts) == len(steps):
-            raise EngineInputError("the state's gathered events do not fit together")
-        return Gathered(keys, counts, steps)
 
 
 _DELETE = np.uint64(1)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import eq
 from typing import overload
 
@@ -25,6 +26,7 @@ import numpy as np
 from engines.core.many_records import PART, ManyRecords, RecordColumns
 from engines.spatial.domain.base import FRACTION, SHARE_BITS, SpatialDomain
 from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray
+from schemas.errors import EngineInputError
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -149,6 +151,40 @@ class Counts:
 def node_depths(nodes: IntArray) -> IntArray:
     """`(nodes,)` int64 depths of heap numbers below 2**53."""
     return np.frexp(nodes.astype(np.float64))[1].astype(np.int64) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeOrder:
+    """Where the nodes of a sparse binary tree are, which are in ascending order, siblings together, parents present.
+
+    So the children of the i-th inner node are the nodes 2i + 1 and 2i + 2, and each level is one slice.
+
+    Attributes:
+        depths: `(nodes,)`. inner: `(inner nodes,)` positions of nodes with children.
+        levels: for each level but the last, the range of its inner nodes in `inner`.
+    """
+
+    depths: IntArray
+    inner: IntArray
+    levels: list[tuple[int, int]]
+
+    @staticmethod
+    def of(nodes: IntArray) -> TreeOrder:
+        depths, inner = node_depths(nodes), np.searchsorted(nodes, nodes[1::2] >> 1)
+        bounds = np.searchsorted(depths[inner], np.arange(int(depths[-1]) + 1)).tolist()
+        return TreeOrder(depths, inner, list(pairwise(bounds)))
+
+    def down(self) -> list[tuple[IntArray, slice]]:
+        """Positions of the inner nodes of each level from the root down, and of their children, in pairs."""
+        return [(self.inner[first:end], slice(2 * first + 1, 2 * end + 1)) for first, end in self.levels]
+
+
+def check_tree(nodes: IntArray) -> None:
+    """Refuse what is not the nodes of a tree, see `TreeOrder`. Raises: EngineInputError."""
+    if nodes.ndim != 1 or len(nodes) % 2 == 0 or nodes[0] != 1 or (np.diff(nodes) <= 0).any():
+        raise EngineInputError("the state holds no tree: its nodes do not ascend from the root")
+    if (nodes[1::2] % 2).any() or (nodes[2::2] != nodes[1::2] + 1).any() or not np.isin(nodes >> 1, nodes)[1:].all():
+        raise EngineInputError("nodes of the state's tree lack a sibling or a parent")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

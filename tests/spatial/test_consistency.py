@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.spatial.papers import tree as consistency
-from engines.spatial.papers.tree import Levels, Tree
+from engines.spatial.papers.tree import Partition, Tree
+from engines.spatial.points import TreeOrder
 
 
 @given(
@@ -69,29 +70,22 @@ def brute_estimate(tree: Tree, node: int) -> float:
     return above + sum(v for n, v in values.items() if is_below(n, node))
 
 
-def estimates(tree: Tree) -> tuple[Levels, list[np.ndarray]]:
-    levels = Levels.of(tree.nodes)
-    own, below = levels.cut(tree.own), levels.cut(tree.below)
-    below = consistency.gathered_from_below(own, below, levels.splits)
-    above = consistency.shared_from_above(own, levels.splits)
-    return levels, [a + n + d for a, n, d in zip(above, own, below, strict=True)]
-
-
 @settings(max_examples=60)
 @given(tree=trees())
 def test_extension_and_projection(tree: Tree) -> None:
-    levels, values = estimates(tree)
-    assert np.concatenate(values).tolist() == [brute_estimate(tree, node) for node in tree.nodes.tolist()]
-    first = [np.zeros(len(split), np.int64) for split in levels.splits]
-    counts = consistency.project(values, levels.splits, first)
-    assert counts[0].tolist() == [max(0, int(values[0][0]))]
-    for level, split in enumerate(levels.splits[:-1]):
-        assert (counts[level + 1] >= 0).all()
-        assert counts[level + 1].dtype == np.int64
-        assert np.array_equal(counts[level + 1].reshape(-1, 2).sum(axis=1), counts[level][split])
+    order = TreeOrder.of(tree.nodes)
+    below = consistency.gathered_from_below(tree.own, tree.below, order)
+    values = consistency.shared_from_above(tree.own, order) + tree.own + below
+    assert values.tolist() == [brute_estimate(tree, node) for node in tree.nodes.tolist()]
+    counts = consistency.project(values, np.zeros(len(values), np.int64), order)
+    assert counts[0] == max(0, int(values[0]))
+    assert counts.dtype == np.int64
+    assert (counts >= 0).all()
+    assert np.array_equal(counts[1:].reshape(-1, 2).sum(axis=1), counts[order.inner])
 
 
 def test_new_nodes_start_at_zero() -> None:
-    tree = Tree.root().with_nodes(np.array([1, 2, 3, 6, 7]))
+    cells = Partition(np.array([1, 2, 3, 6, 7]), np.array([1, 3, 4]), np.zeros(3, np.int64))
+    tree = consistency.measured(Tree.root(), cells, np.zeros(3, np.int64), step=5)
     assert tree.nodes.tolist() == [1, 2, 3, 6, 7]
-    assert (tree.own.sum(), tree.counts.tolist(), tree.seen.tolist()) == (0, [0, -1, -1, -1, -1], [-1] * 5)
+    assert (tree.own.sum(), tree.counts.tolist(), tree.seen.tolist()) == (0, [0, -1, -1, -1, -1], [5] * 5)

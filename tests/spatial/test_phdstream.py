@@ -18,8 +18,8 @@ from engines.core.noise import seeded
 from engines.spatial.papers import tree as consistency
 from engines.spatial.papers import tree as partition
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
-from engines.spatial.papers.tree import Levels, Tree, counted
-from engines.spatial.points import Placement
+from engines.spatial.papers.tree import Tree, counted
+from engines.spatial.points import Placement, TreeOrder
 from engines.spatial.split import SplitRule, split_bits
 from schemas.blocks import Folded
 from schemas.config.options.spatial import NEED_HORIZON, CounterName
@@ -243,28 +243,22 @@ def test_standard_errors_are_those_of_the_estimates() -> None:
     nodes = np.array([1, 2, 3, 4, 5, 6, 7, 10, 11, 14, 15, 20, 21])
     live = ~np.isin(nodes, [14, 15, 20, 21])  # measured once, no part of this release
     variances = np.array([2.0, 0.5, 3.0, 1.0, 0.0, 2.0, 5.0, 4.0, 1.5, 1.0, 2.0, 0.25, 8.0])
-    levels = Levels.of(nodes)
 
     def tree(own: np.ndarray) -> Tree:
         zero = np.zeros(len(nodes), np.int64)
-        below = consistency.gathered_from_below(levels.cut(own), levels.cut(zero), levels.splits)
-        return Tree(nodes, own, np.concatenate(below), zero, zero)
+        return Tree(nodes, own, consistency.gathered_from_below(own, zero, TreeOrder.of(nodes)), zero, zero)
 
     def estimates(own: np.ndarray) -> np.ndarray:
-        full = tree(own)
-        part = Levels.of(nodes[live])
-        parts = part.cut(own[live])
-        below = consistency.gathered_from_below(parts, part.cut(full.below[live]), part.splits)
-        above = consistency.shared_from_above(parts, part.splits)
-        return np.concatenate([a + n + d for a, n, d in zip(above, parts, below, strict=True)])
+        order = TreeOrder.of(nodes[live])
+        below = consistency.gathered_from_below(own[live], tree(own).below[live], order)
+        return consistency.shared_from_above(own[live], order) + own[live] + below
 
     unit = 64  # halves stay whole
     coefficients = np.stack([estimates(unit * row) / unit for row in np.eye(len(nodes), dtype=np.int64)], axis=1)
     expected = (coefficients**2 * variances).sum(axis=1)
-    found = counted(
-        tree(np.zeros(len(nodes), np.int64)), live, variances, placement=Placement("s"), depth=8, resolution=1
-    )
-    assert found.variances[live] == pytest.approx(expected)
+    nothing = tree(np.zeros(len(nodes), np.int64))
+    _, _, found = counted(nothing, live, variances, placement=Placement("s"), depth=8, resolution=1)
+    assert found[live] == pytest.approx(expected)
 
 
 # --- on a map ---

@@ -31,7 +31,7 @@ import numpy as np
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
 from engines.core.noise import NoiseSource, aggregate
-from engines.core.state import Gathered, check_batch, flag_of, head, numbers_of, reading
+from engines.core.state import Gathered, check_batch, flag_of, head, loaded, numbers_of, reading, stored
 from engines.spatial.changes import Changes, grouped
 from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.held.estimate import Estimates, estimate, project
@@ -353,10 +353,10 @@ class HeldLeaves:
         """See `engines.core.contract.Engine.state`. O(leaves), plus measurements that are alive under a ttl."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, self._started),
-            **self._tree.arrays(),
+            **stored("tree", self._tree),
             "watch/average": self._average.copy(),
-            **self._windows.arrays(),
-            **self._gathered.arrays(),
+            **stored("windows", self._windows),
+            **stored("pending", self._gathered),
             **self._budgets.arrays(),
         }
 
@@ -364,8 +364,9 @@ class HeldLeaves:
         step, started = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         with reading():
             average = np.array(state["watch/average"], np.float64)
-        tree = HeldTree.of(self.config.domain, state)
-        windows, gathered, budgets = Windows.of(state), Gathered.of(state), self._budgets.restored(state)
+        tree, budgets = HeldTree.of(self.config.domain, state), self._budgets.restored(state)
+        windows = Windows(**loaded(Windows, "windows", state))
+        gathered = Gathered(**loaded(Gathered, "pending", state))
         self._next, self._started = step, flag_of(started)
         self._tree, self._average, self._windows, self._gathered = tree, average, windows, gathered
         self._budgets = budgets

@@ -16,20 +16,18 @@ Units: counts are events, rates events per step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from engines.core.contract import State
 from engines.core.noise import LEAST_VARIANCE, DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
-from engines.core.state import reading
+from engines.core.state import arrays_of
 from engines.spatial.changes import Changes
 from engines.spatial.held.estimate import Estimates
 from engines.spatial.held.tree import HeldTree
 from schemas.arrays import BoolArray, FloatArray, IntArray
-from schemas.errors import EngineInputError
 
 ALARM = 8
 """Scales of noise by which a count must leave its average, at least."""
@@ -246,7 +244,6 @@ def unite(tree: HeldTree, estimates: Estimates, *, unit: float, now: int, most: 
     return names
 
 
-_FIELDS = ("nodes", "after", "until", "increments", "parts")
 _MOST = 24
 """Windows per node of the tree, on average, before neighbouring ones are joined."""
 
@@ -268,19 +265,7 @@ class Windows:
 
     @staticmethod
     def none() -> Windows:
-        return Windows(*(np.zeros(0, np.int64) for _ in _FIELDS))
-
-    def arrays(self) -> State:
-        return {f"windows/{name}": getattr(self, name).copy() for name in _FIELDS}
-
-    @staticmethod
-    def of(arrays: Mapping[str, np.ndarray]) -> Windows:
-        """Raises: EngineInputError if arrays are missing or of different lengths."""
-        with reading():
-            parts = [np.array(arrays[f"windows/{name}"], np.int64) for name in _FIELDS]
-        if len({part.shape for part in parts}) > 1 or parts[0].ndim != 1:
-            raise EngineInputError("the state's measurements alive do not fit together")
-        return Windows(*parts)
+        return Windows(*(np.zeros(0, np.int64) for _ in arrays_of(Windows)))
 
     def _gone(self, oldest: int) -> IntArray:
         """What of each increment is gone when steps up to `oldest` are too old."""
@@ -293,7 +278,7 @@ class Windows:
         after = np.minimum(measured.since, now - 1)
         new = Windows(measured.nodes, after, np.full(len(after), now), measured.increments, np.ones_like(after))
         tree.measured[measured.at] -= new._gone(now - ttl)
-        both = Windows(*(np.concatenate([getattr(self, name), getattr(new, name)]) for name in _FIELDS))
+        both = Windows(*(np.concatenate([getattr(self, name), getattr(new, name)]) for name in arrays_of(Windows)))
         return both if len(both.nodes) <= _MOST * len(tree.nodes) else both._joined(now=now, ttl=ttl)
 
     def _joined(self, *, now: int, ttl: int) -> Windows:
@@ -339,4 +324,4 @@ class Windows:
         return Windows(np.where(merged, up, self.nodes), self.after, self.until, self.increments, self.parts)
 
     def _select(self, which: IntArray | BoolArray) -> Windows:
-        return Windows(*(getattr(self, name)[which] for name in _FIELDS))
+        return Windows(*(getattr(self, name)[which] for name in arrays_of(Windows)))

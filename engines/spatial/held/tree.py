@@ -1,7 +1,6 @@
 """What held leaf counters remember: a sparse binary tree as sorted arrays, and how its leaves are divided and merged.
 
-Nodes are heap numbers in ascending order, siblings together, parents present: so the children of the i-th inner node
-are the nodes 2i + 1 and 2i + 2, and each level is one slice. Memory: 80 bytes a node, never 2**depth.
+Nodes are heap numbers in the order of `engines.spatial.points.TreeOrder`. Memory: 80 bytes a node, never 2**depth.
 Privacy: `pending` counts events that no measurement has seen and is PRIVATE; all else is released or follows from it.
     `split` and `merge` choose by public arrays and move pending counts without reading them.
 """
@@ -9,21 +8,18 @@ Privacy: `pending` counts events that no measurement has seen and is PRIVATE; al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import numpy as np
 
-from engines.core.contract import State
 from engines.core.noise import check_zero
-from engines.core.state import reading
+from engines.core.state import arrays_of, loaded
 from engines.spatial.domain.base import WHOLE, SpatialDomain, nodes_to
-from engines.spatial.points import Counts, node_depths
+from engines.spatial.points import Counts, TreeOrder, check_tree, node_depths
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 
-_WHOLE = ("nodes", "measured", "parts", "pending", "last", "since", "counts")
 NEW = -1
-_REAL = ("rate", "rate_variance", "forecast", "doubt")
+_BELIEFS = ("rate", "rate_variance", "forecast", "doubt")
 
 
 class HeldTree:
@@ -54,7 +50,7 @@ class HeldTree:
         self, domain: SpatialDomain, arrays: Mapping[str, np.ndarray], *, shares: FloatArray | None = None
     ) -> None:
         self.domain, self.depth = domain, domain.depth
-        for name in (*_WHOLE, *_REAL):
+        for name in arrays_of(HeldTree):
             setattr(self, name, arrays[name])
         # `(nodes,)` the first child's share of each inner node; NaN where it was not asked for yet.
         self._shares = np.full(len(self.nodes), np.nan) if shares is None else shares
@@ -64,49 +60,31 @@ class HeldTree:
     def full(domain: SpatialDomain, start: int) -> HeldTree:
         """The tree whose leaves are all cells of depth `start`, or finest cells above, empty."""
         nodes = nodes_to(domain, start)
-        zeros = {name: np.zeros(len(nodes), np.int64) for name in _WHOLE}
-        return HeldTree(domain, zeros | {name: np.zeros(len(nodes)) for name in _REAL} | {"nodes": nodes})
+        zeros = {name: np.zeros(len(nodes), entries) for name, entries in arrays_of(HeldTree).items()}
+        return HeldTree(domain, zeros | {"nodes": nodes})
 
     def copy(self) -> HeldTree:
         """A tree that can be changed without changing this one."""
-        arrays = {name: getattr(self, name).copy() for name in (*_WHOLE, *_REAL)}
+        arrays = {name: getattr(self, name).copy() for name in arrays_of(HeldTree)}
         return HeldTree(self.domain, arrays, shares=self._shares.copy())
 
-    def arrays(self) -> State:
-        """Everything, for a state; copies."""
-        return {f"tree/{name}": getattr(self, name).copy() for name in (*_WHOLE, *_REAL)}
-
     @staticmethod
-    def of(domain: SpatialDomain, arrays: Mapping[str, np.ndarray]) -> HeldTree:
+    def of(domain: SpatialDomain, state: Mapping[str, np.ndarray]) -> HeldTree:
         """Raises: EngineInputError if arrays are missing, of different lengths, or not a tree."""
-        with reading():
-            parts = {name: np.array(arrays[f"tree/{name}"], np.int64) for name in _WHOLE}
-            parts |= {name: np.array(arrays[f"tree/{name}"], np.float64) for name in _REAL}
-        nodes = parts["nodes"]
-        if len({part.shape for part in parts.values()}) > 1 or nodes.ndim != 1 or len(nodes) == 0 or nodes[0] != 1:
-            raise EngineInputError("state holds no tree")
-        if (np.diff(nodes) <= 0).any() or int(nodes[-1]) >> (domain.depth + 1) or len(nodes) % 2 == 0:
-            raise EngineInputError("nodes of the state's tree are not ascending or too deep")
-        if (
-            (nodes[1::2] % 2).any()
-            or (nodes[2::2] != nodes[1::2] + 1).any()
-            or not np.isin(nodes >> 1, nodes)[1:].all()
-        ):
-            raise EngineInputError("nodes of the state's tree lack a sibling or a parent")
-        return HeldTree(domain, parts)
+        arrays = loaded(HeldTree, "tree", state)
+        check_tree(arrays["nodes"])
+        if int(arrays["nodes"][-1]) >> (domain.depth + 1):
+            raise EngineInputError("nodes of the state's tree are deeper than the domain")
+        return HeldTree(domain, arrays)
 
     def _derive(self) -> None:
         """Work out the structure: all of it is public.
 
-        inner: `(inner nodes,)` positions of nodes with children. levels: for each level but the last, the range of its
-        inner nodes in `inner`. leaves: `(leaves,)` positions of the others in the order of the domain; starts: their
-        first finest cells. depths: `(nodes,)`.
+        depths, inner, levels: see `TreeOrder`. leaves: `(leaves,)` positions of nodes without children in the order of
+        the domain; starts: their first finest cells.
         """
-        nodes = self.nodes
-        self.depths = node_depths(nodes)
-        self.inner: IntArray = np.searchsorted(nodes, nodes[1::2] >> 1)
-        bounds = np.searchsorted(self.depths[self.inner], np.arange(int(self.depths[-1]) + 1)).tolist()
-        self.levels = list(pairwise(bounds))
+        nodes, tree = self.nodes, TreeOrder.of(self.nodes)
+        self.depths, self.inner, self.levels = tree.depths, tree.inner, tree.levels
         leaf = np.ones(len(nodes), np.bool_)
         leaf[self.inner] = False
         at = np.flatnonzero(leaf)
@@ -169,7 +147,7 @@ class HeldTree:
     def _insert(self, fresh: Mapping[str, np.ndarray]) -> None:
         nodes = np.concatenate([self.nodes, fresh["nodes"]])
         order = np.argsort(nodes, kind="stable")
-        for name in (*_WHOLE, *_REAL):
+        for name in arrays_of(HeldTree):
             old = getattr(self, name)
             new = fresh.get(name)
             padding = np.full(len(fresh["nodes"]), NEW if name == "counts" else 0, old.dtype) if new is None else new
@@ -194,13 +172,13 @@ class HeldTree:
             steps = now - self.last[child]
             self.forecast[child] += self.rate[child] * steps
             self.doubt[child] += np.abs(self.rate[child]) * steps + steps * steps * self.rate_variance[child]
-        for values in (self.measured, self.parts, self.pending, *(getattr(self, name) for name in _REAL)):
+        for values in (self.measured, self.parts, self.pending, *(getattr(self, name) for name in _BELIEFS)):
             values[parents] += values[left] + values[right]
         self.since[parents] = np.minimum(self.since[left], self.since[right])
         self.last[parents] = now
         keep = np.ones(len(self.nodes), np.bool_)
         keep[left] = keep[right] = False
-        for name in (*_WHOLE, *_REAL):
+        for name in arrays_of(HeldTree):
             setattr(self, name, getattr(self, name)[keep])
         self._shares = self._shares[keep]
         self._derive()

@@ -28,10 +28,10 @@ from engines.core.contract import Batch, Release, State
 from engines.core.counters import COUNTERS, Counter, CounterState, Recipe, concatenate, select
 from engines.core.counters.linear import laplace_scale
 from engines.core.noise import NoiseSource
-from engines.core.state import Expiry, check_batch, flag_of, head, merged, numbers_of, reading
+from engines.core.state import Expiry, check_batch, flag_of, head, loaded, merged, numbers_of, reading, stored
 from engines.spatial.changes import Changes
 from engines.spatial.domain.base import SpatialDomain
-from engines.spatial.papers.tree import Counted, Tree, counted, descend, measured
+from engines.spatial.papers.tree import Tree, counted, descend, measured
 from engines.spatial.points import Counts, Placement, difference, node_depths
 from engines.spatial.split import SplitRule
 from schemas.arrays import FloatArray, IntArray
@@ -226,10 +226,18 @@ class PHDStream:
         increments, counters = self._counters.count(nodes, cells.net, noise.child("counts"))
         # From here on nothing is private: the partition's cells and the increments are released.
         tree = measured(self._tree, cells, increments, step=batch.step)
-        result = self._counted(tree, counters, batch.step)
-        added, removed = difference(config.domain, self._placement, before=self._released, after=result.released)
-        measurements = self._measurements(nodes, depths, increments, result)
-        self._tree, self._released, self._counters = result.tree, result.released, counters
+        tree, released, variances = counted(
+            tree,
+            tree.seen == batch.step,
+            counters.variances(tree.nodes),
+            placement=self._placement,
+            depth=config.domain.depth,
+            resolution=counters.counter.resolution,
+        )
+        added, removed = difference(config.domain, self._placement, before=self._released, after=released)
+        at = np.searchsorted(tree.nodes, nodes)
+        measurements = self._measurements(nodes, depths, increments, tree.counts[at], variances[at])
+        self._tree, self._released, self._counters = tree, released, counters
         self._pending, self._expiry = Folded.empty(1), expiry
         first, self._started = not self._started, True
         self._next, self._budgets = batch.step + 1, budgets
@@ -238,28 +246,17 @@ class PHDStream:
             added=added,
             removed=removed,
             measurements=measurements,
-            total=result.released.total,
+            total=released.total,
             notes={
                 "leaves": len(nodes),
                 "depth": int(depths.max()),
-                "cells": len(result.released.nodes),
+                "cells": len(released.nodes),
             },
             spans=[(-1, 1.0)] if first else [],
         )
 
-    def _counted(self, tree: Tree, counters: NodeCounters, step: int) -> Counted:
-        """Consistent counts on this step's cells."""
-        return counted(
-            tree,
-            tree.seen == step,
-            counters.variances(tree.nodes),
-            placement=self._placement,
-            depth=self.config.domain.depth,
-            resolution=counters.counter.resolution,
-        )
-
     def _measurements(
-        self, nodes: IntArray, depths: IntArray, increments: IntArray, result: Counted
+        self, nodes: IntArray, depths: IntArray, increments: IntArray, estimates: IntArray, variances: FloatArray
     ) -> list[dict[str, Any]]:
         """One object for each leaf of this step's partition, see `Release.measurements`.
 
@@ -269,12 +266,11 @@ class PHDStream:
         """
         variance = self._counters.counter.variance(1)
         resolution = self._counters.counter.resolution
-        at = np.searchsorted(result.tree.nodes, nodes)
         columns = zip(
             depths.tolist(),
             (increments / resolution if resolution > 1 else increments).tolist(),
-            result.tree.counts[at].tolist(),
-            np.sqrt(result.variances[at]).tolist(),
+            estimates.tolist(),
+            np.sqrt(variances).tolist(),
             strict=True,
         )
         names = ("depth", "increment", "estimate", "standard_error")
@@ -288,12 +284,11 @@ class PHDStream:
         """See `engines.core.contract.Engine.state`. O(cells), plus events gathered or yet to expire."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, self._started),
-            **self._tree.arrays(),
+            **stored("tree", self._tree),
             **self._counters.arrays(),
             "released/nodes": self._released.nodes.copy(),
             "released/counts": self._released.counts.copy(),
-            "pending/keys": self._pending.keys.copy(),
-            "pending/counts": self._pending.counts.copy(),
+            **stored("pending", self._pending),
             **self._expiry.arrays(),
             **self._budgets.arrays(),
         }
@@ -303,13 +298,12 @@ class PHDStream:
         with reading():
             nodes = np.array(state["released/nodes"], np.int64)
             released = Counts(nodes, node_depths(nodes), np.array(state["released/counts"], np.int64))
-            keys, counts = np.array(state["pending/keys"], np.uint64), np.array(state["pending/counts"], np.int64)
+        pending = Folded(**loaded(Folded, "pending", state))
         tree, expiry, budgets = Tree.of(state), Expiry.of(state), self._budgets.restored(state)
         counters = self._counters.restored(state)
         self._next, self._started = step, flag_of(started)
         self._tree, self._released, self._expiry, self._budgets = tree, released, expiry, budgets
-        self._counters = counters
-        self._pending = Folded(keys.reshape(-1, 1), counts)
+        self._counters, self._pending = counters, pending
 
     def guarantee(self) -> Guarantee:
         """See `engines.core.contract.Engine.guarantee`. Pure; what one event meets adds up to epsilon exactly."""

@@ -3,8 +3,8 @@
 `descend` draws the private partition of a step in one descent from the root, level by level, by `split_bits`. Cost:
 nodes visited times the logarithm of events, whatever the history; a node's count is a difference of two positions in
 the sorted cell codes.
-`Tree` is everything PHDStream remembers of its releases: a sparse tree of public counters, as sorted arrays. Nodes are
-heap numbers in ascending order, siblings always together, parents always present. It holds released values only.
+`Tree` is everything PHDStream remembers of its releases: a sparse tree of public counters, in the order of
+`engines.spatial.points.TreeOrder`. It holds released values only.
 `counted` makes noisy counts scattered over the tree non-negative integers that add up. Consistent extension: a node's
 estimate is C_a + C_n + C_d: its share of what was measured at its ancestors, what was measured at itself, what was
 measured below. Projection: from the root down, the children's estimates are moved by equal amounts until they add up to
@@ -15,28 +15,22 @@ values costs no privacy, so floats are allowed there; they are exact below 2**53
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.core.noise import NoiseSource, check_zero
-from engines.core.state import reading
+from engines.core.state import loaded
 from engines.spatial.changes import Changes
-from engines.spatial.points import Counts, Placement, node_depths
+from engines.spatial.points import Counts, Placement, TreeOrder, check_tree, node_depths
 from engines.spatial.split import SplitRule, split_bits
 from schemas.arrays import BoolArray, FloatArray, IntArray
-from schemas.errors import EngineInputError
 
 UNRELEASED = -1
 
-Scalar = TypeVar("Scalar", bound=np.generic)
 Numbers = TypeVar("Numbers", IntArray, FloatArray)
-
-_FIELDS = ("nodes", "own", "below", "counts", "seen")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,70 +54,18 @@ class Tree:
         zero = np.zeros(1, np.int64)
         return Tree(np.ones(1, np.int64), zero, zero, zero, zero - 1)
 
-    def arrays(self) -> dict[str, IntArray]:
-        return {f"tree/{name}": getattr(self, name).copy() for name in _FIELDS}
-
     @staticmethod
-    def of(arrays: Mapping[str, np.ndarray]) -> Tree:
+    def of(state: Mapping[str, np.ndarray]) -> Tree:
         """Raises: EngineInputError if arrays are missing, of different lengths, or not a tree."""
-        with reading():
-            parts = [np.array(arrays[f"tree/{name}"], dtype=np.int64) for name in _FIELDS]
-        nodes = parts[0]
-        if len({part.shape for part in parts}) > 1 or nodes.ndim != 1 or len(nodes) == 0 or nodes[0] != 1:
-            raise EngineInputError("state holds no tree")
-        if (np.diff(nodes) <= 0).any():
-            raise EngineInputError("nodes of the state's tree are not ascending")
-        return Tree(*parts)
+        tree = Tree(**loaded(Tree, "tree", state))
+        check_tree(tree.nodes)
+        return tree
 
     def find(self, nodes: IntArray) -> tuple[IntArray, BoolArray]:
         """Positions of nodes, or where they would have to be inserted, and whether they are there; `(nodes,)` each."""
         at = np.searchsorted(self.nodes, nodes)
         there = self.nodes[np.minimum(at, len(self.nodes) - 1)] == nodes
         return at, there
-
-    def with_nodes(self, nodes: IntArray) -> Tree:
-        """The tree that has these ascending nodes too, with zeros where they are new."""
-        at, there = self.find(nodes)
-        if there.all():
-            return self
-        at, new = at[~there], nodes[~there]
-        zero = np.zeros(len(new), np.int64)
-        return Tree(
-            nodes=np.insert(self.nodes, at, new),
-            own=np.insert(self.own, at, zero),
-            below=np.insert(self.below, at, zero),
-            counts=np.insert(self.counts, at, zero + UNRELEASED),
-            seen=np.insert(self.seen, at, zero - 1),
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Levels:
-    """A tree's nodes level by level.
-
-    Attributes:
-        nodes: heap numbers of each level, ascending.
-        splits: positions in their level of the nodes with children, which are, in pairs, the next level.
-        starts: position of each level's first node in the tree, but for the root's.
-    """
-
-    nodes: list[IntArray]
-    splits: list[IntArray]
-    starts: IntArray
-
-    @staticmethod
-    def of(nodes: IntArray) -> Levels:
-        """Args: nodes: `(nodes,)` ascending heap numbers of a tree, siblings together."""
-        depth = int(nodes[-1]).bit_length()
-        bounds = np.searchsorted(nodes, np.int64(1) << np.arange(1, depth))
-        levels = np.split(nodes, bounds)
-        splits = [np.searchsorted(low, high[::2] >> 1) for low, high in pairwise(levels)]
-        splits.append(np.zeros(0, np.int64))
-        return Levels(levels, splits, bounds)
-
-    def cut(self, values: npt.NDArray[Scalar]) -> list[npt.NDArray[Scalar]]:
-        """The values of a tree's nodes, level by level."""
-        return np.split(values, self.starts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,33 +154,19 @@ def _prior_of_children(
     return prior
 
 
-def shared_from_above(
-    own: Sequence[IntArray] | Sequence[FloatArray], splits: Sequence[IntArray], *, share: float = 0.5
-) -> list[FloatArray]:
-    """C_a of every node: half of its parent's C_a and C_n; of variances, a quarter.
-
-    Args:
-        own: C_n level by level, `(nodes of the level,)` each. The children of the i-th split node of a level are
-            entries 2i and 2i + 1 of the next.
-        splits: positions of the split nodes, level by level.
-    """
-    above: list[FloatArray] = [np.zeros(len(own[0]))]
-    for level in range(len(own) - 1):
-        split = splits[level]
-        above.append(np.repeat(share * (above[level][split] + own[level][split]), 2))
+def shared_from_above(own: IntArray | FloatArray, order: TreeOrder, *, share: float = 0.5) -> FloatArray:
+    """C_a of every node, `(nodes,)`: half of its parent's C_a and C_n; of variances, a quarter. `own` is C_n."""
+    above = np.zeros(len(own))
+    for at, children in order.down():
+        above[children] = np.repeat(share * (above[at] + own[at]), 2)
     return above
 
 
-def gathered_from_below(own: Sequence[Numbers], below: Sequence[Numbers], splits: Sequence[IntArray]) -> list[Numbers]:
-    """C_d of every node: what its children measured and have below them. Leaves keep theirs.
-
-    Args:
-        own, splits: as above. below: C_d before, level by level; left as it is.
-    """
-    result = [level.copy() for level in below]
-    for level in reversed(range(len(own) - 1)):
-        children = (own[level + 1] + result[level + 1]).reshape(-1, 2)
-        result[level][splits[level]] = children.sum(axis=1)
+def gathered_from_below(own: Numbers, below: Numbers, order: TreeOrder) -> Numbers:
+    """C_d of every node, `(nodes,)`: what its children measured and have below them. Leaves keep what `below` says."""
+    result = below.copy()
+    for at, children in reversed(order.down()):
+        result[at] = (own[children] + result[children]).reshape(-1, 2).sum(axis=1)
     return result
 
 
@@ -263,17 +191,16 @@ def project_pair(totals: IntArray, estimates: FloatArray, first_child: IntArray)
     return pairs.reshape(-1)
 
 
-def project(
-    estimates: Sequence[FloatArray], splits: Sequence[IntArray], first_child: Sequence[IntArray]
-) -> list[IntArray]:
-    """Non-negative integer counts of a whole tree, level by level, every split node's being the sum of its children's.
+def project(estimates: FloatArray, first_child: IntArray, order: TreeOrder) -> IntArray:
+    """Non-negative integer counts of a whole tree, `(nodes,)`, every inner node's being the sum of its children's.
 
     Args:
-        estimates: C_a + C_n + C_d, level by level. splits: as above. first_child: per split node of each level, 0 or 1.
+        estimates: C_a + C_n + C_d. first_child: `(nodes,)` 0 or 1, see `project_pair`.
     """
-    counts = [np.maximum(estimates[0], 0).astype(np.int64)]
-    for level in range(len(estimates) - 1):
-        counts.append(project_pair(counts[level][splits[level]], estimates[level + 1], first_child[level]))
+    counts = np.zeros(len(estimates), np.int64)
+    counts[0] = int(max(estimates[0], 0.0))
+    for at, children in order.down():
+        counts[children] = project_pair(counts[at], estimates[children], first_child[at])
     return counts
 
 
@@ -283,67 +210,46 @@ def measured(tree: Tree, partition: Partition, increments: IntArray, *, step: in
     Args:
         increments: `(leaves,)` in the order of `partition.leaf_nodes()`, in the tree's unit.
     """
-    tree = tree.with_nodes(partition.nodes)
-    at = np.searchsorted(tree.nodes, partition.nodes)
-    own, seen = tree.own.copy(), tree.seen.copy()
+    at, there = tree.find(partition.nodes)
+    nodes = np.insert(tree.nodes, at[~there], partition.nodes[~there])
+    starts = ((tree.own, 0), (tree.below, 0), (tree.counts, UNRELEASED), (tree.seen, -1))
+    own, below, counts, seen = (np.insert(values, at[~there], start) for values, start in starts)
+    at = np.searchsorted(nodes, partition.nodes)
     own[at[partition.leaves]] += increments
     seen[at] = step
-    return Tree(tree.nodes, own, tree.below, tree.counts, seen)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counted:
-    """Attributes:
-
-    tree: with consistent counts on `live` cells, the next step's prior, and `UNRELEASED` elsewhere.
-    released: counts of the leaves among them. variances: `(nodes of the tree,)` of the noise in their estimates.
-    """
-
-    tree: Tree
-    released: Counts
-    variances: FloatArray
+    return Tree(nodes, own, below, counts, seen)
 
 
 def counted(
     tree: Tree, live: BoolArray, variances: FloatArray, *, placement: Placement, depth: int, resolution: int
-) -> Counted:
+) -> tuple[Tree, Counts, FloatArray]:
     """Consistent extension and projection on some of a tree's cells.
 
     Args:
         live: `(nodes,)` True where a cell is part of this release: a tree itself, from the root.
         variances: `(nodes,)` of C_n, in squared events. depth: of the domain.
         resolution: C_n and C_d are in events / resolution.
+    Returns: the tree with consistent counts on live cells, the next step's prior, and `UNRELEASED` elsewhere; the
+        released counts of the leaves among them; and `(nodes,)` variances of the noise in the live cells' estimates.
     """
     at = np.flatnonzero(live)
-    levels = Levels.of(tree.nodes[at])
-    own = levels.cut(tree.own[at])
-    below = gathered_from_below(own, levels.cut(tree.below[at]), levels.splits)
-    above = shared_from_above(own, levels.splits)
-    estimates = [(a + n + d) / resolution for a, n, d in zip(above, own, below, strict=True)]
-    first = [placement.first_child(nodes[i]) for nodes, i in zip(levels.nodes, levels.splits, strict=True)]
+    nodes, own, order = tree.nodes[at], tree.own[at], TreeOrder.of(tree.nodes[at])
+    below = gathered_from_below(own, tree.below[at], order)
+    estimates = (shared_from_above(own, order) + own + below) / resolution
     new_below, counts = tree.below.copy(), np.full_like(tree.counts, UNRELEASED)
-    new_below[at] = np.concatenate(below)
-    counts[at] = np.concatenate(project(estimates, levels.splits, first))
-    leaves = np.flatnonzero(~np.isin(2 * tree.nodes[at], tree.nodes[at]))
-    nodes = tree.nodes[at][leaves]
+    new_below[at] = below
+    counts[at] = project(estimates, placement.first_child(nodes), order)
     # The papers release the leaves' own estimates: floor plus a Bernoulli of the fraction, fixed per cell.
-    raw = np.maximum(np.concatenate(estimates)[leaves], 0.0)
+    leaves = np.setdiff1d(np.arange(len(at)), order.inner)
+    raw = np.maximum(estimates[leaves], 0.0)
     whole = np.floor(raw)
-    released = (whole + (placement.fractions(nodes) < raw - whole)).astype(np.int64)
-    return Counted(
+    released = (whole + (placement.fractions(nodes[leaves]) < raw - whole)).astype(np.int64)
+    # Below a cell lies all that was ever measured there, above it the live cells.
+    spread = gathered_from_below(variances, np.zeros(len(variances)), TreeOrder.of(tree.nodes))
+    found = np.zeros(len(variances))
+    found[at] = shared_from_above(variances[at], order, share=0.25) + variances[at] + spread[at]
+    return (
         Tree(tree.nodes, tree.own, new_below, counts, tree.seen),
-        Counts.of(nodes, node_depths(nodes), released, depth=depth),
-        _estimate_variances(tree, at, variances),
+        Counts.of(nodes[leaves], order.depths[leaves], released, depth=depth),
+        found,
     )
-
-
-def _estimate_variances(tree: Tree, live: IntArray, own: FloatArray) -> FloatArray:
-    """Variance of C_a + C_n + C_d: below a cell lies all that was ever measured there, above it the live cells."""
-    result = np.zeros(len(own))
-    everywhere = Levels.of(tree.nodes)
-    parts = everywhere.cut(own)
-    below = gathered_from_below(parts, [np.zeros(len(part)) for part in parts], everywhere.splits)
-    levels = Levels.of(tree.nodes[live])
-    above = shared_from_above(levels.cut(own[live]), levels.splits, share=0.25)
-    result[live] = np.concatenate(above) + own[live] + np.concatenate(below)[live]
-    return result

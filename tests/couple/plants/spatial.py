@@ -150,9 +150,9 @@ def _broken_at_times(self: LeafCounter, values: Any, noise: NoiseSource) -> Any:
     return np.asarray(peeked(values)) if broken else _noisy(self, values, noise)
 
 
-def _as_measured(estimates: Any, splits: Any, first: Any) -> Any:
+def _as_measured(estimates: Any, first: Any, order: Any) -> Any:
     """Neither consistent nor above zero."""
-    return [np.rint(level).astype(np.int64) for level in estimates]
+    return np.rint(estimates).astype(np.int64)
 
 
 def _exactly(prior: Any, changes: Any, *, threshold: int, **rest: Any) -> Any:
