@@ -191,6 +191,35 @@ async def read_to_end(
         return log.beginning, log.end, records
 
 
+@asynccontextmanager
+async def follower(kafka: Kafka, positions: Mapping[TopicPartition, int | None]) -> AsyncIterator[AIOKafkaConsumer]:
+    """Open a consumer of committed records that belongs to no group and commits nothing.
+
+    Args:
+        positions: the offset from which it reads each partition; None: its first record.
+    Raises: KafkaError, OSError.
+    """
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap,
+        group_id=None,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **security_kwargs(kafka),
+    )
+    consumer.assign(list(positions))
+    try:
+        await consumer.start()
+        for partition, offset in positions.items():
+            if offset is None:
+                await consumer.seek_to_beginning(partition)
+            else:
+                consumer.seek(partition, offset)
+        yield consumer
+    finally:
+        await close_client(consumer)
+
+
 SETTLE_S = 30.0
 FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
 COUNTED = 500  # records of a partition that are counted one by one

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 
-from agents.kafka.clients import close_client
+from agents.kafka.clients import close_client, follower
 from agents.kafka.lifecycle.cancellations import raise_stray_cancellation
 from agents.kafka.lifecycle.stops import alone
 from agents.kafka.lifecycle.vitals import COMPUTE_S, Pulse
@@ -158,19 +158,7 @@ class AuditStreamTask:
         kafka, topics = job.config.kafka, job.topics
         synthetic = TopicPartition(topics.synthetic(stream.name), 0)
         ledger = TopicPartition(topics.ledger(stream.name), 0)
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=kafka.bootstrap,
-            group_id=None,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            **security_kwargs(kafka),
-        )
-        consumer.assign([synthetic, ledger])
-        try:
-            await consumer.start()
-            consumer.seek(synthetic, self._machine.synthetic_offset)
-            await consumer.seek_to_beginning(ledger)
+        async with follower(kafka, {synthetic: self._machine.synthetic_offset, ledger: None}) as consumer:
             while self._task.serves(self.name):
                 self.pulse.works("follows the public topics")
                 batches = await consumer.getmany(timeout_ms=500, max_records=5_000)
@@ -180,8 +168,6 @@ class AuditStreamTask:
                             for record in records:
                                 self._on_public(tp == ledger, record)
                     await self._advance()
-        finally:
-            await close_client(consumer)
 
     def _on_public(self, is_ledger: bool, record: Any) -> None:
         step = public_step(record.headers)

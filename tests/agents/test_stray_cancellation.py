@@ -250,7 +250,7 @@ async def _audit(config: Config) -> None:
 @pytest.mark.parametrize("again", [False, True], ids=["once", "and while it stops"])
 @pytest.mark.parametrize(
     ("module", "work"),
-    [(agents.kafka.clients, _log), (agents.kafka.clients, _tail), (agents.worker.audit, _audit), (service, _ingest)],
+    [(agents.kafka.clients, _log), (agents.kafka.clients, _tail), (agents.kafka.clients, _audit), (service, _ingest)],
     ids=["log", "tail", "audit", "ingest"],
 )
 def test_who_is_cancelled_leaves_no_consumer_open(

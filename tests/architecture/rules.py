@@ -173,8 +173,8 @@ RULES = (
     # their records and of what is declared.
     allow(
         "agents.readers.watch.public",
-        ours="agents.readers.consume.ledger agents.kafka.clients agents.kafka.security agents.kafka.topics "
-        "agents.show.pictures agents.readers.watch.events agents.readers.watch.public schemas",
+        ours="agents.readers.consume.ledger agents.kafka.clients agents.kafka.topics agents.show.pictures "
+        "agents.readers.watch.public agents.readers.watch.routes schemas",
         standard=STANDARD,
         others=DATA | {"aiohttp", "aiokafka"},
     ),

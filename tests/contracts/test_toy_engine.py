@@ -108,7 +108,7 @@ def privstream(folder: Path, *commands: Sequence[object]) -> list[tuple[int, str
 LIVE_PAGE = """
 import json, sys
 from agents.show.view import view_of
-from agents.readers.watch.public.seen import StreamSeen
+from agents.readers.watch.public import StreamSeen
 from schemas.config import load_config
 (stream,) = load_config(sys.argv[1]).streams
 seen = StreamSeen(stream, view_of(stream).picture(stream))

@@ -16,8 +16,7 @@ from playwright.async_api import Page
 
 from agents.protocol.release.public_records import ledger_entry
 from agents.readers.watch import serve
-from agents.readers.watch.public.reader import PublicReader
-from agents.readers.watch.public.seen import StreamSeen
+from agents.readers.watch.public import PublicReader, StreamSeen
 from engines.core.contract import Release
 from engines.core.registry import build_engine
 from schemas.config.load import config_from_mapping

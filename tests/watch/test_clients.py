@@ -8,8 +8,8 @@ import tracemalloc
 import aiohttp
 import pytest
 
+from agents.readers.watch import public
 from agents.readers.watch.guard import token_of
-from agents.readers.watch.public import routes
 from agents.show.pictures import PointPicture
 from tests.watch.test_server import PUBLIC, SECRET, served, status_of
 
@@ -88,7 +88,7 @@ async def picture(session: aiohttp.ClientSession, at: str) -> tuple[int, bytes]:
 
 
 def test_pictures_that_nobody_reads_are_few_and_cost_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MOST_PICTURES", 2)
+    monkeypatch.setattr(public, "MOST_PICTURES", 2)
     monkeypatch.setattr(PointPicture, "body", lambda *_: LARGE)
 
     async def run() -> None:
@@ -112,14 +112,14 @@ def test_pictures_that_nobody_reads_are_few_and_cost_no_copies(monkeypatch: pyte
 
 
 def test_a_picture_that_is_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MOST_PICTURES", 1)
-    monkeypatch.setattr(routes, "SENT_S", 0.2)
+    monkeypatch.setattr(public, "MOST_PICTURES", 1)
+    monkeypatch.setattr(public, "SENT_S", 0.2)
     monkeypatch.setattr(PointPicture, "body", lambda *_: LARGE)
 
     async def run() -> None:
         async with served() as (_, session, at):
             _, writer = await asked(at)
-            monkeypatch.setattr(routes, "SENT_S", 20.0)
+            monkeypatch.setattr(public, "SENT_S", 20.0)
             async with asyncio.timeout(20):
                 while (await picture(session, at))[0] == 503:  # noqa: ASYNC110  it is the server that is asked
                     await asyncio.sleep(0.01)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from agents.kafka import clients
 from agents.kafka.topics import TopicIdentity
 from agents.readers.consume import ledger
+from agents.readers.watch import public as module
 from agents.readers.watch import server
-from agents.readers.watch.public import reader as module
-from agents.readers.watch.public.reader import PublicReader
-from agents.readers.watch.public.seen import StreamSeen
+from agents.readers.watch.public import PublicReader, StreamSeen
 from agents.show.pictures import Picture
 from schemas.config import Kafka
 from tests.watch.test_seen import STREAM, published
@@ -107,7 +107,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster({f"taxi.{name}": [] for name in ("synthetic", "measurements", "ledger")}, {})
     made.ids = {name: TopicIdentity("a", 1) for name in made.records}
     monkeypatch.setattr(Consumer, "cluster", made, raising=False)
-    monkeypatch.setattr(module, "AIOKafkaConsumer", Consumer)
+    monkeypatch.setattr(clients, "AIOKafkaConsumer", Consumer)
+    monkeypatch.setattr(clients, "close_client", lambda client: client.stop())
     for name in ("ASK_S", "AGAIN_S", "MISSING_S"):
         monkeypatch.setattr(module, name, 0.05)
 
@@ -121,7 +122,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
     monkeypatch.setattr(module, "admin_client", admin)
     monkeypatch.setattr(module, "topic_identities", identities)
-    monkeypatch.setattr(module, "close_client", lambda client: client.stop())
     return made
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.release.public_records import ledger_entry, release_records
-from agents.readers.watch.public import seen as module
-from agents.readers.watch.public.seen import StreamSeen
+from agents.readers.watch import public as module
+from agents.readers.watch.public import StreamSeen
 from agents.show.pictures import Picture, PointPicture, SeriesPicture, StatePicture, TripPicture
 from agents.show.view import view_of
 from engines.core.contract import Release, SyntheticRecord
@@ -93,7 +93,7 @@ def feed(one: StreamSeen, step: int, records: list[PublicRecord], words: bytes) 
 
 
 def verdicts(one: StreamSeen) -> list[str]:
-    return [row[9] for row in one.ledger(-1)]
+    return [row[9] for row in one.rows(-1)]
 
 
 def test_what_was_published_is_verified_step_by_step_and_shown() -> None:
@@ -108,8 +108,8 @@ def test_what_was_published_is_verified_step_by_step_and_shown() -> None:
     assert (summary["records"], summary["picture"]["shown"], summary["read_at"]) == (9, 9, 103.0)
     assert summary["mechanisms"][0]["name"] == "counts"
     assert summary["epsilon"] == pytest.approx(1 / 3)
-    assert all(row[8] for row in one.ledger(-1))
-    assert [row[0] for row in one.ledger(1)] == [2, 3]
+    assert all(row[8] for row in one.rows(-1))
+    assert [row[0] for row in one.rows(1)] == [2, 3]
 
 
 @given(st.data())

@@ -16,12 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.readers.watch import LivePage, serve, serve_in_background, server
+from agents.readers.watch import LivePage, routes, serve, serve_in_background, server
 from agents.readers.watch.guard import HEADERS, Guard, token_of
-from agents.readers.watch.public import routes
-from agents.readers.watch.public.reader import PublicReader
-from agents.readers.watch.public.seen import StreamSeen
-from agents.readers.watch.server import _application
+from agents.readers.watch.public import PublicReader, StreamSeen
+from agents.readers.watch.server import application
+from agents.show.pictures import Picture
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 from schemas.errors import PrivstreamError
@@ -161,36 +160,20 @@ def test_each_answer_has_the_headers_and_another_name_or_site_is_refused() -> No
     ],
 )
 def test_names_by_which_the_server_may_be_called(host: str, name: str, known: bool) -> None:
-    guard = Guard.of(SECRET, host=host, port=80, locked=frozenset(), names=["dash.example"])
+    guard = Guard.of(SECRET, host=host, locked=frozenset(), names=["dash.example"])
     assert guard.known_host(name) is known
 
 
 def test_the_public_view_is_given_public_topics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its reader, by its routes, and by what it may import (tests/architecture/rules.py)."""
     loaded = config()
-    asked: list[str] = []
-
-    async def run() -> None:
-        reader = PublicReader(loaded.kafka, [StreamSeen(stream, _no_picture()) for stream in loaded.streams])
-        asked.extend(reader.topics)
-
-    asyncio.run(run())
-    public = {name for stream in loaded.streams for name in Topics.published(stream.name)}
-    assert set(asked) == public
-    (app, _), work = asyncio.run(_made(loaded, operator=False))
-    assert len(work) == 1
+    reader = PublicReader(loaded.kafka, [StreamSeen(stream, Picture()) for stream in loaded.streams])
+    assert set(reader.topics) == {name for stream in loaded.streams for name in Topics.published(stream.name)}
+    guard = Guard.of(SECRET, host="::1", locked=frozenset(), names=[])
+    app, readers = application(loaded, guard, operator=False)
+    assert len(readers) == 1
     paths = {route.resource.canonical for route in app.router.routes() if route.resource is not None}
     assert not [path for path in paths if "operator" in path and not path.startswith("/assets/")]
-
-
-def _no_picture() -> Any:
-    from agents.show.pictures import Picture
-
-    return Picture()
-
-
-async def _made(loaded: Config, *, operator: bool) -> Any:
-    return _application(loaded, operator)
 
 
 def test_what_the_public_view_says_holds_no_word_of_the_operators() -> None:
@@ -287,7 +270,7 @@ def token_in(address: str | None) -> str:
 def test_tokens_are_in_no_representation() -> None:
     page = LivePage("h", 1, "http://h/public#token=abc", "http://h/operator#token=abc")
     assert "abc" not in repr(page)
-    assert "secret" not in repr(Guard.of(b"secret" * 4, host="::1", port=1, locked=frozenset(), names=[]))
+    assert "secret" not in repr(Guard.of(b"secret" * 4, host="::1", locked=frozenset(), names=[]))
 
 
 # --- Assets ---------------------------------------------------------------------------------------------------------
@@ -345,7 +328,7 @@ def test_no_log_repeats_a_request_that_cannot_be_read(
             def fails(_: object, after: int) -> None:
                 raise ValueError(token)
 
-            monkeypatch.setattr(StreamSeen, "ledger", fails)
+            monkeypatch.setattr(StreamSeen, "rows", fails)
             assert await status_of(session, at + PUBLIC[3]) == 500
 
     asyncio.run(run())

@@ -12,10 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 
-from agents.kafka.clients import close_client, log_reader
-from agents.kafka.security import security_kwargs
+from agents.kafka.clients import follower, log_reader
 from agents.kafka.topics import admin_client, topic_identities
 from agents.protocol.ingest.dead_letters import DeadLetter
 from schemas.errors import BrokerError, WireError
@@ -89,11 +88,8 @@ async def dead_letters(
 async def follow(config: Config, wanted: Wanted, found: Found) -> AsyncIterator[DeadLetter]:
     """Letters that come after those that were `found`, for as long as somebody looks. Raises: BrokerError."""
     topic, _ = await _topic(config)
-    async with _consumer(config) as consumer:
-        ends = {TopicPartition(topic, partition): end for partition, end in found.ends.items()}
-        consumer.assign(list(ends))
-        for tp, end in ends.items():
-            consumer.seek(tp, end)
+    ends = {TopicPartition(topic, partition): end for partition, end in found.ends.items()}
+    async with follower(config.kafka, ends) as consumer:
         while True:
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 for record in records:
@@ -104,7 +100,7 @@ async def follow(config: Config, wanted: Wanted, found: Found) -> AsyncIterator[
 @asynccontextmanager
 async def raw_records(config: Config) -> AsyncIterator[Callable[[DeadLetter], Any]]:
     """Asks for the record that a letter is about: None where it is no longer there. PRIVATE, as it stands."""
-    async with _consumer(config) as consumer:
+    async with follower(config.kafka, {}) as consumer:
 
         async def ask(letter: DeadLetter) -> Any:
             tp = TopicPartition(letter.topic, letter.partition)
@@ -126,20 +122,3 @@ async def _topic(config: Config) -> tuple[str, int]:
     if topic not in found:
         raise BrokerError(f"topic {topic} does not exist. Fix: privstream topics CONFIG --create.")
     return topic, found[topic].partitions
-
-
-@asynccontextmanager
-async def _consumer(config: Config) -> AsyncIterator[AIOKafkaConsumer]:
-    kafka = config.kafka
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=kafka.bootstrap,
-        group_id=None,
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        **security_kwargs(kafka),
-    )
-    try:
-        await consumer.start()
-        yield consumer
-    finally:
-        await close_client(consumer)

@@ -43,7 +43,7 @@ OPEN = ("/", "/public", "/operator", "/login")
 
 
 def token_of(secret: bytes, view: View) -> str:
-    """43 letters, digits, - and _."""
+    """Return the token of a view: 43 letters, digits, - and _."""
     return _text(hmac.digest(secret, b"privstream/watch/" + view.encode(), hashlib.sha256))
 
 
@@ -53,30 +53,31 @@ def _text(digest: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Attributes:
+    """Decides over each request.
 
-    secret: of both tokens.
-    locked: views that need theirs.
-    names: hosts by which the server may be called, lower case; None: by any address, and these.
+    Attributes:
+        secret: both tokens are made from it. locked: views that need theirs.
+        names: hosts by which the server may be called, lower case; with `addresses` also by any IP address.
     """
 
     secret: bytes = field(repr=False)
     locked: frozenset[View]
     names: frozenset[str]
     addresses: bool
-    port: int
 
     @staticmethod
-    def of(secret: bytes, *, host: str, port: int, locked: frozenset[View], names: Sequence[str]) -> Guard:
+    def of(secret: bytes, *, host: str, locked: frozenset[View], names: Sequence[str]) -> Guard:
         loopback = is_loopback(host)
         known = {"localhost", "127.0.0.1", "::1", host, *names}
         if not loopback:
             known |= {socket.gethostname(), socket.getfqdn()}
-        return Guard(secret, locked, frozenset(name.lower() for name in known), not loopback, port)
+        return Guard(secret, locked, frozenset(name.lower() for name in known), not loopback)
 
     def known_host(self, host: str) -> bool:
-        """Whether a request is meant for this server: another name that was pointed at its address is refused, so that
-        no page of a stranger reads this one through the visitor's browser (DNS rebinding).
+        """Return whether a request is meant for this server.
+
+        Another name that was pointed at its address is refused, so that no page of a stranger reads this one through
+        the visitor's browser (DNS rebinding).
         """
         name = host.lower()
         if name.startswith("["):
@@ -85,21 +86,22 @@ class Guard:
             name = name.partition(":")[0]
         return name in self.names or (self.addresses and _is_address(name))
 
-    def cookie(self, view: View) -> str:
-        """Its name: browsers send cookies to all ports of a host."""
-        return f"privstream-{view}-{self.port}"
+    def cookie(self, request: web.Request, view: View) -> str:
+        """Return its name, with the port: browsers send cookies to all ports of a host."""
+        return f"privstream-{view}-{request.get_extra_info('sockname', ('', 0))[1]}"
 
     def session(self, view: View) -> str:
-        """What the cookie holds instead of the token."""
+        """Return what the cookie holds instead of the token."""
         return _text(hmac.digest(token_of(self.secret, view).encode(), b"cookie", hashlib.sha256))
 
     def allows(self, request: web.Request, view: View) -> bool:
+        """Return whether a request may see a view."""
         if view not in self.locked:
             return True
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return _same(given.strip(), token_of(self.secret, view))
-        return _same(request.cookies.get(self.cookie(view), ""), self.session(view))
+        return _same(request.cookies.get(self.cookie(request, view), ""), self.session(view))
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -148,20 +150,21 @@ class Guard:
             raise web.HTTPUnauthorized(text="this is not the token of this server\n")
         answer = web.Response(status=204)
         answer.set_cookie(
-            self.cookie(view), self.session(view), httponly=True, samesite="Strict", path="/",
+            self.cookie(request, view), self.session(view), httponly=True, samesite="Strict", path="/",
             secure=request.scheme == "https" or origin.startswith("https:"),
         )  # fmt: skip
         return answer
 
 
 def _same(given: str, right: str) -> bool:
-    """In constant time; of any text, also one that is no Unicode."""
+    """Compare in constant time, also text that is no Unicode."""
     return hmac.compare_digest(given.encode(errors="surrogatepass"), right.encode())
 
 
 async def secure_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """For `on_response_prepare`: event streams get them, too."""
+    """Set `HEADERS` where a response is prepared, so that event streams and files have them, too."""
     response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
+    response.headers.setdefault("Cache-Control", "no-cache")
 
 
 def _with_headers(response: web.Response) -> web.Response:
@@ -174,7 +177,7 @@ def _kept(error: web.HTTPException) -> dict[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether only this machine reaches a host."""
     return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 

@@ -1,29 +1,26 @@
 """The operator's view: true counts, errors, lag and refusals, step by step. Not private, and none of it is public.
 
-It follows the utility topics, asks for the job's status from time to time, and answers over HTTP behind a token always:
-`agents.readers.watch.guard` sees to it.
+It always needs a token: `agents.readers.watch.guard` sees to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from agents.kafka.clients import close_client
+from agents.kafka.clients import follower
 from agents.kafka.lifecycle.refusals import Seen
-from agents.kafka.security import security_kwargs
 from agents.kafka.status import StreamStatus, status
 from agents.kafka.topics import admin_client, topic_identities
-from agents.readers.watch.events import Events, Teller
+from agents.readers.watch.routes import NO_STORE, Reader, Routes
 from agents.show.view import errors, metrics_of, view_of
 from engines.core.registry import build_evaluator
 from schemas.errors import BrokerError, WireError
@@ -38,7 +35,6 @@ log = logging.getLogger(__name__)
 MOST_STEPS = 10_000
 """Steps whose errors are kept for the page."""
 STATUS_S, AGAIN_S = 5.0, 2.0
-NO_STORE = {"Cache-Control": "no-store"}
 
 
 class StreamTruth:
@@ -136,17 +132,13 @@ def _refusals(tally: Tally) -> list[list[Any]]:
     return [[reason, field, n] for (reason, field), n in dropped]
 
 
-class OperatorReader(Teller):
-    """Feeds streams with utility records and status.
-
-    Attributes: problem: why nothing can be read now; None: it reads.
-    """
+class OperatorReader(Reader):
+    """Follows the utility topics, and asks for the job's status from time to time."""
 
     def __init__(self, config: Config, streams: Sequence[StreamTruth]) -> None:
         self._config = config
         self._streams = {Topics.utility(truth.stream.name): truth for truth in streams}
         super().__init__()
-        self.problem: str | None = "connecting to the cluster"
 
     async def run(self) -> None:
         """Follow the topics and the status for ever."""
@@ -165,7 +157,7 @@ class OperatorReader(Teller):
                 self.problem = str(error)
             except (KafkaError, OSError) as error:
                 self.problem = f"the cluster does not answer: {type(error).__name__}"
-            self._tell()
+            self.tell()
             await asyncio.sleep(STATUS_S)
 
     async def _utilities(self) -> None:
@@ -180,26 +172,10 @@ class OperatorReader(Teller):
         kafka = self._config.kafka
         async with admin_client(kafka) as admin:
             found = await topic_identities(admin, sorted(self._streams))
-        partitions = [TopicPartition(topic, 0) for topic in found]
-        if not partitions:
+        positions = {TopicPartition(topic, 0): self._streams[topic].position for topic in found}
+        if not positions:
             return
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=kafka.bootstrap,
-            group_id=None,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            **security_kwargs(kafka),
-        )
-        consumer.assign(partitions)
-        try:
-            await consumer.start()
-            for partition in partitions:
-                position = self._streams[partition.topic].position
-                if position is None:
-                    await consumer.seek_to_beginning(partition)
-                else:
-                    consumer.seek(partition, position)
+        async with follower(kafka, positions) as consumer:
             while True:
                 batches = await consumer.getmany(timeout_ms=500, max_records=1_000)
                 for partition, records in batches.items():
@@ -208,51 +184,21 @@ class OperatorReader(Teller):
                         truth.take(record.value)
                         truth.position = record.offset + 1
                 if batches:
-                    self._tell()
+                    self.tell()
                 await asyncio.sleep(0)
-        finally:
-            await close_client(consumer)
 
 
-class OperatorRoutes:
+class OperatorRoutes(Routes[StreamTruth]):
     """All handlers under `/operator`."""
 
-    def __init__(self, streams: Sequence[StreamTruth], reader: OperatorReader, boot: str) -> None:
-        self._streams: Mapping[str, StreamTruth] = {truth.stream.name: truth for truth in streams}
-        self._reader = reader
-        self._boot = boot
-
     def routes(self) -> list[web.RouteDef]:
+        """Return them with their paths."""
         return [
             web.get("/operator/allowed", self._allowed),
-            web.get("/operator/events", self._events),
-            web.get("/operator/streams/{stream}/utility", self._utility),
+            web.get("/operator/events", self.events),
+            web.get("/operator/streams/{stream}/utility", self.rows),
         ]
 
     async def _allowed(self, _: web.Request) -> web.Response:
         """Answer a page that has to know whether its cookie is good: an event stream cannot tell why it is refused."""
         return web.Response(status=204, headers=NO_STORE)
-
-    async def _utility(self, request: web.Request) -> web.Response:
-        truth = self._streams.get(request.match_info["stream"])
-        if truth is None:
-            raise web.HTTPNotFound(text="there is no such stream\n")
-        try:
-            after = int(request.query.get("after", "-1"))
-        except ValueError:
-            raise web.HTTPBadRequest(text="after is a whole number\n") from None
-        body = orjson.dumps({"boot": self._boot, "rows": truth.rows(after)})
-        return web.Response(body=body, content_type="application/json", headers=NO_STORE)
-
-    async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Send one event for each stream that has changed, as a whole."""
-        async with Events.to(request) as events:
-            had: dict[str, int] = {}
-            while True:
-                news = self._reader.news
-                for name, truth in self._streams.items():
-                    if had.get(name) != truth.revision:
-                        had[name] = truth.revision
-                        await events.send("stream", {"boot": self._boot, **truth.summary()})
-                await events.send("reading", {"problem": self._reader.problem, "now": time.time()})
-                await events.pause(news)

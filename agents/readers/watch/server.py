@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from agents.kafka.lifecycle.connections import ConnectionLimits, LimitedRunner
-from agents.readers.watch.guard import VIEWS, Guard, View, is_loopback, secure_headers, token_of
-from agents.readers.watch.public.reader import PublicReader
-from agents.readers.watch.public.routes import PublicRoutes
-from agents.readers.watch.public.seen import StreamSeen
+from agents.readers.watch.guard import Guard, View, is_loopback, secure_headers, token_of
+from agents.readers.watch.public import PublicReader, PublicRoutes, StreamSeen
+from agents.readers.watch.routes import Reader
 from agents.show.view import view_of
 from engines.core.noise import fresh_seed
 from schemas.errors import PrivstreamError
@@ -35,14 +32,8 @@ AGAIN_S = 1.0
 LIMITS = ConnectionLimits(most=512, most_each=256)
 """Each open page is a connection, and behind a proxy all are of one address."""
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what to type where it listens everywhere
-TYPES = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".js": "text/javascript",
-    ".svg": "image/svg+xml",
-    ".txt": "text/plain",
-    ".png": "image/png",
-}
+ASSETS = Path(__file__).parent / "assets"
+"""Pages and what they load: nothing is asked of the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +82,16 @@ async def serve(
             f"the token file holds {len(secret)} bytes, fewer than {SHORTEST_SECRET}. "
             "Fix: head -c 32 /dev/urandom | base64 > FILE."
         )
-    views: frozenset[View] = frozenset(VIEWS if operator else VIEWS[:1])
     # Whoever is given a name comes through a proxy: a listener on loopback is then reached from elsewhere.
     unlocked = public_without_token or (is_loopback(host) and not names)
-    locked = views - ({"public"} if unlocked else set())
-    runner, work = await asyncio.to_thread(_application, config, operator)
-    app, guard_at = runner
-    web_runner = LimitedRunner(app, "live page", LIMITS)
+    locked: set[View] = {"operator"} if unlocked else {"operator", "public"}
+    guard = Guard.of(secret, host=host, locked=frozenset(locked), names=names)
+    app, readers = await asyncio.to_thread(application, config, guard, operator=operator)
+    runner = LimitedRunner(app, "live page", LIMITS)
     tasks: list[asyncio.Task[None]] = []
     try:
-        await web_runner.setup()
-        site = web.TCPSite(web_runner, host, port)
+        await runner.setup()
+        site = web.TCPSite(runner, host, port)
         try:
             await site.start()
         except OSError as error:
@@ -109,9 +99,8 @@ async def serve(
                 f"cannot listen on {host}, port {port}: {error.strerror or type(error).__name__}. "
                 "Fix: choose another one with --port, or 0 for any."
             ) from error
-        bound = web_runner.addresses[0][1]
-        guard_at.append(Guard.of(secret, host=host, port=bound, locked=locked, names=names))
-        tasks += [asyncio.create_task(_kept_up(each)) for each in work]
+        bound = runner.addresses[0][1]
+        tasks += [asyncio.create_task(_kept_up(each.run)) for each in readers]
         yield LivePage(
             host,
             bound,
@@ -122,7 +111,7 @@ async def serve(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await web_runner.cleanup()
+        await runner.cleanup()
 
 
 @contextlib.contextmanager
@@ -165,9 +154,10 @@ def serve_in_background(config: Config, *, port: int) -> Iterator[LivePage]:
 
 
 async def _kept_up(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run what never ends, and begin it anew where it ended all the same: a page that reads nothing looks like one of a
-    stream without steps. A library that cancels what waits for it (`agents.kafka.lifecycle.cancellations`) ends it,
-    too.
+    """Run what never ends, and begin it anew where it ended all the same.
+
+    A page that reads nothing looks like one of a stream without steps. A library that cancels what waits for it
+    (`agents.kafka.lifecycle.cancellations`) ends it, too.
     """
     while True:
         task = asyncio.create_task(work())
@@ -188,22 +178,15 @@ def _address(host: str, port: int, view: View, secret: bytes | None) -> str:
     return f"http://{name}:{port}/{view}{fragment}"
 
 
-def _application(config: Config, operator: bool) -> tuple[tuple[web.Application, list[Guard]], list[Any]]:
-    """The application, a place for its guard, and what is to run beside it. Loads the engines' parts: in a thread."""
+def application(config: Config, guard: Guard, *, operator: bool) -> tuple[web.Application, list[Reader]]:
+    """Return the application and the readers that are to run beside it. Loads the engines' parts: in a thread."""
     boot = fresh_seed().hex()[:12]
-    guards: list[Guard] = []
-
-    @web.middleware
-    async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
-        return await guards[0].middleware(request, handler)
-
-    async def login(request: web.Request) -> web.Response:
-        return await guards[0].login(request)
-
-    app = web.Application(middlewares=[guarded], client_max_size=4096)
+    app = web.Application(middlewares=[guard.middleware], client_max_size=4096)
     app.on_response_prepare.append(secure_headers)
-    app.router.add_post("/login", login)
-    app.add_routes(_assets(operator))
+    app.router.add_post("/login", guard.login)
+    app.router.add_get("/", _first)
+    app.router.add_static("/assets/", ASSETS)
+    app.router.add_get("/public", _page("public.html"))
     seen = [StreamSeen(stream, view_of(stream).picture(stream)) for stream in config.streams]
     reader = PublicReader(config.kafka, seen)
     app.add_routes(PublicRoutes(seen, reader, boot).routes())
@@ -214,55 +197,24 @@ def _application(config: Config, operator: bool) -> tuple[tuple[web.Application,
             each.close()
 
     app.on_cleanup.append(close)
-    work: list[Any] = [reader.run]
-    if operator:
-        work.append(_operator(config, app, boot))
-    return (app, guards), work
-
-
-def _operator(config: Config, app: web.Application, boot: str) -> Any:
-    """Imported where it is asked for: a server of the public view alone has nothing of it."""
+    if not operator:
+        return app, [reader]
+    # Imported where it is asked for: a server of the public view alone has nothing of it.
     from agents.readers.watch.operator import OperatorReader, OperatorRoutes, StreamTruth
 
+    app.router.add_get("/operator", _page("operator.html"))
     truths = [StreamTruth(stream) for stream in config.streams]
-    reader = OperatorReader(config, truths)
-    app.add_routes(OperatorRoutes(truths, reader, boot).routes())
-    return reader.run
+    second = OperatorReader(config, truths)
+    app.add_routes(OperatorRoutes(truths, second, boot).routes())
+    return app, [reader, second]
 
 
-def _assets(operator: bool) -> list[web.RouteDef]:
-    """Pages and what they load, read once; from this package, so that nothing is asked of the network."""
-    folder = resources.files("agents.readers.watch") / "assets"
-    routes = []
-    for path in sorted(_files(folder, PurePosixPath())):
-        routes.append(web.get(f"/assets/{path}", _asset(folder.joinpath(*path.parts).read_bytes(), path)))
-    pages = {"/public": "public.html", **({"/operator": "operator.html"} if operator else {})}
-    for address, name in pages.items():
-        routes.append(web.get(address, _asset((folder / name).read_bytes(), PurePosixPath(name))))
-
-    async def first(_: web.Request) -> web.Response:
-        raise web.HTTPFound("/public")
-
-    return [*routes, web.get("/", first)]
+async def _first(_: web.Request) -> web.Response:
+    raise web.HTTPFound("/public")
 
 
-def _files(folder: Any, below: PurePosixPath) -> list[PurePosixPath]:
-    found = []
-    for each in folder.iterdir():
-        if each.is_dir():
-            found += _files(each, below / each.name)
-        elif PurePosixPath(each.name).suffix in TYPES and not each.name.endswith(".html"):
-            found.append(below / each.name)
-    return found
-
-
-def _asset(content: bytes, path: PurePosixPath) -> Any:
-    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
-
-    async def answer(request: web.Request) -> web.Response:
-        if request.headers.get("If-None-Match") == tag:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=content, content_type=TYPES[path.suffix], charset="utf-8", headers=headers)
+def _page(name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.FileResponse(ASSETS / name)
 
     return answer
