@@ -86,8 +86,12 @@ class Picture:
         return b"{}"
 
 
+_POINT = np.dtype([("place", np.uint64), ("xy", np.float32, 2), ("born", np.int32), ("died", np.int32)])
+"""A point; `died` is -1 while it is there."""
+
+
 class PointPicture(Picture):
-    """Points that appear and are withdrawn: append-only arrays, of which the page asks for what is new.
+    """Points that appear and are withdrawn: an append-only array, of which the page asks for what is new.
 
     Beyond `capacity` points, those go that were withdrawn long ago, then every second one, by a hash of its key.
     Coordinates are sent less the lower corner of the bounds, as float32.
@@ -115,10 +119,7 @@ class PointPicture(Picture):
         self._fields, self._bounds, self._outline, self._degrees = (x, y), bounds, outline, degrees
         self._capacity = capacity
         self._alive: dict[int, int] = {}
-        self._places = np.zeros(1024, np.uint64)
-        self._xy = np.zeros((1024, 2), np.float32)
-        self._born = np.zeros(1024, np.int32)
-        self._died = np.full(1024, -1, np.int32)
+        self._points = np.zeros(capacity, _POINT)  # memory is taken as it is used
         self._deaths: list[int] = []
         self._used = self._level = self._generation = self._total = 0
         self._newest = -1
@@ -147,11 +148,8 @@ class PointPicture(Picture):
             self._thin()
             if where >= limit(self._level):
                 return True
-        if self._used == len(self._born):
-            self._grow()
-        at = self._used
-        self._alive[where] = at
-        self._places[at], self._xy[at], self._born[at], self._died[at] = where, (x - xmin, y - ymin), step, -1
+        self._points[self._used] = where, (x - xmin, y - ymin), step, -1
+        self._alive[where] = self._used
         self._used += 1
         return True
 
@@ -160,7 +158,7 @@ class PointPicture(Picture):
         where = place(key)
         at = self._alive.pop(where, None)
         if at is not None:
-            self._died[at] = step
+            self._points["died"][at] = step
             self._deaths.append(at)
         self._total -= at is not None or where >= limit(self._level)
 
@@ -212,7 +210,8 @@ class PointPicture(Picture):
         died = np.array(self._deaths[deaths:], np.int32)
         words = orjson.dumps(header)
         words += b" " * (-len(words) % 4)
-        parts = (self._xy[points : self._used], self._born[points : self._used], died, self._died[died])
+        added = self._points[points : self._used]
+        parts = (added["xy"], added["born"], died, self._points["died"][died])
         little = [np.ascontiguousarray(part, part.dtype.newbyteorder("<")).tobytes() for part in parts]
         return b"".join([len(words).to_bytes(4, "little"), words, *little])
 
@@ -220,29 +219,18 @@ class PointPicture(Picture):
         """Return the first step of which the picture is whole."""
         return max(0, self._newest - HISTORY + 1)
 
-    def _grow(self) -> None:
-        size = min(2 * len(self._born), self._capacity)
-        for name in ("_places", "_xy", "_born", "_died"):
-            old = getattr(self, name)
-            new = np.zeros((size, *old.shape[1:]), old.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
-
     def _thin(self) -> None:
         """Make room: without points that were withdrawn before the slider begins, then without every second one."""
-        used = slice(0, self._used)
-        died = self._died[used]
-        keep = (died < 0) | (died > self._first())
+        points = self._points[: self._used]
+        keep = (points["died"] < 0) | (points["died"] > self._first())
         while np.count_nonzero(keep) > 0.9 * self._capacity:
             self._level += 1
-            keep &= self._places[used] < np.uint64(limit(self._level))
-        for name in ("_places", "_xy", "_born", "_died"):
-            array = getattr(self, name)
-            kept = array[used][keep]
-            array[: len(kept)] = kept
-        self._used = int(np.count_nonzero(keep))
-        died = self._died[: self._used]
-        self._alive = {int(self._places[at]): at for at in np.flatnonzero(died < 0).tolist()}
+            keep &= points["place"] < np.uint64(limit(self._level))
+        kept = points[keep]
+        self._used = len(kept)
+        self._points[: self._used] = kept
+        died = kept["died"]
+        self._alive = {int(kept["place"][at]): at for at in np.flatnonzero(died < 0).tolist()}
         dead = np.flatnonzero(died >= 0)
         self._deaths = dead[np.argsort(died[dead], kind="stable")].tolist()
         self._generation += 1
@@ -401,7 +389,6 @@ class TablePicture(Picture):
     """
 
     kind = "table"
-    binary = False
 
     def __init__(self, marginals: Sequence[AttributeCells], *, capacity: int = MOST_ROWS) -> None:
         self._marginals = marginals
@@ -490,7 +477,31 @@ LOW, HIGH = "_low", "_high"
 """Suffixes of the fields that hold an interval."""
 
 
-class SeriesPicture(Picture):
+class _StepPicture(Picture):
+    """A row for each step that records tell of; the oldest go. Args: most: rows that are kept."""
+
+    what = "steps"
+
+    def __init__(self, step: str, most: int) -> None:
+        self._step, self._most = step, most
+        self._rows: dict[int, Any] = {}
+        self._total = 0
+
+    def _put(self, step: int, fields: Mapping[str, Any], row: Any) -> Any:
+        """Return the row of the step that a record tells of, or of `step`: `row`, where there is none yet."""
+        at = step_of(fields.get(self._step, step))
+        if at not in self._rows:
+            self._total += 1
+            self._rows[at] = row
+            if len(self._rows) > self._most:
+                del self._rows[min(self._rows)]
+        return self._rows.get(at, row)
+
+    def shown(self) -> Mapping[str, Any]:
+        return {"shown": len(self._rows), "total": self._total, "what": self.what}
+
+
+class SeriesPicture(_StepPicture):
     """Numbers by step, each with its interval where the records have one.
 
     Args:
@@ -500,29 +511,18 @@ class SeriesPicture(Picture):
     """
 
     kind = "series"
-    binary = False
+    what = "steps with a number"
 
     def __init__(self, names: Sequence[str], *, step: str = "step", interval: str = "90 % interval") -> None:
-        self._names, self._step, self._interval = names, step, interval
-        self._rows: dict[int, list[tuple[float | None, float | None, float | None]]] = {}
-        self._total = 0
+        super().__init__(step, MOST_NUMBERS)
+        self._names, self._interval = names, interval
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        at = step_of(fields.get(self._step, step))
-        row = [
-            (_number(fields.get(name)), _number(fields.get(name + LOW)), _number(fields.get(name + HIGH)))
-            for name in self._names
-        ]
-        self._total += at not in self._rows
-        self._rows[at] = row
-        if len(self._rows) > MOST_NUMBERS:
-            del self._rows[min(self._rows)]
+        found = [[_number(fields.get(name + part)) for part in ("", LOW, HIGH)] for name in self._names]
+        self._put(step, fields, [])[:] = found
 
     def about(self) -> Mapping[str, Any]:
         return {"fields": list(self._names), "interval": self._interval}
-
-    def shown(self) -> Mapping[str, Any]:
-        return {"shown": len(self._rows), "total": self._total, "what": "steps with a number"}
 
     def body(self, query: Mapping[str, int]) -> bytes:
         """Return all of it, column by column."""
@@ -545,7 +545,7 @@ MOST_STATES = 9
 """That are drawn; the others are one share together."""
 
 
-class StatePicture(Picture):
+class StatePicture(_StepPicture):
     """How many are in each public state, step by step: shares that are stacked. A later step may revise an earlier one.
 
     Args:
@@ -554,36 +554,23 @@ class StatePicture(Picture):
     """
 
     kind = "states"
-    binary = False
 
     def __init__(
         self, field: str, values: Sequence[str], *, unseen: str = "unseen", step: str = "step", count: str = "count"
     ) -> None:
-        self._field, self._step, self._count = field, step, count
+        self._field, self._count = field, count
         self._values = [*values, unseen]
         self._codes = {value: at for at, value in enumerate(values)}
-        self._rows: dict[int, np.ndarray] = {}
-        self._keep = max(2, min(HISTORY, MOST_CELLS // len(self._values)))
-        self._total = 0
+        super().__init__(step, max(2, min(HISTORY, MOST_CELLS // len(self._values))))
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        at = step_of(fields.get(self._step, step))
         state = fields.get(self._field)
         code = len(self._codes) if state is None else self._codes[state]
         count = float(fields[self._count])
-        if at not in self._rows:
-            self._total += 1
-            self._rows[at] = np.full(len(self._values), np.nan, np.float32)
-            if len(self._rows) > self._keep:
-                del self._rows[min(self._rows)]
-        if at in self._rows:
-            self._rows[at][code] = count
+        self._put(step, fields, np.full(len(self._values), np.nan, np.float32))[code] = count
 
     def about(self) -> Mapping[str, Any]:
         return {"field": self._field, "states": len(self._codes)}
-
-    def shown(self) -> Mapping[str, Any]:
-        return {"shown": len(self._rows), "total": self._total, "what": "steps"}
 
     def body(self, query: Mapping[str, int]) -> bytes:
         """Return counts of the largest states, and of all others together; what is below 0 by noise is 0."""
