@@ -134,67 +134,58 @@ def publish(cluster: Cluster, step: int) -> None:
     ledger.append(Record(len(ledger), [("privstream-step", b"%d" % step)], b"%d" % step, words))
 
 
-def test_it_says_when_the_cluster_is_away_and_goes_on_where_it_was(cluster: Cluster) -> None:
-    async def run() -> None:
-        seen = StreamSeen(STREAM, Picture())
-        reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
-        task = asyncio.create_task(reader.run())
-        publish(cluster, 0)
-        await until(lambda: seen.step == 0 and reader.problem is None)
-        news = reader.news
-        cluster.away = True
-        await until(lambda: reader.problem == "the cluster does not answer")
-        assert news.is_set()
-        publish(cluster, 1)
-        cluster.away = False
-        await until(lambda: seen.step == 1 and reader.problem is None)
-        assert seen.summary()["verdicts"] == {"verified": 2}  # nothing was read twice
-        assert cluster.sought == 3
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run())
+async def test_it_says_when_the_cluster_is_away_and_goes_on_where_it_was(cluster: Cluster) -> None:
+    seen = StreamSeen(STREAM, Picture())
+    reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
+    task = asyncio.create_task(reader.run())
+    publish(cluster, 0)
+    await until(lambda: seen.step == 0 and reader.problem is None)
+    news = reader.news
+    cluster.away = True
+    await until(lambda: reader.problem == "the cluster does not answer")
+    assert news.is_set()
+    publish(cluster, 1)
+    cluster.away = False
+    await until(lambda: seen.step == 1 and reader.problem is None)
+    assert seen.summary()["verdicts"] == {"verified": 2}  # nothing was read twice
+    assert cluster.sought == 3
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
-def test_topics_that_are_not_there_yet_or_are_others_now_are_said_and_not_read(cluster: Cluster) -> None:
-    async def run() -> None:
-        seen = StreamSeen(STREAM, Picture())
-        reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
-        ids, cluster.ids = cluster.ids, {}
-        task = asyncio.create_task(reader.run())
-        await until(lambda: "does not exist yet" in (reader.problem or ""))
-        cluster.ids = ids
-        publish(cluster, 0)
-        await until(lambda: seen.step == 0 and reader.problem is None)
-        cluster.ids = {**ids, "taxi.ledger": TopicIdentity("b", 1)}
-        cluster.away = True
-        await until(lambda: reader.problem == "the cluster does not answer")
-        cluster.away = False
-        await until(lambda: "made anew" in (reader.problem or ""))
-        publish(cluster, 1)
-        await asyncio.sleep(0.2)
-        assert seen.step == 0
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run())
+async def test_topics_that_are_not_there_yet_or_are_others_now_are_said_and_not_read(cluster: Cluster) -> None:
+    seen = StreamSeen(STREAM, Picture())
+    reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
+    ids, cluster.ids = cluster.ids, {}
+    task = asyncio.create_task(reader.run())
+    await until(lambda: "does not exist yet" in (reader.problem or ""))
+    cluster.ids = ids
+    publish(cluster, 0)
+    await until(lambda: seen.step == 0 and reader.problem is None)
+    cluster.ids = {**ids, "taxi.ledger": TopicIdentity("b", 1)}
+    cluster.away = True
+    await until(lambda: reader.problem == "the cluster does not answer")
+    cluster.away = False
+    await until(lambda: "made anew" in (reader.problem or ""))
+    publish(cluster, 1)
+    await asyncio.sleep(0.2)
+    assert seen.step == 0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
-def test_a_record_that_names_no_step_is_counted_and_the_page_goes_on(cluster: Cluster) -> None:
-    async def run() -> None:
-        seen = StreamSeen(STREAM, Picture())
-        reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
-        topic = cluster.records["taxi.synthetic"]
-        for step in (b"abc", None, b"-5", b"9" * 5000, b"3000000000", "\u0663".encode(), b""):
-            topic.append(Record(len(topic), [("privstream-step", step)], b"k", b"{}"))
-        publish(cluster, 0)
-        task = asyncio.create_task(reader.run())
-        await until(lambda: seen.step == 0)
-        assert (seen.summary()["unreadable"], seen.summary()["verdicts"]) == (7, {"verified": 1})
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run())
+async def test_a_record_that_names_no_step_is_counted_and_the_page_goes_on(cluster: Cluster) -> None:
+    seen = StreamSeen(STREAM, Picture())
+    reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
+    topic = cluster.records["taxi.synthetic"]
+    for step in (b"abc", None, b"-5", b"9" * 5000, b"3000000000", "\u0663".encode(), b""):
+        topic.append(Record(len(topic), [("privstream-step", step)], b"k", b"{}"))
+    publish(cluster, 0)
+    task = asyncio.create_task(reader.run())
+    await until(lambda: seen.step == 0)
+    assert (seen.summary()["unreadable"], seen.summary()["verdicts"]) == (7, {"verified": 1})
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_a_record_that_ends_the_reader_is_not_read_again() -> None:
@@ -209,7 +200,7 @@ def test_a_record_that_ends_the_reader_is_not_read_again() -> None:
     assert seen.positions == {"taxi.synthetic": 8}
 
 
-def test_a_reader_that_begins_anew_goes_on_with_a_step_that_is_kept_in_a_file(
+async def test_a_reader_that_begins_anew_goes_on_with_a_step_that_is_kept_in_a_file(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "IN_MEMORY", 0)  # every record is beyond it
@@ -218,25 +209,22 @@ def test_a_reader_that_begins_anew_goes_on_with_a_step_that_is_kept_in_a_file(
     topic, last = "taxi.synthetic", cluster.records["taxi.synthetic"].pop()
     entry = cluster.records["taxi.ledger"].pop()
 
-    async def run() -> None:
-        seen = StreamSeen(STREAM, Picture())
-        reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
-        task = asyncio.create_task(server._kept_up(reader.run))
-        await until(lambda: seen.positions.get(topic) == last.offset > 0)
-        cluster.cancels = True
-        await until(lambda: cluster.sought)  # the next one began where this one was
-        cluster.records[topic].append(last)
-        cluster.records["taxi.ledger"].append(entry)
-        await until(lambda: seen.step == 0)
-        assert (seen.summary()["verdicts"], seen.unreadable) == ({"verified": 1}, 0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        seen.close()
-
-    asyncio.run(run())
+    seen = StreamSeen(STREAM, Picture())
+    reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
+    task = asyncio.create_task(server._kept_up(reader.run))
+    await until(lambda: seen.positions.get(topic) == last.offset > 0)
+    cluster.cancels = True
+    await until(lambda: cluster.sought)  # the next one began where this one was
+    cluster.records[topic].append(last)
+    cluster.records["taxi.ledger"].append(entry)
+    await until(lambda: seen.step == 0)
+    assert (seen.summary()["verdicts"], seen.unreadable) == ({"verified": 1}, 0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    seen.close()
 
 
-def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
     take = StreamSeen.take
 
@@ -246,18 +234,15 @@ def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: py
 
     monkeypatch.setattr(StreamSeen, "take", noted)
 
-    async def run() -> None:
-        seen = StreamSeen(STREAM, Picture())
-        for step in range(3):
-            publish(cluster, step)
-        task = asyncio.create_task(PublicReader(Kafka(bootstrap="made.up:1"), [seen]).run())
-        await until(lambda: seen.step == 2)
-        assert taken[:3] == ["ledger"] * 3
-        assert "ledger" not in taken[3:]
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(run())
+    seen = StreamSeen(STREAM, Picture())
+    for step in range(3):
+        publish(cluster, step)
+    task = asyncio.create_task(PublicReader(Kafka(bootstrap="made.up:1"), [seen]).run())
+    await until(lambda: seen.step == 2)
+    assert taken[:3] == ["ledger"] * 3
+    assert "ledger" not in taken[3:]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_other_readers_of_public_topics_refuse_or_pass_over_such_a_record(caplog: pytest.LogCaptureFixture) -> None:

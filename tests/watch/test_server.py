@@ -57,93 +57,78 @@ OPERATOR = ("/operator/allowed", "/operator/events", "/operator/streams/taxi/uti
 PUBLIC = ("/public/streams", "/public/events", "/public/streams/taxi/picture", "/public/streams/taxi/ledger")
 
 
-def test_the_operators_view_needs_its_token_even_on_loopback_and_the_public_one_does_not() -> None:
-    async def run() -> None:
-        async with served() as (page, session, at):
-            assert page.public == f"{at}/public"
-            assert page.operator == f"{at}/operator#token={token_of(SECRET, 'operator')}"
-            assert [await status_of(session, at + path) for path in OPERATOR] == [401] * 3
-            assert [await status_of(session, at + path) for path in PUBLIC] == [200] * 4
-            public = f"Bearer {token_of(SECRET, 'public')}"
-            assert await status_of(session, at + OPERATOR[0], Authorization=public) == 401
-            right = f"Bearer {token_of(SECRET, 'operator')}"
-            assert await status_of(session, at + OPERATOR[0], Authorization=right) == 204
-
-    asyncio.run(run())
+async def test_the_operators_view_needs_its_token_even_on_loopback_and_the_public_one_does_not() -> None:
+    async with served() as (page, session, at):
+        assert page.public == f"{at}/public"
+        assert page.operator == f"{at}/operator#token={token_of(SECRET, 'operator')}"
+        assert [await status_of(session, at + path) for path in OPERATOR] == [401] * 3
+        assert [await status_of(session, at + path) for path in PUBLIC] == [200] * 4
+        public = f"Bearer {token_of(SECRET, 'public')}"
+        assert await status_of(session, at + OPERATOR[0], Authorization=public) == 401
+        right = f"Bearer {token_of(SECRET, 'operator')}"
+        assert await status_of(session, at + OPERATOR[0], Authorization=right) == 204
 
 
-def test_a_token_is_traded_for_a_cookie_that_is_not_the_token_and_is_of_one_view() -> None:
-    async def run() -> None:
-        async with served() as (page, session, at):
-            for given, status in (("wrong", 401), (token_of(SECRET, "public"), 401)):
-                async with session.post(f"{at}/login", json={"view": "operator", "token": given}) as answer:
-                    assert answer.status == status
-            right = {"view": "operator", "token": token_of(SECRET, "operator")}
-            async with session.post(f"{at}/login", json=right, headers={"Origin": "http://evil.test"}) as answer:
-                assert answer.status == 403
-            async with session.post(f"{at}/login", data=b"view=operator") as answer:
-                assert answer.status == 400
-            async with session.post(f"{at}/login", json=right) as answer:
-                assert answer.status == 204
-                cookie = answer.headers["Set-Cookie"]
-            assert token_of(SECRET, "operator") not in cookie
-            assert f"privstream-operator-{page.port}=" in cookie
-            assert "HttpOnly" in cookie
-            assert "SameSite=Strict" in cookie
-            assert await status_of(session, at + OPERATOR[0]) == 204
-
-    asyncio.run(run())
+async def test_a_token_is_traded_for_a_cookie_that_is_not_the_token_and_is_of_one_view() -> None:
+    async with served() as (page, session, at):
+        for given, status in (("wrong", 401), (token_of(SECRET, "public"), 401)):
+            async with session.post(f"{at}/login", json={"view": "operator", "token": given}) as answer:
+                assert answer.status == status
+        right = {"view": "operator", "token": token_of(SECRET, "operator")}
+        async with session.post(f"{at}/login", json=right, headers={"Origin": "http://evil.test"}) as answer:
+            assert answer.status == 403
+        async with session.post(f"{at}/login", data=b"view=operator") as answer:
+            assert answer.status == 400
+        async with session.post(f"{at}/login", json=right) as answer:
+            assert answer.status == 204
+            cookie = answer.headers["Set-Cookie"]
+        assert token_of(SECRET, "operator") not in cookie
+        assert f"privstream-operator-{page.port}=" in cookie
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert await status_of(session, at + OPERATOR[0]) == 204
 
 
-def test_off_loopback_the_public_view_needs_a_token_unless_it_is_said_otherwise() -> None:
-    async def run() -> None:
-        async with served(host="0.0.0.0") as (page, session, at):
-            assert page.public.endswith(f"/public#token={token_of(SECRET, 'public')}")
-            assert [await status_of(session, at + path) for path in PUBLIC] == [401] * 4
-            public = f"Bearer {token_of(SECRET, 'public')}"
-            assert await status_of(session, at + PUBLIC[0], Authorization=public) == 200
-        async with served(host="0.0.0.0", public_without_token=True) as (page, session, at):
-            assert "token" not in page.public
-            assert await status_of(session, at + PUBLIC[0]) == 200
-            assert await status_of(session, at + OPERATOR[0]) == 401
-
-    asyncio.run(run())
+async def test_off_loopback_the_public_view_needs_a_token_unless_it_is_said_otherwise() -> None:
+    async with served(host="0.0.0.0") as (page, session, at):
+        assert page.public.endswith(f"/public#token={token_of(SECRET, 'public')}")
+        assert [await status_of(session, at + path) for path in PUBLIC] == [401] * 4
+        public = f"Bearer {token_of(SECRET, 'public')}"
+        assert await status_of(session, at + PUBLIC[0], Authorization=public) == 200
+    async with served(host="0.0.0.0", public_without_token=True) as (page, session, at):
+        assert "token" not in page.public
+        assert await status_of(session, at + PUBLIC[0]) == 200
+        assert await status_of(session, at + OPERATOR[0]) == 401
 
 
-def test_without_an_operators_view_there_is_none() -> None:
-    async def run() -> None:
-        async with served(operator=False) as (page, session, at):
-            assert page.operator is None
-            right = f"Bearer {token_of(SECRET, 'operator')}"
-            paths = (*OPERATOR, "/operator")
-            assert [await status_of(session, at + path, Authorization=right) for path in paths] == [404] * 4
-
-    asyncio.run(run())
+async def test_without_an_operators_view_there_is_none() -> None:
+    async with served(operator=False) as (page, session, at):
+        assert page.operator is None
+        right = f"Bearer {token_of(SECRET, 'operator')}"
+        paths = (*OPERATOR, "/operator")
+        assert [await status_of(session, at + path, Authorization=right) for path in paths] == [404] * 4
 
 
-def test_each_answer_has_the_headers_and_another_name_or_site_is_refused() -> None:
-    async def run() -> None:
-        async with served() as (_, session, at):
-            for path in (
-                "/public",
-                "/operator",
-                "/assets/public.js",
-                "/public/streams",
-                "/nowhere",
-                OPERATOR[0],
-                PUBLIC[1],
-            ):
-                async with session.get(at + path) as answer:
-                    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS, path
-            assert await status_of(session, at + "/public/streams", Host="evil.test") == 421
-            assert await status_of(session, at + "/public", Host="evil.test:80") == 421
-            assert await status_of(session, at + "/public/streams", **{"Sec-Fetch-Site": "cross-site"}) == 403
-            assert await status_of(session, at + "/public", **{"Sec-Fetch-Site": "cross-site"}) == 200
-            assert await status_of(session, at + "/public/streams/nothing/ledger") == 404
-            assert await status_of(session, at + "/public/streams/taxi/picture?step=x") == 400
-            assert await status_of(session, at + "/assets/../server.py") == 404
-
-    asyncio.run(run())
+async def test_each_answer_has_the_headers_and_another_name_or_site_is_refused() -> None:
+    async with served() as (_, session, at):
+        for path in (
+            "/public",
+            "/operator",
+            "/assets/public.js",
+            "/public/streams",
+            "/nowhere",
+            OPERATOR[0],
+            PUBLIC[1],
+        ):
+            async with session.get(at + path) as answer:
+                assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS, path
+        assert await status_of(session, at + "/public/streams", Host="evil.test") == 421
+        assert await status_of(session, at + "/public", Host="evil.test:80") == 421
+        assert await status_of(session, at + "/public/streams", **{"Sec-Fetch-Site": "cross-site"}) == 403
+        assert await status_of(session, at + "/public", **{"Sec-Fetch-Site": "cross-site"}) == 200
+        assert await status_of(session, at + "/public/streams/nothing/ledger") == 404
+        assert await status_of(session, at + "/public/streams/taxi/picture?step=x") == 400
+        assert await status_of(session, at + "/assets/../server.py") == 404
 
 
 @pytest.mark.parametrize(
@@ -176,43 +161,34 @@ def test_the_public_view_is_given_public_topics_alone(monkeypatch: pytest.Monkey
     assert not [path for path in paths if "operator" in path and not path.startswith("/assets/")]
 
 
-def test_what_the_public_view_says_holds_no_word_of_the_operators() -> None:
-    async def run() -> None:
-        async with served() as (_, session, at):
-            async with session.get(f"{at}/public/streams") as answer:
-                text = await answer.text()
-            async with session.get(f"{at}/public/events") as events:
-                text += (await events.content.readuntil(b"reading")).decode()
-                text += (await events.content.readline()).decode() + (await events.content.readline()).decode()
-            assert "taxi" in text
-            assert [word for word in PRIVATE if word in text] == []
-
-    asyncio.run(run())
+async def test_what_the_public_view_says_holds_no_word_of_the_operators() -> None:
+    async with served() as (_, session, at):
+        async with session.get(f"{at}/public/streams") as answer:
+            text = await answer.text()
+        async with session.get(f"{at}/public/events") as events:
+            text += (await events.content.readuntil(b"reading")).decode()
+            text += (await events.content.readline()).decode() + (await events.content.readline()).decode()
+        assert "taxi" in text
+        assert [word for word in PRIVATE if word in text] == []
 
 
-def test_pages_beyond_those_that_it_can_serve_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_beyond_those_that_it_can_serve_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "MOST_PAGES", 1)
 
-    async def run() -> None:
-        async with served() as (_, session, at):
-            async with session.get(f"{at}/public/events") as first:
-                assert first.status == 200
-                assert await status_of(session, f"{at}/public/events") == 503
-            async with asyncio.timeout(20):
-                while await status_of(session, f"{at}/public/events") == 503:  # noqa: ASYNC110  it is the server that is asked
-                    await asyncio.sleep(0.05)
-
-    asyncio.run(run())
+    async with served() as (_, session, at):
+        async with session.get(f"{at}/public/events") as first:
+            assert first.status == 200
+            assert await status_of(session, f"{at}/public/events") == 503
+        async with asyncio.timeout(20):
+            while await status_of(session, f"{at}/public/events") == 503:  # noqa: ASYNC110  it is the server that is asked
+                await asyncio.sleep(0.05)
 
 
-def test_where_the_cluster_does_not_answer_the_page_is_served_and_says_so() -> None:
-    async def run() -> None:
-        async with served() as (_, session, at), session.get(f"{at}/public/events") as events:
-            text = ""
-            while "does not answer" not in text:
-                text = (await asyncio.wait_for(events.content.readline(), 60)).decode()
-
-    asyncio.run(run())
+async def test_where_the_cluster_does_not_answer_the_page_is_served_and_says_so() -> None:
+    async with served() as (_, session, at), session.get(f"{at}/public/events") as events:
+        text = ""
+        while "does not answer" not in text:
+            text = (await asyncio.wait_for(events.content.readline(), 60)).decode()
 
 
 def test_a_reader_that_ends_begins_anew_also_where_a_library_cancelled_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,17 +220,14 @@ def test_a_reader_that_ends_begins_anew_also_where_a_library_cancelled_it(monkey
     assert len(closed) == len(config().streams)
 
 
-def test_a_port_that_is_taken_and_a_short_secret_are_refused_with_what_to_do() -> None:
-    async def run() -> None:
-        async with served() as (page, _, _at):
-            with pytest.raises(PrivstreamError, match="Fix: choose another one"):
-                async with serve(config(), port=page.port):
-                    pass
-        with pytest.raises(PrivstreamError, match="fewer than 32"):
-            async with serve(config(), token=b"x" * 31):
+async def test_a_port_that_is_taken_and_a_short_secret_are_refused_with_what_to_do() -> None:
+    async with served() as (page, _, _at):
+        with pytest.raises(PrivstreamError, match="Fix: choose another one"):
+            async with serve(config(), port=page.port):
                 pass
-
-    asyncio.run(run())
+    with pytest.raises(PrivstreamError, match="fewer than 32"):
+        async with serve(config(), token=b"x" * 31):
+            pass
 
 
 def test_in_the_background_it_takes_another_port_where_its_own_is_taken() -> None:

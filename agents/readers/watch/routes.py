@@ -24,7 +24,7 @@ NO_STORE = {"Cache-Control": "no-store"}
 EVENTS = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no", **NO_STORE}
 
 
-class Shown(Protocol):
+class StreamShown(Protocol):
     """What a view shows of a stream. Attributes: revision: it grows with each change of the summary or the rows."""
 
     stream: Stream
@@ -61,7 +61,7 @@ class Reader:
         self.news = asyncio.Event()
 
 
-S = TypeVar("S", bound=Shown)
+S = TypeVar("S", bound=StreamShown)
 
 
 class Routes(Generic[S]):
