@@ -47,8 +47,7 @@ from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.witness import Mark
 from engines.checks.contract_case import contract_case
-from engines.core.accounting.accountant import RULES, Accountant
-from engines.core.accounting.ledger import Cost
+from engines.core.accounting.accountant import RULES, Accountant, Cost
 from engines.tabular.domain import RowKeys
 from schemas import wire
 from schemas.arrays import narrowed
@@ -198,7 +197,6 @@ ACCOUNTANTS = st.builds(
     rule=st.sampled_from(RULES),
     delta=st.floats(1e-300, 0.5),
     epsilon=FRACTIONS.filter(bool),
-    contributions=whole(1, 2**62),
     step=INTEGERS,
     **dict.fromkeys(("common", "finished", "current"), of_type(Cost)),
 )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engines.core.accounting import Accountant, PureEvent
+from engines.core.accounting import Accountant, Cost
 from engines.core.contract import Batch, Release, State, SyntheticRecord
 from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.core.state import head, numbers_of, written
@@ -182,7 +182,7 @@ class Markov:
             return Release(now, (), (), (), self._alive(config.horizon), notes={"over": over})
         budget = config.budget(now)
         # A replaced record is in one count, of one step: the charges of different steps do not add up for it.
-        charged = self._budget.charged(PureEvent(budget), step=now)
+        charged = self._budget.charged(Cost.pure_dp(budget), step=now)
         scale = scale_for(self._sensitivity, budget)
         noisy = laplace_mechanism(counts, scale, noise.child("counts"))
         last = config.horizon is not None and now == config.horizon - 1

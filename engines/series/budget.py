@@ -1,6 +1,6 @@
 """The budget of a series: where one protected unit may be, the weight of each step, and the noise that follows.
 
-Guarantee: `Presence.worst` is the exact maximum over all arrangements of a unit's events (`accounting.user_level`).
+Guarantee: `Presence.worst` is the exact maximum over all arrangements of a unit's events. Source: ours.
 
 `WeightSchedule` says before any data come how much weight each step gets; `worst` is what one unit meets at most.
 Source: [zhang2022] section 5 (fixed and geometric weights; w = 1 in the first two steps, which the total must contain).
@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from math import ceil, floor, log2, sqrt
 from typing import ClassVar
 
-from engines.core.accounting import Accountant, GaussianEvent, gaussian, user_level
+from engines.core.accounting import Accountant, Cost
+from engines.core.accounting.gaussian import mu_squared_for
 from engines.core.accounting.lattice import sigma_squared_of
 from engines.core.noise import NoiseSource, gaussian_mechanism
 from engines.core.noise.private import clipped
@@ -89,17 +89,20 @@ class Presence:
         return everywhere if self.events is None else min(self.events, everywhere)
 
     def worst(self, leading: list[Fraction]) -> Fraction:
-        """Largest sum of (events in the step)**2 * weight over all arrangements.
+        """Return the largest sum of (events in the step)**2 * weight over all arrangements; exact.
+
+        The sum is convex in the events, so a corner of {0 <= n_t <= `per_step`, sum <= `most`} is worst: as many steps
+        as possible are full, and at most one is partly so. Exchanging two shows that the largest weights get them.
 
         Args:
-            leading: the `fewest_steps` largest of the steps' squared weights.
+            leading: the `fewest_steps` largest of the steps' squared weights, the largest first.
         Raises: EngineInputError if a unit is in infinitely many steps: their sum is the schedule's affair.
         """
         if self.fewest_steps is None or self.most is None:
             raise EngineInputError("a unit without bounds needs a horizon or weights that decay")
-        # Squares of events times squared weights: weights of squared roots would not be exact.
-        arrangement = user_level.worst(leading, total=self.most, per_step=self.per_step)
-        return sum((Fraction(events) ** 2 * weight for events, weight in arrangement), Fraction(0))
+        full, rest = divmod(self.most, self.per_step)
+        whole = self.per_step**2 * sum(leading[:full], Fraction(0))
+        return whole + rest**2 * leading[full] if rest else whole
 
     def where(self, step: int) -> tuple[int, int]:
         """(number of the span, step in it) of a step of the stream; both from 0."""
@@ -177,11 +180,6 @@ _LEAST_SIGMA = 2**11
 _LARGEST = 2**61
 
 
-@lru_cache(maxsize=64)
-def _mu_squared(epsilon: Fraction, delta: float) -> Fraction:
-    return Fraction(gaussian.mu_for(epsilon, delta)) ** 2
-
-
 @dataclass(frozen=True, slots=True)
 class NoisyTotal:
     """One noisy total. Public. Units: lattice steps, and their squares."""
@@ -216,7 +214,7 @@ class GaussianBudget:
     @property
     def mu_squared(self) -> Fraction:
         """Of the whole span."""
-        return _mu_squared(self.epsilon, self.delta)
+        return mu_squared_for(self.epsilon, self.delta)
 
     def accountant(self) -> Accountant:
         """An unspent budget of one span."""
@@ -258,9 +256,9 @@ class FixedAmounts:
         self.schedule.worst(self.budget.presence)
 
     @property
-    def event(self) -> GaussianEvent:
+    def cost(self) -> Cost:
         """What a span costs a unit."""
-        return GaussianEvent(sigma_squared=1 / self.budget.mu_squared)
+        return Cost.gaussian_dp(self.budget.mu_squared)
 
     def sigma_squared(self, field: int, step: int) -> Fraction | None:
         """Noise at a step of the span; None where the schedule gives it nothing."""
@@ -291,10 +289,9 @@ class AdaptiveAmounts:
         budget = self.budget
         return float(budget.mu_squared * budget.shares[field]) / (budget.shifts[field] * budget.presence.per_step) ** 2
 
-    def events(self, amounts: Sequence[int]) -> GaussianEvent | None:
-        """What a step of these amounts costs a unit; None if they are all zero."""
-        spent = sum(amounts)
-        return GaussianEvent(sigma_squared=WHOLE / (self.budget.mu_squared * spent)) if spent else None
+    def cost(self, amounts: Sequence[int]) -> Cost:
+        """Return what a step of these amounts, which are positive, costs a unit."""
+        return Cost.gaussian_dp(self.budget.mu_squared * sum(amounts) / WHOLE)
 
     def sigma_squared(self, field: int, amount: int) -> Fraction:
         """Noise that an amount buys."""

@@ -123,7 +123,7 @@ class FixedChannel:
         if None in sigmas:
             return None
         if span != self._span:
-            self._accountant = budget.accountant().charged(self._amounts.event)
+            self._accountant = budget.accountant().charged(self._amounts.cost)
             self._span = span
         return [
             budget.measure(index, total, sigma, noise.child("series", index))
@@ -191,9 +191,7 @@ class Adaptive:
         amounts = [self._amount(index, at) for index in range(len(totals))]
         if min(amounts) <= 0:
             return SeriesOutcome(over=True)
-        event = self._amounts.events(amounts)
-        assert event is not None
-        self._accountant = self._accountant.charged(event)
+        self._accountant = self._accountant.charged(self._amounts.cost(amounts))
         measured = [
             self._budget.measure(index, total, self._amounts.sigma_squared(index, amount), noise.child("series", index))
             for index, (total, amount) in enumerate(zip(totals, amounts, strict=True))

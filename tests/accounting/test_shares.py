@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.core.accounting import gaussian, privacy_loss
+from engines.core.accounting import gaussian
 from engines.core.accounting.lattice import dominating
-from engines.core.accounting.ledger import DiscreteGaussianEvent
 from engines.core.accounting.user_level import event_mu_squared, times_mu_squared
 from engines.core.counters import spent
 from engines.core.noise import seeded
 from engines.core.shares import COUNTERS, LARGEST, GaussianCells, GaussianShares, PureShares, _rounded
 from schemas.errors import EngineInputError
+from tests.accounting.test_lattice import discrete_delta
 
 
 @settings(max_examples=60)
@@ -47,9 +47,9 @@ def test_cells_cost_what_is_asked(cost: Fraction, unit: int) -> None:
 @pytest.mark.parametrize("cost", [Fraction(1, 50), Fraction(2), Fraction(100)])
 def test_exact_privacy_loss_agrees_with_what_cells_are_charged(cost: Fraction) -> None:
     cells = GaussianCells(cost)
-    event = DiscreteGaussianEvent(sigma_squared=cells.sigma_squared, l2_sensitivity=2**cells.refined)
     epsilon = 3 * float(cost) ** 0.5 + float(cost) / 2
-    assert privacy_loss.delta(event, epsilon) <= gaussian.delta(epsilon, float(cost) ** 0.5)
+    exact = discrete_delta(cells.sigma_squared, epsilon, shift=2**cells.refined)
+    assert exact <= gaussian.delta(epsilon, float(cost) ** 0.5)
 
 
 @pytest.mark.parametrize("share", [Fraction(LARGEST), *(least or Fraction(1, 10**10) for least, _ in COUNTERS)])

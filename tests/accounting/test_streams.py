@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.core.accounting import StreamCost, Total, totals
+from engines.core.accounting.streams import StreamCost, Total, totals
 from schemas.config import Config, load_config, parse_config
 from schemas.errors import EngineInputError
 

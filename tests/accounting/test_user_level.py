@@ -1,21 +1,15 @@
-"""From users to events: what divides and what does not."""
+"""From users to events: what divides, what does not, and what several changes together are promised."""
 
 import math
-from fractions import Fraction
-from typing import Any
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.core.accounting import event_epsilon, gaussian
-from engines.core.accounting.user_level import group_promise
+from engines.core.accounting import gaussian
+from engines.core.accounting.user_level import group_delta
 from schemas.errors import EngineInputError
-
-EPSILONS = st.floats(0.05, 8.0)
-DELTAS = st.floats(-12.0, -3.0).map(lambda e: 10.0**e)
-BOUNDS = st.integers(1, 20)
 
 
 @pytest.mark.parametrize(("contributions", "factor"), [(2, 1.25), (5, 1.45), (10, 1.5), (100, 1.6)])
@@ -42,43 +36,20 @@ def test_the_counter_example_by_dp_accounting() -> None:
     assert ours > 2 * delta
 
 
-@given(EPSILONS, DELTAS, BOUNDS)
-def test_a_user_of_m_events_has_what_was_promised(epsilon: float, delta: float, contributions: int) -> None:
-    user = contributions * (gaussian.mu_for(epsilon, delta) / contributions)
-    assert gaussian.delta(epsilon, user) <= delta
-    assert math.isclose(gaussian.epsilon(delta, user), epsilon, rel_tol=1e-6)
+@given(epsilon=st.floats(0.05, 3), delta=st.floats(1e-9, 1e-3), members=st.integers(1, 12))
+def test_a_group_covers_gaussian_noise_whose_mean_moves_by_all(epsilon: float, delta: float, members: int) -> None:
+    exact = gaussian.delta(members * epsilon, members * gaussian.mu_for(epsilon, delta))
+    assert exact <= group_delta(epsilon, delta, members) * (1 + 1e-6)
 
 
-@given(EPSILONS, DELTAS, BOUNDS)
-def test_group_privacy_is_a_bound_on_gaussian_noise(epsilon: float, delta: float, size: int) -> None:
-    mu = gaussian.mu_for(epsilon, delta)
-    group = group_promise(epsilon, delta, size)
-    assert group[0] == size * epsilon
-    assert gaussian.delta(group[0], size * mu) <= group[1]
+def test_a_group_costs_more_than_so_many_times_delta() -> None:
+    assert group_delta(1.0, 1e-6, 1) == pytest.approx(1e-6)
+    assert group_delta(1.0, 1e-6, 2) == pytest.approx(1e-6 * (1 + 2.718281828))
+    assert group_delta(1.0, 1e-6, 10) > gaussian.delta(10.0, 10 * gaussian.mu_for(1.0, 1e-6)) > 4e-4  # not 10^-5
+    assert group_delta(10.0, 1e-6, 100) == group_delta(1000.0, 1e-6, 10) == 1.0
 
 
-@given(st.fractions(Fraction(1, 1000), 100), BOUNDS)
-def test_pure_privacy_divides_exactly(epsilon: Fraction, contributions: int) -> None:
-    assert event_epsilon(epsilon, contributions) * contributions == epsilon
-
-
-def test_group_of_one_and_a_group_beyond_all_floats() -> None:
-    assert group_promise(1.0, 1e-6, 1) == (1.0, pytest.approx(1e-6))
-    assert group_promise(1000.0, 1e-6, 10)[1] == 1.0
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: event_epsilon(Fraction(0), 1),
-        lambda: event_epsilon(Fraction(-1), 1),
-        lambda: event_epsilon(1.0, 1),  # type: ignore[arg-type]
-        lambda: event_epsilon(Fraction(1), 0),
-        lambda: group_promise(0.0, 1e-5, 2),
-        lambda: group_promise(1.0, 1.0, 2),
-        lambda: group_promise(1.0, 1e-5, 0),
-    ],
-)
-def test_outside_the_contract(call: Any) -> None:
+@pytest.mark.parametrize(("epsilon", "members"), [(0.0, 1), (float("nan"), 1), (1.0, 0), (1.0, -1)])
+def test_what_is_no_group_is_refused(epsilon: float, members: int) -> None:
     with pytest.raises(EngineInputError):
-        call()
+        group_delta(epsilon, 1e-6, members)

@@ -100,7 +100,7 @@ RULES = (
     allow(
         "engines.core.accounting",
         ours="engines.core.accounting engines.core.noise schemas",
-        others=frozenset({"numpy", "scipy", "dp_accounting"}),
+        others=frozenset({"numpy", "scipy"}),
     ),
     allow(
         "agents.protocol",

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from math import exp
 
 import numpy as np
 import pytest
 
+from engines.core.accounting.binomial import composed, draw_epsilon
 from engines.series.budget import Presence, WeightSchedule
 from engines.series.papers.ar1 import BinomialBudget
 from schemas.errors import EngineInputError
@@ -165,10 +167,6 @@ def test_where_one_event_a_step_is_all_noise_is_what_it_was(unit: Unit, half: in
 
 def test_the_accounted_epsilon_is_above_that_of_every_arrangement() -> None:
     """Two fields of unlike shifts; by brute force, with the theorem's own sums over the draws of each arrangement."""
-    from itertools import product
-
-    from engines.core.accounting.binomial import composed, draw_epsilon
-
     steps, most, per_step = 5, 6, 4
     budget = BinomialBudget(
         epsilon=Fraction(2),

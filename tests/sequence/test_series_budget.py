@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import decimal
 from fractions import Fraction
 from itertools import product
 from math import comb, exp, expm1
@@ -11,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.core.accounting import DiscreteGaussianEvent, gaussian, privacy_loss
 from engines.core.accounting.binomial import composed, draw_epsilon
-from engines.core.accounting.lattice import ROUNDING, dominating
+from engines.core.accounting.lattice import dominating
 from engines.core.noise import seeded
 from engines.series.budget import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, Presence, WeightSchedule
 from engines.series.config import Adaptive, SeriesConfig
@@ -27,36 +25,6 @@ FEW = settings(max_examples=25)
 def budget(presence: Presence, *, shifts: tuple[int, ...] = (3,), epsilon: str = "1") -> GaussianBudget:
     shares = (Fraction(1, len(shifts)),) * len(shifts)
     return GaussianBudget(epsilon=Fraction(epsilon), delta=1e-6, presence=presence, shifts=shifts, shares=shares)
-
-
-def test_rounding_of_variance_nine_is_even_to_75_digits() -> None:
-    """Lemma D: sums of a Gaussian of variance 9 over shifted integers hardly depend on the shift."""
-    with decimal.localcontext() as context:
-        context.prec = 110
-        sums = [
-            sum((-((k - shift) ** 2) / decimal.Decimal(2 * ROUNDING)).exp() for k in range(-80, 81))
-            for shift in (decimal.Decimal(0), decimal.Decimal("0.25"), decimal.Decimal("0.5"))
-        ]
-        spread = (max(sums) - min(sums)) / min(sums)
-    assert decimal.Decimal("1e-78") < spread < decimal.Decimal("1e-76")
-
-
-@pytest.mark.parametrize(("shift", "count"), [(16, 1), (16, 20), (1, 400)])
-def test_discrete_noise_costs_no_more_than_what_dominates_it(shift: int, count: int) -> None:
-    sigma_squared = Fraction(1024)
-    for epsilon in (0.5, 1.0):
-        event = DiscreteGaussianEvent(sigma_squared=sigma_squared, l2_sensitivity=shift, count=count)
-        exact = privacy_loss.delta(event, epsilon)
-        above = gaussian.delta(epsilon, shift * (count / float(dominating(sigma_squared))) ** 0.5)
-        assert exact <= above
-
-
-def test_a_coarse_lattice_is_refused() -> None:
-    # There continuous noise of the same sigma is no bound at all.
-    coarse = privacy_loss.delta(DiscreteGaussianEvent(sigma_squared=Fraction(1)), 1.0)
-    assert coarse > 1.1 * gaussian.delta(1.0, 1.0)
-    with pytest.raises(EngineInputError, match="finer"):
-        dominating(Fraction(100))
 
 
 def spent(one: GaussianBudget, field: int, sigma_squared: Fraction, events: int) -> Fraction:

@@ -1,38 +1,10 @@
 """What releases cost, and a budget that refuses them before noise is drawn.
 
-`ledger` states costs as data; `accountant` holds a budget; `gaussian`, `zcdp` and `privacy_loss` turn costs into
-(epsilon, delta); `sensitivity` and `user_level` go from events to users; `streams` adds up the streams of a job.
+`accountant` holds a budget of epsilon or of mu^2, `budgets` one for each account of an engine. `gaussian` and `lattice`
+say what Gaussian noise costs, `user_level` goes from events to users. `promise` works out anew what a built engine
+costs, and `streams` adds up the streams of a job.
 """
 
-from engines.core.accounting.accountant import Accountant, Rule
-from engines.core.accounting.ledger import (
-    Contributions,
-    Cost,
-    DiscreteGaussianEvent,
-    Event,
-    GaussianEvent,
-    Parallel,
-    PureEvent,
-    Sequential,
-    fold,
-)
-from engines.core.accounting.streams import StreamCost, Total, totals
-from engines.core.accounting.user_level import event_epsilon
+from engines.core.accounting.accountant import Accountant, Cost
 
-__all__ = [
-    "Accountant",
-    "Contributions",
-    "Cost",
-    "DiscreteGaussianEvent",
-    "Event",
-    "GaussianEvent",
-    "Parallel",
-    "PureEvent",
-    "Rule",
-    "Sequential",
-    "StreamCost",
-    "Total",
-    "event_epsilon",
-    "fold",
-    "totals",
-]
+__all__ = ["Accountant", "Cost"]

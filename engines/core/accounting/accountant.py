@@ -6,10 +6,10 @@ that nobody charged. That each draw happens as often as it is charged, with the 
 elsewhere: by the proofs in docs/guarantee.md, and by coupled runs.
 
 Guarantee: whatever was charged, however later events were chosen after earlier releases, is (epsilon, delta)-DP for
-    one user of at most `contributions` events. The rule is fixed with the budget: choosing one afterwards is not sound.
-Source: [rogers2016] (pure); [koskela2023] and [smith2022] (Gaussian);
-    [whitehouse2023] (zCDP).
-Units: epsilon in nats, of one user (one event, where contributions = 1).
+    whoever a `Cost` is stated for. The rule is fixed with the budget: choosing one afterwards is not sound.
+Source: [rogers2016] (epsilon with a fixed total); [koskela2023] and [smith2022] (mu^2 with a fixed total); [dong2019]
+    (mu^2 adds up).
+Units: epsilon in nats.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
 
-from engines.core.accounting.arguments import check_delta, check_epsilon, check_whole
-from engines.core.accounting.ledger import NOTHING, Cost, Event, Shift, fold
+from engines.core.accounting.arguments import check_delta, check_epsilon, check_positive
 from schemas.errors import BudgetError, EngineInputError
 
-Rule = Literal["pure", "gaussian", "zcdp", "schedule"]
-"""What adds up: epsilon; mu**2 of continuous Gaussian noise; rho; or the exact privacy loss, which holds only where all
-parameters are public beforehand (a schedule) and none depends on a release."""
+Rule = Literal["pure", "gaussian", "schedule"]
+"""What adds up: epsilon of pure mechanisms; mu^2 of Gaussian noise; or epsilon of noise whose whole public schedule was
+shown to be (epsilon, delta)-DP beforehand, by a proof of its own, and which is charged as a whole."""
 
 RULES: tuple[Rule, ...] = get_args(Rule)
 State = dict[str, np.ndarray]
@@ -37,21 +35,59 @@ _KEY = "accountant"
 _VERSION = "privstream-accountant-1"
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What releases cost whoever is protected. Exact, so the order of composition does not matter.
+
+    Attributes:
+        pure: epsilon of all pure mechanisms.
+        pure_rho: their zCDP, the sum of epsilon^2 / 2 of each; kept in states for whoever reads them by it.
+        mu_squared: of all Gaussian noise together, as one Gaussian-DP mechanism.
+    """
+
+    pure: Fraction = Fraction(0)
+    pure_rho: Fraction = Fraction(0)
+    mu_squared: Fraction = Fraction(0)
+
+    @staticmethod
+    def pure_dp(epsilon: Fraction) -> Cost:
+        """Return the cost of a mechanism that is epsilon-DP. Raises: EngineInputError if it is no positive Fraction."""
+        check_epsilon(epsilon)
+        return Cost(pure=epsilon, pure_rho=epsilon**2 / 2)
+
+    @staticmethod
+    def gaussian_dp(mu_squared: Fraction) -> Cost:
+        """Return the cost of a mechanism that is mu-GDP. Raises: EngineInputError if mu^2 is not positive."""
+        check_positive(mu_squared=mu_squared)
+        return Cost(mu_squared=mu_squared)
+
+    def __add__(self, other: Cost) -> Cost:
+        """Both, on the same data (sequential composition)."""
+        return Cost(self.pure + other.pure, self.pure_rho + other.pure_rho, self.mu_squared + other.mu_squared)
+
+    def either(self, other: Cost) -> Cost:
+        """At most one of both, on disjoint data (parallel composition): an upper bound, part by part."""
+        return Cost(
+            max(self.pure, other.pure), max(self.pure_rho, other.pure_rho), max(self.mu_squared, other.mu_squared)
+        )
+
+
+NOTHING = Cost()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accountant:
     """A budget and what is spent of it. A value: `charged` returns the next one, and leaves this one as it is.
 
     Args:
-        epsilon: of one user over the whole life of the accountant.
+        epsilon: over the whole life of the accountant.
         delta: 0 for rule "pure", in (0, 1) for the others.
         rule: see `Rule`.
-        contributions: events of one user at most; each charge is what ONE event costs.
     Raises: EngineInputError if a number is out of range, or delta does not go with the rule.
 
     >>> budget = Accountant(epsilon=Fraction(1))
-    >>> from engines.core.accounting import PureEvent
-    >>> after = budget.charged(PureEvent(Fraction(2, 3)), step=0).charged(PureEvent(Fraction(1)), step=1)
-    >>> after.charged(PureEvent(Fraction(1, 100)), step=1)
+    >>> after = budget.charged(Cost.pure_dp(Fraction(2, 3)), step=0).charged(Cost.pure_dp(Fraction(1)), step=1)
+    >>> after.charged(Cost.pure_dp(Fraction(1, 100)), step=1)
     Traceback (most recent call last):
     ...
     schemas.errors.BudgetError: the release would cost epsilon 1.01 in all, and the budget is 1
@@ -60,7 +96,6 @@ class Accountant:
     epsilon: Fraction
     delta: float = 0.0
     rule: Rule = "pure"
-    contributions: int = 1
     common: Cost = NOTHING
     finished: Cost = NOTHING
     current: Cost = NOTHING
@@ -68,9 +103,8 @@ class Accountant:
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
-        check_whole(contributions=self.contributions)
         if self.rule not in RULES:
-            raise EngineInputError("rule must be pure, gaussian, zcdp or schedule")
+            raise EngineInputError(f"rule must be one of {', '.join(RULES)}")
         if self.rule != "pure":
             check_delta(self.delta)
         elif self.delta != 0:
@@ -83,20 +117,18 @@ class Accountant:
 
     @property
     def spent(self) -> Cost:
-        """What one user has paid at most, all steps together."""
-        return (self.common + self.finished.either(self.current)).times(self.contributions)
+        """What was paid at most, all steps together."""
+        return self.common + self.finished.either(self.current)
 
-    def charged(self, event: Event, *, step: int | None = None) -> Accountant:
-        """Return the accountant after this release.
+    def charged(self, cost: Cost, *, step: int | None = None) -> Accountant:
+        """Return the accountant after a release of this cost.
 
         Args:
-            event: what one event of the stream costs there.
             step: the release measures events that no release of another step measures: then charges of different
                 steps do not add up (parallel composition). None: it may measure every event again.
         Raises: BudgetError if the release would cost more than is left: draw no noise for it. EngineInputError if
-            `step` is before one that was charged, or the rule cannot account for the event.
+            `step` is before one that was charged, or the rule cannot account for the cost.
         """
-        cost = fold(event)
         if step is None:
             after = replace(self, common=self.common + cost)
         elif step == self.step:
@@ -110,45 +142,38 @@ class Accountant:
 
     def _check(self) -> None:
         spent = self.spent
-        if self.rule == "pure":
-            if spent.mu_squared or spent.discrete:
-                raise BudgetError("the release needs a delta, and the budget has none: Gaussian noise is never pure")
-            _refuse("epsilon", spent.pure, self.epsilon)
-        elif self.rule == "gaussian":
-            if spent.pure or spent.discrete:
-                raise EngineInputError(
-                    'rule "gaussian" is for continuous Gaussian noise alone: use "zcdp" or "schedule"'
-                )
-            _refuse("mu**2", spent.mu_squared, _most("gaussian", self.epsilon, self.delta))
-        elif self.rule == "zcdp":
-            _refuse("rho", spent.rho, _most("zcdp", self.epsilon, self.delta))
-        else:
-            from engines.core.accounting import privacy_loss
+        if self.rule == "gaussian":
+            from engines.core.accounting.gaussian import mu_squared_for  # here: what is pure need not load scipy
 
-            _refuse("delta", Fraction(privacy_loss.of_cost(spent, self.epsilon)), Fraction(self.delta))
+            if spent.pure:
+                raise EngineInputError('rule "gaussian" is for Gaussian noise alone')
+            _refuse("mu**2", spent.mu_squared, mu_squared_for(self.epsilon, self.delta))
+        elif spent.mu_squared:
+            raise BudgetError(
+                "the release needs a budget of mu**2, and this is one of epsilon: Gaussian noise is never pure"
+            )
+        else:
+            _refuse("epsilon", spent.pure, self.epsilon)
 
     def state(self) -> State:
         """Return what `restore` takes: arrays; the budget is in it, so that another one is refused."""
-        parts = (self._budget(), str(self.step), *map(_text, (self.common, self.finished, self.current)))
-        return {_KEY: np.frombuffer("|".join(parts).encode(), np.uint8).copy()}
+        costs = (
+            f"{each.pure} {each.pure_rho} {each.mu_squared}" for each in (self.common, self.finished, self.current)
+        )
+        return {_KEY: np.frombuffer("|".join((self._budget(), str(self.step), *costs)).encode(), np.uint8).copy()}
 
     @staticmethod
     def kept(state: State) -> dict[str, Accountant]:
-        """Every accountant in the state of an engine, by the name of its array. Raises: EngineInputError."""
-        found = {}
+        """Return every accountant in the state of an engine, by the name of its array. Raises: EngineInputError."""
+        accountants = {}
         for name, array in state.items():
             if name == _KEY or name.endswith(f"/{_KEY}"):
-                version, rule, epsilon, delta, contributions = bytes(array).decode().split("|")[0].split(" ")
+                version, rule, epsilon, delta, _ = bytes(array).decode().split("|")[0].split(" ")
                 if version != _VERSION or rule not in RULES:
                     raise EngineInputError("state of an accountant is of another version")
-                made = Accountant(
-                    epsilon=_number(epsilon),
-                    delta=float(delta),
-                    rule=rule,
-                    contributions=int(contributions),
-                )
-                found[name] = made.restore({_KEY: array})
-        return found
+                unspent = Accountant(epsilon=_number(epsilon), delta=float(delta), rule=rule)
+                accountants[name] = unspent.restore({_KEY: array})
+        return accountants
 
     def restore(self, state: State) -> Accountant:
         """Return the accountant whose `state()` this was.
@@ -169,7 +194,8 @@ class Accountant:
         return replace(self, common=common, finished=finished, current=current, step=at)
 
     def _budget(self) -> str:
-        return f"{_VERSION} {self.rule} {self.epsilon} {self.delta!r} {self.contributions}"
+        # The last number says of how many events a cost is: of one.
+        return f"{_VERSION} {self.rule} {self.epsilon} {self.delta!r} 1"
 
 
 def paid(accountants: Iterable[Accountant]) -> Fraction:
@@ -196,31 +222,12 @@ def _short(value: Fraction) -> str:
     return rounded if Fraction(rounded) == value or value.denominator > 10**6 else str(value)
 
 
-@lru_cache(maxsize=256)
-def _most(rule: Rule, epsilon: Fraction, delta: float) -> Fraction:
-    """Return the most mu**2 or rho that (epsilon, delta) allows."""
-    from engines.core.accounting import gaussian, zcdp
-
-    if rule == "gaussian":
-        return Fraction(gaussian.mu_for(epsilon, delta)) ** 2
-    return Fraction(zcdp.rho_for(epsilon, delta))
-
-
-def _text(cost: Cost) -> str:
-    uses = [f"{shift.sigma_squared}:{shift.shift}:{count}" for shift, count in cost.discrete]
-    return " ".join([str(cost.pure), str(cost.pure_rho), str(cost.mu_squared), *uses])
-
-
 _NUMBER = re.compile(r"[0-9]+(/[1-9][0-9]*)?", re.ASCII)
 
 
 def _cost(text: str) -> Cost:
-    pure, pure_rho, mu_squared, *uses = text.split(" ")
-    discrete = []
-    for use in uses:
-        sigma_squared, shift, count = use.split(":")
-        discrete.append((Shift(_number(sigma_squared), int(shift)), int(count)))
-    return Cost(_number(pure), _number(pure_rho), _number(mu_squared), tuple(discrete))
+    pure, pure_rho, mu_squared = map(_number, text.split(" "))
+    return Cost(pure, pure_rho, mu_squared)
 
 
 def _number(text: str) -> Fraction:

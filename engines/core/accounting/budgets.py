@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from engines.core.accounting.accountant import Accountant, State
-from engines.core.accounting.ledger import Event, GaussianEvent, PureEvent
+from engines.core.accounting.accountant import Accountant, Cost, State
 from schemas.errors import BudgetError
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -30,30 +29,29 @@ class Budgets:
 
     @staticmethod
     def of(guarantee: Guarantee) -> Budgets:
-        """Unspent. Raises: BudgetError if the mechanisms cost more than the guarantee promises, EngineInputError."""
+        """Return them unspent. Raises: BudgetError if the mechanisms cost more than is promised, EngineInputError."""
         if guarantee.delta:
             unspent = Accountant(epsilon=guarantee.epsilon, delta=guarantee.delta, rule="gaussian")
             _ = unspent.charged(_gaussian(guarantee.mechanisms))
             return Budgets(dict.fromkeys(guarantee.accounts, unspent))
         if sum(guarantee.accounts.values()) > guarantee.epsilon:
             raise BudgetError("the mechanisms of the guarantee cost more than its epsilon")
-        accountants = {name: Accountant(epsilon=epsilon) for name, epsilon in guarantee.accounts.items()}
-        return Budgets(accountants)
+        return Budgets({name: Accountant(epsilon=epsilon) for name, epsilon in guarantee.accounts.items()})
 
     def charged(self, guarantee: Guarantee, *accounts: str, step: int) -> Budgets:
-        """What is left after the mechanisms of these accounts ran at this step.
+        """Return what is left after the mechanisms of these accounts ran at this step.
 
         Args: guarantee: of the engine as it is now.
         Raises: BudgetError if one of them would spend more than it has: then no noise must be drawn. KeyError if the
             guarantee has no such account.
         """
-        after = {name: self.accountants[name].charged(_event(guarantee, name), step=step) for name in accounts}
+        after = {name: self.accountants[name].charged(_cost(guarantee, name), step=step) for name in accounts}
         budgets = Budgets({**self.accountants, **after})
         if guarantee.delta:
             # Each of these may spend all of the unit's mu^2, and all of them together no more than that.
             (unspent,) = {accountant.unspent for accountant in budgets.accountants.values()}
             spent = sum((kept.spent.mu_squared for kept in budgets.accountants.values()), Fraction(0))
-            _ = unspent.charged(GaussianEvent(sigma_squared=1 / spent))
+            _ = unspent.charged(Cost.gaussian_dp(spent))
         return budgets
 
     def arrays(self) -> State:
@@ -64,7 +62,7 @@ class Budgets:
         }
 
     def restored(self, state: State) -> Budgets:
-        """Raises: EngineInputError if the state is missing or of other budgets."""
+        """Return the budgets whose `arrays()` these are. Raises: EngineInputError if they are missing or of others."""
         restored = {}
         for name, accountant in self.accountants.items():
             prefix = f"{_PREFIX}{name}/"
@@ -74,15 +72,15 @@ class Budgets:
         return Budgets(restored)
 
 
-def _event(guarantee: Guarantee, account: str) -> Event:
-    """What the mechanisms of an account cost one event."""
+def _cost(guarantee: Guarantee, account: str) -> Cost:
+    """Return what the mechanisms of an account cost one event."""
     if not guarantee.delta:
-        return PureEvent(guarantee.accounts[account])
+        return Cost.pure_dp(guarantee.accounts[account])
     return _gaussian(m for m in guarantee.mechanisms if m.account == account)
 
 
-def _gaussian(mechanisms: Iterable[Mechanism]) -> GaussianEvent:
-    """All of these, as one. Raises: BudgetError if one has no mu^2, KeyError if there are none."""
+def _gaussian(mechanisms: Iterable[Mechanism]) -> Cost:
+    """Return the cost of all of these. Raises: BudgetError if one has no mu^2, KeyError if there are none."""
     total = Fraction(0)
     for mechanism in mechanisms:
         if mechanism.mu_squared is None:
@@ -90,4 +88,4 @@ def _gaussian(mechanisms: Iterable[Mechanism]) -> GaussianEvent:
         total += mechanism.mu_squared * mechanism.uses
     if not total:
         raise KeyError("no mechanism is charged")
-    return GaussianEvent(sigma_squared=1 / total)
+    return Cost.gaussian_dp(total)

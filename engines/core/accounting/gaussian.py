@@ -3,11 +3,13 @@
 Guarantee: noise of standard deviation sigma on a vector that moves by at most s in L2 is mu-GDP with mu = s / sigma,
     over any number of adaptive uses with s**2 / sigma**2 added up; (epsilon, delta) follows exactly from mu.
 Source: [balle2018], theorem 8; [dong2019]. Corollary 5.2 of [zhang2022] stands beside it: right, and looser.
-Units: sigma and shifts are those of the values that get the noise. NOT for discrete noise: see `privacy_loss`.
+Units: sigma and shifts are those of the values that get the noise. NOT for discrete noise as it is: see `lattice`.
 """
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
 
 from scipy.special import erfcx, log_ndtr, ndtr
 
@@ -115,6 +117,12 @@ def mu_for(epsilon: Real, delta: Real) -> float:
         if low < 2 * _LOG_MU[0]:
             raise EngineInputError("epsilon and delta are too small for any noise that a float can describe")
     return math.exp(_solved(excess, low, high)[0])
+
+
+@lru_cache(maxsize=256)
+def mu_squared_for(epsilon: Real, delta: float) -> Fraction:
+    """Return the square of `mu_for`: what Gaussian noise may cost in all, since mu^2 adds up."""
+    return Fraction(mu_for(epsilon, delta)) ** 2
 
 
 def sigma_for(*, epsilon: Real, delta: Real, l2_sensitivity: Real = 1) -> float:

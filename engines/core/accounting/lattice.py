@@ -13,7 +13,6 @@ from fractions import Fraction
 from math import sqrt
 
 from engines.core.accounting.arguments import check_positive
-from engines.core.accounting.ledger import GaussianEvent
 from engines.core.noise import sigma_squared_for
 from schemas.errors import EngineInputError
 
@@ -59,14 +58,3 @@ def sigma_squared_of(l2_squared: Fraction, mu_squared: Fraction) -> Fraction:
     if l2_squared / dominating(sigma_squared) > mu_squared:
         raise EngineInputError("noise was rounded down")  # the margin makes this impossible
     return sigma_squared
-
-
-def charge(sigma_squared: Fraction, l2_squared: Fraction) -> GaussianEvent:
-    """Return what discrete noise of `sigma_squared` on integers moved by sqrt(`l2_squared`) in L2 is charged as.
-
-    Raises: EngineInputError if an argument is not positive, or the lattice too coarse.
-
-    >>> charge(Fraction(2057), Fraction(16)).sigma_squared
-    Fraction(2048, 1)
-    """
-    return GaussianEvent(sigma_squared=dominating(sigma_squared), l2_squared=l2_squared)

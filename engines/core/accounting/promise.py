@@ -129,9 +129,9 @@ def _overspent(
     if spent > epsilon:
         yield f"its mechanisms cost a unit epsilon {float(spent):g} where {float(epsilon):g} is configured"
     if squares:
-        from engines.core.accounting import gaussian  # here: what is pure need not load scipy
+        from engines.core.accounting.gaussian import mu_squared_for  # here: what is pure need not load scipy
 
-        allowed = Fraction(gaussian.mu_for(epsilon, delta)) ** 2
+        allowed = mu_squared_for(epsilon, delta)
         squared = max(sum(column, Fraction(0)) for column in zip(*squares, strict=True))
         if pure or squared > allowed:
             yield f"its noise costs a unit mu^2 {float(squared):g} where {float(allowed):g} is what was promised"

@@ -6,30 +6,22 @@ how much). For Gaussian noise find the user's mu and run events at mu / m: shift
 most C of a user's events meet the same draws, mu / sqrt(m C) does.
 Source: [dwork2014], theorem 2.2 (groups); [dong2019], theorem 5 (groups of Gaussian DP); `group_delta`: [vadhan2017],
     lemma 2.2, with its sum left as it is.
-
-`worst` is how far one user can move a series of weighted noisy values. A user has at most `total` events, at most
-`per_step` of them in one step; n_t events in step t move the value there by n_t * weights[t].
-Guarantee: `l2_squared` is the exact maximum over all arrangements.
-Source: ours. Proof: the sum is convex in n, so a corner of {0 <= n_t <= c, sum <= m} is worst: as
-    many steps as possible full and at most one partly; exchanging two steps shows that the largest weights get them.
-Units: epsilon in nats; m is the contribution bound, `max_contributions`. `l2_squared` is a square in those of the
-    values, exact, because its root seldom is.
+Units: epsilon in nats; m is the contribution bound, `max_contributions`.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-from engines.core.accounting.arguments import Real, check_delta, check_epsilon, check_positive, check_whole
-from schemas.errors import EngineInputError
+from engines.core.accounting.arguments import check_epsilon, check_positive, check_whole
+
+_BITS = 32
 
 
 def group_delta(epsilon: float, delta: float, members: int) -> float:
-    """The delta of `members` changes together, at `members` times epsilon, of any (epsilon, delta)-private mechanism.
+    """Return the delta of `members` changes together, at `members` times epsilon, of any (epsilon, delta)-DP mechanism.
 
     One change after the other: `P(D0) <= e^eps P(D1) + delta <= ...`, so delta times the sum of `e^(i eps)`, i < k.
 
@@ -49,53 +41,6 @@ def group_delta(epsilon: float, delta: float, members: int) -> float:
     if exponent > 700.0:
         return 1.0
     return min(1.0, delta * math.expm1(exponent) / math.expm1(epsilon))
-
-
-def l2_squared(weights: Iterable[Real], *, total: int, per_step: int) -> Fraction:
-    """Return the largest sum of (n_t * weights[t])**2.
-
-    Args:
-        weights: one for each step; signs do not matter.
-        total: events of one user over all steps. per_step: in one of them.
-    Raises: EngineInputError if a bound is below 1 or a weight is not finite.
-
-    >>> l2_squared([1, 3, 2], total=3, per_step=2)
-    Fraction(40, 1)
-    """
-    return sum(((n * w) ** 2 for n, w in worst(weights, total=total, per_step=per_step)), Fraction(0))
-
-
-def worst(weights: Iterable[Real], *, total: int, per_step: int) -> list[tuple[int, Fraction]]:
-    """Return the worst arrangement: (events, weight) of each step that has any, largest weight first.
-
-    Raises: EngineInputError as `l2_squared`.
-    """
-    check_whole(total=total, per_step=per_step)
-    try:
-        sizes = [abs(Fraction(w)) for w in weights]
-    except (ValueError, OverflowError):
-        raise EngineInputError("weights must be finite") from None
-    arrangement = []
-    for weight in heapq.nlargest(-(-total // per_step), sizes):
-        arrangement.append((min(per_step, total), weight))
-        total -= min(per_step, total)
-    return arrangement
-
-
-_BITS = 32
-
-
-def event_epsilon(epsilon: Fraction, contributions: int) -> Fraction:
-    """Return the epsilon of one event under pure DP; exact.
-
-    Raises: EngineInputError if epsilon is not a positive Fraction or the bound is below 1.
-
-    >>> event_epsilon(Fraction(1, 10), 2)
-    Fraction(1, 20)
-    """
-    check_epsilon(epsilon)
-    check_whole(contributions=contributions)
-    return epsilon / contributions
 
 
 def times_mu_squared(contributions: int, together: int | None = None) -> int:
@@ -127,23 +72,10 @@ def event_mu_squared(epsilon: Fraction, delta: float, contributions: int, togeth
     >>> round(1 / float(one), 2), round(float(one / ten), 6), round(float(one / apart), 6)
     (17.85, 100.0, 10.0)
     """
-    from engines.core.accounting import gaussian  # here: what is pure need not load scipy
+    from engines.core.accounting.gaussian import mu_squared_for  # here: what is pure need not load scipy
 
     check_epsilon(epsilon)
-    exact = Fraction(gaussian.mu_for(epsilon, delta)) ** 2 / times_mu_squared(contributions, together)
+    exact = mu_squared_for(epsilon, delta) / times_mu_squared(contributions, together)
     shift = _BITS - (exact.numerator.bit_length() - exact.denominator.bit_length())
     step = Fraction(1, 1 << shift) if shift >= 0 else Fraction(1 << -shift)
     return exact // step * step
-
-
-def group_promise(epsilon: Real, delta: Real, size: int) -> tuple[float, float]:
-    """Return (epsilon, delta) of a group of `size` where one event has (epsilon, delta), and nothing else is known.
-
-    delta grows by (exp(size * epsilon) - 1) / (exp(epsilon) - 1), far more than `size` times.
-    Raises: EngineInputError if a number is out of range.
-
-    >>> group_promise(1.0, 1e-6, 3)[0], round(group_promise(1.0, 1e-6, 3)[1] * 1e6, 2)
-    (3.0, 11.11)
-    """
-    check_delta(delta)
-    return size * float(epsilon), group_delta(float(epsilon), float(delta), size)

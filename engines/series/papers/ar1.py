@@ -40,7 +40,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from engines.core.accounting import Accountant, PureEvent
+from engines.core.accounting import Accountant, Cost
 from engines.core.accounting.binomial import advanced, composed, draw_epsilon
 from engines.core.contract import State
 from engines.core.noise import NoiseSource, binomial_mechanism
@@ -164,7 +164,7 @@ class Releaser:
         self._moments.restore(state)
 
 
-Cost = Callable[[FloatArray], FloatArray]
+DrawCost = Callable[[FloatArray], FloatArray]
 
 _MOST_SHIFT = 4
 _MOST_ROOT = 5
@@ -205,7 +205,7 @@ class _Draws:
     kinds: tuple[tuple[int, FloatArray], ...]
     most: int
 
-    def worst(self, cost: Cost, *, few: int | None = None, many: Cost | None = None) -> float:
+    def worst(self, cost: DrawCost, *, few: int | None = None, many: DrawCost | None = None) -> float:
         """At least the sum, over all draws of any arrangement of the events, of the cost of a draw's epsilon.
 
         A step with q events costs at most r q plus the largest of cost(q') - r q' over all q', or plus 0, for every
@@ -353,7 +353,7 @@ class BinomialChannel:
 
     def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
         # All but delta of the privacy loss is epsilon at most.
-        self._accountant = self._unspent.charged(PureEvent(self._budget.epsilon))
+        self._accountant = self._unspent.charged(Cost.pure_dp(self._budget.epsilon))
         at = self._budget.presence.where(step)[1]
         return [
             self._budget.measure(index, at, total, noise.child("series", index)) for index, total in enumerate(totals)
