@@ -17,6 +17,8 @@ KeyArray = NDArray[np.uint64]
 ReasonArray = NDArray[np.uint8]
 """`(events,)` of `schemas.events.Reason`; 0 is none."""
 
+_DENSE = 1 << 16
+
 
 def narrowed(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
     """The same whole numbers in a type of fewer bytes. Raises: OverflowError if one does not fit, unsaid which.
@@ -28,3 +30,18 @@ def narrowed(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
     if values.size and not room.min <= int(values.min()) <= int(values.max()) <= room.max:
         raise OverflowError(f"a number outside of {room.min} to {room.max} would be stored as another one")
     return values.astype(dtype)
+
+
+def distinct(values: IntArray) -> list[int]:
+    """Distinct values in ascending order; `np.unique`, but fast where they lie close together, as nearly always.
+
+    >>> distinct(np.array([7, 3, 7]))
+    [3, 7]
+    """
+    if len(values) == 0:
+        return []
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return [low]
+    found = np.flatnonzero(np.bincount(values - low)) + low if high - low < _DENSE else np.unique(values)
+    return [int(value) for value in found]

@@ -13,9 +13,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from agents.protocol.arrays import distinct
 from agents.protocol.userhash import IdBytes
-from schemas.arrays import IntArray
+from schemas.arrays import IntArray, distinct
 
 Hash32 = npt.NDArray[np.uint32]
 Partitioner = Literal["murmur2", "crc32", "none"]

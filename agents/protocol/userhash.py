@@ -21,8 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from agents.protocol.arrays import distinct
-from schemas.arrays import BoolArray, IntArray
+from schemas.arrays import BoolArray, IntArray, distinct
 
 Words = npt.NDArray[np.uint64]
 

@@ -93,7 +93,7 @@ def _follow_assignment(app: faust.App, job: Job, table: DurableTable, tasks: Par
     async def assigned(app: Any, partitions: Any, **_: Any) -> None:
         nonlocal holding
         holding = True
-        job.vitals.phase = "restores the state tables"
+        job.vitals.phase = "opens the state tables"
 
     @app.on_partitions_revoked.connect(weak=False)
     async def revoked(app: Any, partitions: Any, **_: Any) -> None:

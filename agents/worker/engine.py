@@ -20,8 +20,15 @@ from typing import TYPE_CHECKING, Any
 from agents.kafka.clients import close_client, fenced_anew, fenced_producer, log_reader
 from agents.kafka.lifecycle.stops import alone
 from agents.kafka.lifecycle.vitals import COMPUTE_S
-from agents.protocol.release.candidates import Effects, StreamCandidates
-from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect
+from agents.protocol.release.candidates import (
+    Adopted,
+    CommitCandidates,
+    CommitSeeds,
+    Compute,
+    Effect,
+    Effects,
+    StreamCandidates,
+)
 from agents.protocol.release.stepper import Stepper
 from agents.worker.failpoints import failpoint
 from agents.worker.metrics import FENCES, PHASES, STATE_BYTES

@@ -37,8 +37,8 @@ from agents.kafka.topics import (
 from agents.kafka.witness import UNCONFIGURED
 from agents.worker.app import ROLES, build_app, data_folder
 from agents.worker.ingest.counters import IngestCounters, expose_ingest
-from agents.worker.ingest.service import ingest_service
-from agents.worker.ingest.specs import user_key_ids
+from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.specs import source_specs, user_key_ids
 from agents.worker.job import Job
 from agents.worker.metrics import RESTARTS, expose_worker
 from agents.worker.probes import serve
@@ -237,11 +237,12 @@ async def prepare(
         counters = IngestCounters()
         if config.job.http_port is not None:
             expose_ingest(counters)
+        audited = checked.audit_partitions if "audit" in roles else None
+        specs = source_specs(checked.config, source_partitions=taken_in, audit_partitions=audited)
         services.append(
-            ingest_service(
+            IngestService.configured(
                 checked.config,
-                source_partitions=taken_in,
-                audit_partitions=checked.audit_partitions if "audit" in roles else None,
+                specs,
                 sources=checked.sources,
                 counters=counters,
                 stops=job.stops,

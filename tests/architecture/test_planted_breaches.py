@@ -117,7 +117,7 @@ def test_a_planted_clock_is_caught(name: str, source: str) -> None:
         ("engines.core.counters.tree", "numpy"),
         ("engines.core.noise.source", "secrets"),
         ("agents.protocol.release.merge", "engines.core.contract"),
-        ("agents.protocol.release.merge", "agents.protocol.release.effects"),
+        ("agents.protocol.release.merge", "agents.protocol.release.log"),
         ("agents.protocol.release.merge", "datetime"),
         ("agents.worker.ingest.service", "faust"),
         ("agents.worker.ingest.service", "time"),

@@ -17,8 +17,8 @@ import agents.worker.audit
 from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.topics import create_topics
 from agents.worker.app import ROLES, build_app
-from agents.worker.ingest.service import ingest_service
-from agents.worker.ingest.specs import user_key_ids
+from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.specs import source_specs, user_key_ids
 from agents.worker.job import Job
 from engines.core.contract import Columns
 from engines.core.registry import build_evaluator
@@ -63,7 +63,7 @@ async def running(config: Config) -> AsyncIterator[None]:
     """A whole worker in this process."""
     checked = await check_fingerprints(config, user_key_ids=user_key_ids(config))
     counts = {"source_partitions": checked.source_partitions, "audit_partitions": checked.audit_partitions}
-    ingest = ingest_service(checked.config, **counts)
+    ingest = IngestService.configured(checked.config, source_specs(checked.config, **counts))
     app = build_app(Job(config=checked.config, **counts), roles=ROLES, services=[ingest])
     async with app:
         yield

@@ -16,8 +16,8 @@ from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from agents.worker.app import ROLES, build_app
-from agents.worker.ingest.service import ingest_service
-from agents.worker.ingest.specs import user_key_ids
+from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.specs import source_specs, user_key_ids
 from agents.worker.job import Job
 from schemas.blocks import Block
 from schemas.config import Config
@@ -107,7 +107,8 @@ async def running(config: Config) -> AsyncIterator[None]:
     """A whole worker in this process."""
     checked = await check_fingerprints(config, user_key_ids=user_key_ids(config))
     counts = {"source_partitions": checked.source_partitions, "audit_partitions": checked.audit_partitions}
-    app = build_app(Job(config=checked.config, **counts), roles=ROLES, services=[ingest_service(config, **counts)])
+    ingest = IngestService.configured(config, source_specs(config, **counts))
+    app = build_app(Job(config=checked.config, **counts), roles=ROLES, services=[ingest])
     async with app:
         yield
 

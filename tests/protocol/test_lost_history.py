@@ -16,8 +16,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.protocol.release.candidates import Effects, StreamCandidates
-from agents.protocol.release.effects import CommitCandidates, CommitSeeds, Compute
+from agents.protocol.release.candidates import CommitCandidates, CommitSeeds, Compute, Effects, StreamCandidates
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
 from engines.checks.contract_case import contract_case

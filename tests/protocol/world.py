@@ -18,8 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from agents.protocol.release.candidates import ENOUGH_BYTES, StreamCandidates
-from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute
+from agents.protocol.release.candidates import (
+    ENOUGH_BYTES,
+    Adopted,
+    CommitCandidates,
+    CommitSeeds,
+    Compute,
+    StreamCandidates,
+)
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.publisher import Publication, StreamPublisher
 from agents.protocol.release.stepper import Stepper

@@ -22,8 +22,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
-from agents.protocol.release.candidates import StreamCandidates
-from agents.protocol.release.effects import CommitCandidates, CommitSeeds
+from agents.protocol.release.candidates import CommitCandidates, CommitSeeds, StreamCandidates
 from agents.protocol.release.witness import Mark, judge
 from agents.worker.engine import EngineTask
 from agents.worker.ingest.partition_task import AwaitedTicks

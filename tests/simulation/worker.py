@@ -23,8 +23,8 @@ from agents.kafka.lifecycle.vitals import BEAT_S, Vitals
 from agents.kafka.membership import give_place_up, keep_place
 from agents.worker.audit import AuditTask, held_out_start
 from agents.worker.engine import EngineTask, blocks_start
-from agents.worker.ingest.service import ingest_service
-from agents.worker.ingest.specs import user_key_ids
+from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.specs import source_specs, user_key_ids
 from agents.worker.job import Job
 from agents.worker.partition_tasks import PartitionTasks
 from agents.worker.publish import PublishTask
@@ -237,15 +237,17 @@ async def work(
     table = Table(checked.config, job.topics.changelog, disk, process)
     await table.open()
     assignment = Assignment(job, table, crash)
-    ingest = ingest_service(
+    specs = source_specs(
+        checked.config, source_partitions=checked.source_partitions, audit_partitions=checked.audit_partitions
+    )
+    ingest = IngestService(
         checked.config,
-        source_partitions=checked.source_partitions,
-        audit_partitions=checked.audit_partitions,
+        specs,
         sources=checked.sources,
         stops=job.stops,
         instance_id=process.name,
         vitals=job.vitals,
-    )()
+    )
     await ingest.start()
     running = [
         asyncio.ensure_future(assignment.run()),

@@ -7,9 +7,9 @@ charged to the period of its release. All pure filters come before: a refused re
 
 Memory: one table for each period, and for each open step where there is a cap; those that can get no more events go.
 
-`SurplusBounds` also counts how much it refuses, up to a bound of its own. An event that a bound refuses is part of its
-user's *surplus* while that user has less than `surplus` of them in the period. It joins no step as an event: the engine
-is told how many there were in a step, and nothing else of them.
+Where `surplus` is configured, bounds also count how much they refuse, up to a bound of its own. A refused event is part
+of its user's *surplus* while that user has less than `surplus` of them in the period. It joins no step as an
+event: the engine is told how many there were in a step, and nothing else of them.
 Guarantee: in each period at most `surplus` events of a user are counted, beside at most `max_contributions` charges;
     which events are accepted does not depend on what is counted.
 The counts stand in tables like those of users, under slots from `SURPLUS` on, and in blocks and snapshots like them.
@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from agents.protocol.arrays import distinct
 from agents.protocol.ingest.user_table import BUCKETS, Hashes, UserTable
-from schemas.arrays import BoolArray, IntArray, KeyArray
+from schemas.arrays import BoolArray, IntArray, KeyArray, distinct
 
 Kind = Literal["period", "step"]
-FOREVER = 0  # the only period of a bound that never renews
+SURPLUS = 1 << 42
+"""First slot of surplus; periods and steps are below `STEP_LIMIT`, which is smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class BoundSpec:
         max_per_step: events of one user in one step, or None; where trips are bounded, trips that are admitted in it.
         period_steps: length of the aligned periods, or None where the bound never renews.
         trip_life: steps in which records of a trip pass after its first one, where trips are bounded (`trip_bounds`).
-        surplus: refused events of one user that are counted in a period (`surplus_bounds`); 0: none are.
+        surplus: refused events of one user that are counted in a period; 0: none are.
     """
 
     max_contributions: int
@@ -88,19 +88,41 @@ class Groups:
         return accepted
 
 
+class Accepted(NamedTuple):
+    """What bounds decide on a batch of events.
+
+    Attributes:
+        accepted: `(events,)` whether each is.
+        rows, charges: `(rows, 3)` user hash and slot of what was charged, and how much: the slot is the step where
+            there is a cap on steps, else the period.
+        surplus: `(events,)` refused and counted; None where nothing is counted.
+        admitted: `(events,)` the admitting step of each accepted record's trip; None where events are bounded.
+    """
+
+    accepted: BoolArray
+    rows: KeyArray
+    charges: IntArray
+    surplus: BoolArray | None = None
+    admitted: IntArray | None = None
+
+
 class Bounds:
     """The bounds of one source partition."""
 
     def __init__(self, spec: BoundSpec) -> None:
         self.spec = spec
+        self._beyond = None
+        if spec.surplus:
+            self._beyond = Bounds(
+                replace(spec, max_contributions=spec.surplus, charge=1, max_per_step=None, surplus=0, trip_life=None)
+            )
         self.periods: dict[int, UserTable] = {}
         self.steps: dict[int, UserTable] = {}
 
-    def accept(self, hashes: Hashes, steps: IntArray) -> tuple[BoolArray, KeyArray, IntArray]:
+    def accept(self, hashes: Hashes, steps: IntArray, trips: Hashes | None = None) -> Accepted:
         """Decide on events in offset order, and remember what was accepted.
 
-        Returns: `(events,)` accepted; the rows `(user hash, slot)` `(rows, 3)` that were charged, and their charges.
-            The slot is the step where there is a cap on steps, else the period.
+        Args: hashes: `(events, 2)` of the users. trips: `(events, 2)` of user and trip, for bounds of trips.
         """
         accepted = self._under_step_cap(hashes, steps)
         rows: list[KeyArray] = []
@@ -124,7 +146,16 @@ class Bounds:
                 self._add("step", step, groups.users, groups.sizes)
                 rows.append(_rows(groups.users, step))
                 charges.append(groups.sizes * self.spec.charge)
-        return accepted, *_joined(rows, charges)
+        surplus = None
+        if self._beyond is not None:
+            surplus = np.zeros(len(steps), bool)
+            refused = np.flatnonzero(~accepted)
+            surplus[refused], more, counts, *_ = self._beyond.accept(hashes[refused], steps[refused])
+            rows.append(more + np.array([0, 0, SURPLUS], np.uint64))
+            charges.append(counts)
+        if not rows:
+            return Accepted(accepted, np.zeros((0, 3), np.uint64), np.zeros(0, np.int64))
+        return Accepted(accepted, np.concatenate(rows), np.concatenate(charges), surplus)
 
     def _under_step_cap(self, hashes: Hashes, steps: IntArray) -> BoolArray:
         """Events among the first `max_per_step` of their user and step.
@@ -146,6 +177,10 @@ class Bounds:
 
     def add(self, rows: KeyArray, charges: IntArray) -> None:
         """Fold the charged rows of a committed block, as `accept` gave them."""
+        if self._beyond is not None:
+            counted = rows[:, 2] >= np.uint64(SURPLUS)
+            self._beyond.add(rows[counted] - np.array([0, 0, SURPLUS], np.uint64), charges[counted])
+            rows, charges = rows[~counted], charges[~counted]
         slots = rows[:, 2].astype(np.int64)
         for slot in distinct(slots):
             here = slots == slot
@@ -163,11 +198,10 @@ class Bounds:
 
     def put(self, *, period: int | None = None, step: int | None = None, users: Hashes, counts: IntArray) -> None:
         """Set counts of distinct users, from a snapshot, in the table of a period or of a step."""
-        if period is not None:
-            table = self._table("period", period)
-        else:
-            assert step is not None
-            table = self._table("step", step)
+        if period is not None and period >= SURPLUS and self._beyond is not None:
+            self._beyond.put(period=period - SURPLUS, users=users, counts=counts)
+            return
+        table = self._table("step", step or 0) if period is None else self._table("period", period)
         table.find(users).write(counts)
 
     def expire(self, open_step: int) -> None:
@@ -177,11 +211,15 @@ class Bounds:
             del self.periods[period]
         for step in [step for step in self.steps if step < open_step]:
             del self.steps[step]
+        if self._beyond is not None:
+            self._beyond.expire(open_step)
 
     def tables(self) -> Iterator[tuple[str, int, UserTable]]:
         """Kind ("period" or "step"), slot and table of all that is remembered: what snapshots hold."""
         yield from (("period", slot, table) for slot, table in sorted(self.periods.items()))
         yield from (("step", slot, table) for slot, table in sorted(self.steps.items()))
+        if self._beyond is not None:
+            yield from ((kind, SURPLUS + slot, table) for kind, slot, table in self._beyond.tables())
 
     @property
     def users(self) -> int:
@@ -213,61 +251,3 @@ class Bounds:
 
 def _rows(users: Hashes, slot: int) -> KeyArray:
     return np.concatenate((users, np.full((len(users), 1), slot, np.uint64)), axis=1)
-
-
-def _joined(rows: list[KeyArray], charges: list[IntArray]) -> tuple[KeyArray, IntArray]:
-    if not rows:
-        return np.zeros((0, 3), np.uint64), np.zeros(0, np.int64)
-    return np.concatenate(rows), np.concatenate(charges)
-
-
-SURPLUS = 1 << 42
-"""First slot of surplus; periods and steps are below `STEP_LIMIT`, which is smaller."""
-
-
-class SurplusBounds(Bounds):
-    """The bounds of one source partition, and what they refused of each user."""
-
-    def __init__(self, spec: BoundSpec) -> None:
-        super().__init__(spec)
-        if spec.surplus < 1:
-            raise ValueError("a surplus that is counted is at least 1")
-        self._beyond = Bounds(
-            replace(spec, max_contributions=spec.surplus, charge=1, max_per_step=None, surplus=0, trip_life=None)
-        )
-
-    def accept_and_count(self, hashes: Hashes, steps: IntArray) -> tuple[BoolArray, BoolArray, KeyArray, IntArray]:
-        """As `accept`; the second array marks events that were refused and counted, the rows hold those of both."""
-        accepted, rows, charges = super().accept(hashes, steps)
-        counted = np.zeros(len(steps), bool)
-        refused = np.flatnonzero(~accepted)
-        if len(refused) == 0:
-            return accepted, counted, rows, charges
-        counted[refused], more, numbers = self._beyond.accept(hashes[refused], steps[refused])
-        more[:, 2] += np.uint64(SURPLUS)
-        return accepted, counted, np.concatenate((rows, more)), np.concatenate((charges, numbers))
-
-    def add(self, rows: KeyArray, charges: IntArray) -> None:
-        """See `Bounds.add`."""
-        beyond = rows[:, 2] >= np.uint64(SURPLUS)
-        super().add(rows[~beyond], charges[~beyond])
-        slots = rows[beyond]
-        slots[:, 2] -= np.uint64(SURPLUS)
-        self._beyond.add(slots, charges[beyond])
-
-    def put(self, *, period: int | None = None, step: int | None = None, users: Hashes, counts: IntArray) -> None:
-        """See `Bounds.put`."""
-        if period is not None and period >= SURPLUS:
-            self._beyond.put(period=period - SURPLUS, users=users, counts=counts)
-        else:
-            super().put(period=period, step=step, users=users, counts=counts)
-
-    def expire(self, open_step: int) -> None:
-        """See `Bounds.expire`."""
-        super().expire(open_step)
-        self._beyond.expire(open_step)
-
-    def tables(self) -> Iterator[tuple[str, int, UserTable]]:
-        """See `Bounds.tables`."""
-        yield from super().tables()
-        yield from ((kind, SURPLUS + slot, table) for kind, slot, table in self._beyond.tables())

@@ -5,7 +5,7 @@ A dead letter says where the record is; whoever may read the raw topic can look 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -17,8 +17,7 @@ UNLETTERED = frozenset({Reason.ACCEPTED, Reason.OVER_BOUND, Reason.NO_EVENT})
 """Reasons without a dead letter: neither the bound at work nor what is no event is a fault of the record."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(NamedTuple):
     """One refused record. `field` is a name from the configuration, "" where the record as a whole is at fault."""
 
     stream: str
@@ -47,15 +46,7 @@ class DeadLetter:
         >>> DeadLetter("taxi", "raw.taxi", 0, 7, Reason.MISSING_FIELD, "lat").encode()
         b'{"field":"lat","offset":7,"partition":0,"reason":"MISSING_FIELD","stream":"taxi","topic":"raw.taxi","version":1}'
         """
-        content = {
-            "stream": self.stream,
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": self.offset,
-            "reason": self.reason.name,
-            "field": self.field,
-            "version": VERSION,
-        }
+        content = {**self._asdict(), "reason": self.reason.name, "version": VERSION}
         return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
     @staticmethod
@@ -63,10 +54,8 @@ class DeadLetter:
         """Raises: WireError."""
         try:
             content = orjson.loads(data)
-            if content["version"] != VERSION:
-                raise WireError(f"dead letter of format version {content['version']}; this release reads {VERSION}")
-            reason = Reason[content["reason"]]
-            place = content["stream"], content["topic"], content["partition"], content["offset"]
-            return DeadLetter(*place, reason, content.get("field", ""))
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            if (version := content.pop("version")) != VERSION:
+                raise WireError(f"dead letter of format version {version}; this release reads {VERSION}")
+            return DeadLetter(**{**content, "reason": Reason[content["reason"]]})
+        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             raise WireError(f"damaged dead letter of {len(data)} bytes: {type(error).__name__}") from None

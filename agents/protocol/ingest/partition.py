@@ -16,16 +16,15 @@ from operator import attrgetter
 
 import numpy as np
 
-from agents.protocol.arrays import distinct
 from agents.protocol.formats.reader import SourceRecord
-from agents.protocol.ingest.bounds import Bounds, BoundSpec, SurplusBounds
+from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.ingest.events import PureFilter, reason_fields
 from agents.protocol.ingest.snapshots import BucketLog, Snapshot
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
-from schemas.arrays import IntArray, KeyArray
+from schemas.arrays import IntArray, KeyArray, distinct
 from schemas.blocks import Block, Folded
 from schemas.errors import GapError, RecordError, SourceError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, Tick, read_tick
@@ -60,69 +59,45 @@ class PendingBlock:
     """What a partition gathers for its next block.
 
     Attributes:
-        surplus: steps with their surplus (`SurplusBounds`).
+        events: keys of accepted events, and the steps that they join.
+        charges: charged rows, and their charges.
+        surplus: steps with their surplus (`Bounds`).
+        counts: records by `Reason`.
         refused, letters: records that were refused, counted, and as dead letters.
     """
 
     def __init__(self) -> None:
         self.records = 0
+        self.events: list[tuple[KeyArray, IntArray]] = []
+        self.charges: list[tuple[KeyArray, IntArray]] = []
         self.surplus: Counter[int] = Counter()
-        self.letters: list[DeadLetter] = []
+        self.counts = np.zeros(len(Reason), np.int64)
         self.refused: Refused = Counter()
-        self._keys: list[KeyArray] = []
-        self._steps: list[IntArray] = []
-        self._users: list[KeyArray] = []
-        self._charges: list[IntArray] = []
-        self._counts = np.zeros(len(Reason), np.int64)
-
-    def add(self, keys: KeyArray, steps: IntArray) -> None:
-        """Accepted events and the steps that they join."""
-        self._keys.append(keys)
-        self._steps.append(steps)
-
-    def charge(self, users: KeyArray, charges: IntArray) -> None:
-        self._users.append(users)
-        self._charges.append(charges)
+        self.letters: list[DeadLetter] = []
 
     def count_surplus(self, steps: IntArray) -> None:
-        """Refused events that count as surplus, by the steps that they would have joined."""
+        """Count refused events by the steps that they would have joined."""
         numbers, counts = np.unique(steps, return_counts=True)
         self.surplus.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
 
-    def clipped(self, events: int) -> None:
-        """Accepted events whose value was moved to a limit."""
-        self._counts[Reason.CLIPPED] += events
-
-    def account(self, records: int, counts: IntArray, refused: Refused, letters: list[DeadLetter]) -> None:
-        """`counts` is by reason."""
-        self.records += records
-        self._counts += counts
-        self.refused += refused
-        self.letters += letters
-
-    def lost(self, offsets: int) -> None:
-        """Count offsets that were deleted before they were read."""
-        self._counts[Reason.LOST] += offsets
-
     @property
-    def counts(self) -> dict[str, int]:
+    def named_counts(self) -> dict[str, int]:
         """Records by reason."""
-        return {reason.name: int(self._counts[reason]) for reason in Reason if self._counts[reason]}
+        return {reason.name: int(self.counts[reason]) for reason in Reason if self.counts[reason]}
 
     @property
     def charged(self) -> tuple[KeyArray, IntArray]:
         """Charged rows, and their charges."""
-        if not self._users:
+        if not self.charges:
             return np.zeros((0, 3), np.uint64), np.zeros(0, np.int64)
-        return np.concatenate(self._users), np.concatenate(self._charges)
+        rows, charges = zip(*self.charges, strict=True)
+        return np.concatenate(rows), np.concatenate(charges)
 
     def folded(self) -> dict[int, Folded]:
         """Steps with their events."""
-        if not self._keys:
+        if not any(len(steps) for _, steps in self.events):
             return {}
-        keys, steps = np.concatenate(self._keys), np.concatenate(self._steps)
-        if len(steps) == 0:
-            return {}
+        keys, steps = map(np.concatenate, zip(*self.events, strict=True))
         if (steps == steps[0]).all():
             return {int(steps[0]): fold(keys)}
         return {step: fold(keys[steps == step]) for step in distinct(steps)}
@@ -309,12 +284,12 @@ class PartitionIngest:
 
     def lose(self, next_offset: int) -> None:
         """Count, as offsets, what was there up to `next_offset` and was deleted before it was read."""
-        self._pending.lost(max(0, next_offset - self.next_offset))
+        self._pending.counts[Reason.LOST] += max(0, next_offset - self.next_offset)
         self.advance(next_offset)
 
     def pass_over(self, records: int) -> None:
         """Records came at offsets where others were read before: counted as lost, since they cannot be told apart."""
-        self._pending.lost(records)
+        self._pending.counts[Reason.LOST] += records
 
     @property
     def pending(self) -> int:
@@ -349,7 +324,8 @@ class PartitionIngest:
             return None, []
         gathered, self._pending = self._pending, PendingBlock()
         users, increments = gathered.charged
-        self._total(gathered.counts, gathered.refused)
+        counts = gathered.named_counts
+        self._total(counts, gathered.refused)
         block = Block(
             stream=self.spec.stream,
             partition=self.partition,
@@ -360,7 +336,7 @@ class PartitionIngest:
             surplus=dict(gathered.surplus),
             users=users,
             increments=increments,
-            counts=gathered.counts,
+            counts=counts,
             refused=nested(gathered.refused),
             totals={reason: dict(by_field) for reason, by_field in self._totals.items()},
             began=self._began,
@@ -430,25 +406,19 @@ class PartitionIngest:
         keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])
         if self._bounds is not None and len(good):
             assert seen.hashes is not None
-            if isinstance(self._bounds, TripBounds):
-                assert seen.trips is not None
-                accepted, admitted, users, charges = self._bounds.accept_trips(
-                    seen.hashes[good], seen.trips[good], steps
-                )
-                keys[:, self.spec.filled.admitted] = admitted.view(np.uint64)
-            elif isinstance(self._bounds, SurplusBounds):
-                accepted, counted, users, charges = self._bounds.accept_and_count(seen.hashes[good], steps)
-                self._pending.count_surplus(steps[counted])
-            else:
-                accepted, users, charges = self._bounds.accept(seen.hashes[good], steps)
-            if not accepted.all():
-                seen.reasons[good[~accepted]] = Reason.OVER_BOUND
-                keys, steps = keys[accepted], steps[accepted]
-            self._log.charged(users)
-            self._pending.charge(users, charges)
-        self._pending.add(keys, steps)
+            found = self._bounds.accept(seen.hashes[good], steps, None if seen.trips is None else seen.trips[good])
+            if found.admitted is not None:
+                keys[:, self.spec.filled.admitted] = found.admitted.view(np.uint64)
+            if found.surplus is not None:
+                self._pending.count_surplus(steps[found.surplus])
+            if not found.accepted.all():
+                seen.reasons[good[~found.accepted]] = Reason.OVER_BOUND
+                keys, steps = keys[found.accepted], steps[found.accepted]
+            self._log.charged(found.rows)
+            self._pending.charges.append((found.rows, found.charges))
+        self._pending.events.append((keys, steps))
         if seen.clipped is not None:
-            self._pending.clipped(int((seen.clipped & (seen.reasons == 0)).sum()))
+            self._pending.counts[Reason.CLIPPED] += int((seen.clipped & (seen.reasons == 0)).sum())
         reasons[rows] = seen.reasons
         at_fault.update((int(rows[row]), field) for row, field in seen.at_fault.items())
         return reasons, at_fault
@@ -458,17 +428,17 @@ class PartitionIngest:
     ) -> None:
         counts = np.bincount(reasons, minlength=len(Reason))
         counts[Reason.ACCEPTED] -= ticks
-        letters: list[DeadLetter] = []
-        refused: Refused = Counter()
+        pending = self._pending
+        pending.records += len(records)
+        pending.counts += counts
         if counts[Reason.ACCEPTED] + ticks != len(records):
             for row in np.flatnonzero(~np.isin(reasons, [int(reason) for reason in UNLETTERED])).tolist():
                 reason = Reason(int(reasons[row]))
                 field = self._reason_fields.get(reason) or at_fault.get(row, "")
-                refused[reason.name, field] += 1
+                pending.refused[reason.name, field] += 1
                 if self.spec.dead_letters:
                     place = self.spec.stream, self.spec.topic, self.partition, records[row].offset
-                    letters.append(DeadLetter(*place, reason, field))
-        self._pending.account(len(records), counts, refused, letters)
+                    pending.letters.append(DeadLetter(*place, reason, field))
 
     def _total(self, counts: dict[str, int], refused: Refused) -> None:
         split = {reason for reason, _ in refused}
@@ -479,7 +449,5 @@ class PartitionIngest:
 
 
 def _bounds_of(spec: BoundSpec) -> Bounds:
-    """Return bounds of records, of records with a count of those refused, or of trips."""
-    if spec.trip_life is not None:
-        return TripBounds(spec)
-    return SurplusBounds(spec) if spec.surplus else Bounds(spec)
+    """Return bounds of records, or of trips."""
+    return Bounds(spec) if spec.trip_life is None else TripBounds(spec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
@@ -66,6 +66,7 @@ class SourceSpec:
         steps: Steps | None = None,
         rows: bool = False,
         schemas: SchemaBook | None = None,
+        bounded: bool = True,
     ) -> SourceSpec:
         """The spec of a stream's source topic.
 
@@ -76,9 +77,10 @@ class SourceSpec:
             steps: where the configuration says that they begin `now`.
             rows: what is read are rows of a file, whatever the format of the topic.
             schemas: of the job's registry.
+            bounded: whether users are, where the stream says so.
         Raises: ConfigError if a user's events could not be kept together, or the key or the start is missing.
         """
-        user = stream.privacy.user if stream.privacy.bounds_users else None
+        user = stream.privacy.user if bounded and stream.privacy.bounds_users else None
         if user is not None and stream.partitioner == "none" and partitions > 1:
             raise _refused(
                 f"streams.{stream.name}.partitioner",
@@ -91,38 +93,46 @@ class SourceSpec:
                 "missing: bounds on users need the secret of the hash of user ids",
                 "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE",
             )
+        steps = stream.time.steps if steps is None else steps
+        if steps is None:
+            raise _refused(
+                f"streams.{stream.name}.time.start", 'is "now", and nobody said when that is', "pass the stored start"
+            )
         return SourceSpec(
+            stream=stream.name,
             topic=stream.source,
             role="blocks",
+            partitions=partitions,
             domain=domain,
-            fields=_fields(stream, domain, user=user),
+            clock=StepClock(steps, stream.time.max_ahead),
+            format=stream.time.format,
+            zone=stream.time.zone,
+            fields=EventFields(
+                time=stream.time.field,
+                time_is_number=stream.time.format in ("s", "ms", "us"),
+                user=user,
+                trip=stream.domain.trip_field,
+                operation=stream.domain.operation_field,
+                numbers=tuple(domain.number_fields),
+                texts=tuple(domain.text_fields),
+                scalars=tuple(domain.value_fields),
+            ),
+            replay=stream.time.clock == "replay",
             key=key if user is not None else None,
             partitioner=stream.partitioner if user is not None else None,
             bounds=_bounds(stream) if user is not None else None,
-            **_common(stream, partitions=partitions, steps=steps, rows=rows, schemas=schemas),
+            input=ROWS if rows else InputFormat.of(stream),
+            schemas=SchemaBook() if schemas is None else schemas,
         )
 
     @staticmethod
-    def held_out(
-        stream: Stream,
-        domain: Domain,
-        *,
-        partitions: int,
-        steps: Steps | None = None,
-        rows: bool = False,
-        schemas: SchemaBook | None = None,
-    ) -> SourceSpec:
-        """The spec of a stream's audit topic, with its evaluator's domain; arguments as of `of`."""
-        return SourceSpec(
-            topic=stream.audit or "",  # a simulation has held-out data without a topic
-            role="held_out",
-            domain=domain,
-            fields=_fields(stream, domain, user=None),
-            key=None,
-            partitioner=None,
-            bounds=None,
-            **_common(stream, partitions=partitions, steps=steps, rows=rows, schemas=schemas),
-        )
+    def held_out(stream: Stream, domain: Domain, **settings: Any) -> SourceSpec:
+        """The spec of a stream's audit topic, with its evaluator's domain; settings as of `of`.
+
+        A simulation has held-out data without a topic.
+        """
+        spec = SourceSpec.of(stream, domain, key=None, bounded=False, **settings)
+        return replace(spec, topic=stream.audit or "", role="held_out")
 
     @property
     def name(self) -> str:
@@ -175,39 +185,6 @@ class SourceSpec:
 
     def time_parser(self) -> TimeParser:
         return TimeParser(self.format, self.zone)
-
-
-def _common(
-    stream: Stream, *, partitions: int, steps: Steps | None, rows: bool, schemas: SchemaBook | None
-) -> dict[str, Any]:
-    steps = stream.time.steps if steps is None else steps
-    if steps is None:
-        raise _refused(
-            f"streams.{stream.name}.time.start", 'is "now", and nobody said when that is', "pass the stored start"
-        )
-    return {
-        "stream": stream.name,
-        "partitions": partitions,
-        "clock": StepClock(steps, stream.time.max_ahead),
-        "format": stream.time.format,
-        "zone": stream.time.zone,
-        "replay": stream.time.clock == "replay",
-        "input": ROWS if rows else InputFormat.of(stream),
-        "schemas": SchemaBook() if schemas is None else schemas,
-    }
-
-
-def _fields(stream: Stream, domain: Domain, *, user: str | None) -> EventFields:
-    return EventFields(
-        time=stream.time.field,
-        time_is_number=stream.time.format in ("s", "ms", "us"),
-        user=user,
-        trip=stream.domain.trip_field,
-        operation=stream.domain.operation_field,
-        numbers=tuple(domain.number_fields),
-        texts=tuple(domain.text_fields),
-        scalars=tuple(domain.value_fields),
-    )
 
 
 def _bounds(stream: Stream) -> BoundSpec:

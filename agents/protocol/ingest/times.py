@@ -25,14 +25,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from agents.protocol.arrays import distinct
-from schemas.arrays import BoolArray, IntArray
+from schemas.arrays import BoolArray, IntArray, distinct
 
 ByteMatrix = npt.NDArray[np.uint8]
 
 DIGITS = "YodHMSfhn"
 _DIRECTIVES = {"Y": "YYYY", "m": "oo", "d": "dd", "H": "HH", "M": "MM", "S": "SS", "f": "ffffff"}
-_MONTH_DAYS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
 _SECOND_US = 1_000_000
 
 
@@ -113,23 +111,15 @@ class Layout:
         year, month, day = values["Y"], values["o"], values["d"]
         zero = np.zeros(len(good), np.int64)
         hour, minute, second = (values.get(letter, zero) for letter in "HMS")
-        leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
         # At the ends of the calendar a zone's offset can lead out of it: left to the exact way.
         good &= (year >= 1000) & (year <= 9990) & (month >= 1) & (month <= 12)
-        month_days = _MONTH_DAYS[np.where(good, month, 0)] - ((month == 2) & ~leap)
-        good &= (day >= 1) & (day <= month_days) & (hour <= 23) & (minute <= 59) & (second <= 59)
-        seconds = ((_days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second
+        months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
+        begins, ends = (each.astype("M8[D]").astype(np.int64) for each in (months, months + 1))
+        good &= (day >= 1) & (day <= ends - begins) & (hour <= 23) & (minute <= 59) & (second <= 59)
+        seconds = (((begins + day - 1) * 24 + hour) * 60 + minute) * 60 + second
         fraction = values.get("f", zero) * 10 ** (6 - self.text.count("f"))
         us: IntArray = seconds * _SECOND_US + fraction
         return us
-
-
-def _days(year: IntArray, month: IntArray, day: IntArray) -> IntArray:
-    """Days since 1970-01-01 of a date of the Gregorian calendar, counted in years that begin with March."""
-    year = year - (month <= 2)
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    days: IntArray = year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - 719_468
-    return days
 
 
 _ISO = [f"YYYY-oo-dd?HH:MM:SS{part}{zone}" for part in ("", ".fff", ".ffffff") for zone in ("", "Z", "zhh:nn")]

@@ -20,11 +20,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from agents.protocol.arrays import distinct
-from agents.protocol.ingest.bounds import Bounds, BoundSpec, Kind
+from agents.protocol.ingest.bounds import Accepted, Bounds, BoundSpec, Kind
 from agents.protocol.ingest.user_table import Hashes
-from schemas.arrays import BoolArray, IntArray, KeyArray
-from schemas.arrays import IntArray as Steps
+from schemas.arrays import IntArray, KeyArray, distinct
 
 CELLS = 1 << 41
 """First slot of trips; periods and steps are below `STEP_LIMIT`, which is smaller."""
@@ -54,22 +52,16 @@ class TripBounds(Bounds):
         cells = -(-self._period // self._life)
         return cell // cells * self._period + cell % cells * self._life
 
-    def accept_trips(
-        self, users: Hashes, trips: Hashes, steps: Steps
-    ) -> tuple[BoolArray, IntArray, KeyArray, IntArray]:
-        """Decide on records in offset order, and remember what was admitted.
-
-        Args: users, trips: `(records, 2)` hashes of the user, and of user and trip.
-        Returns: `(records,)` accepted, and the admitting step of each accepted one's trip; charged rows and charges as
-            of `Bounds.accept`, the rows of trips among them.
-        """
+    def accept(self, hashes: Hashes, steps: IntArray, trips: Hashes | None = None) -> Accepted:
+        """Decide on records in offset order, and remember what was admitted; rows of trips are among those charged."""
+        assert trips is not None, "records without trips are bounded by `Bounds`"
         step_list, cells = steps.tolist(), {step: self.cell_of(step) for step in distinct(steps)}
         admitted = self._known(trips, cells)
         left: dict[tuple[str, int, tuple[int, int]], int] = {}
         accepted, admissions = np.zeros(len(steps), bool), np.zeros(len(steps), np.int64)
         charged: dict[tuple[int, tuple[int, int]], int] = {}
         entered: dict[tuple[int, tuple[int, int]], int] = {}
-        user_names, trip_names = list(map(tuple, users.tolist())), list(map(tuple, trips.tolist()))
+        user_names, trip_names = list(map(tuple, hashes.tolist())), list(map(tuple, trips.tolist()))
         for row, (user, trip, step) in enumerate(zip(user_names, trip_names, step_list, strict=True)):
             cell = cells[step]
             first = admitted.get((cell, trip))
@@ -99,7 +91,7 @@ class TripBounds(Bounds):
             accepted[row], admissions[row] = True, first
         rows, charges = _rows_of(charged, {(CELLS + cell, trip): place for (cell, trip), place in entered.items()})
         self.add(rows, charges)
-        return accepted, admissions, rows, charges
+        return Accepted(accepted, rows, charges, admitted=admissions)
 
     def _same_period(self, left: int, right: int) -> bool:
         return self._period is None or left // self._period == right // self._period

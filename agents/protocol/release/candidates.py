@@ -16,21 +16,74 @@ SHA-256: the state table supplies the one that the newest candidate names, or th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect
 from agents.protocol.release.log import LogView
 from agents.protocol.release.stepper import Stepper
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
 from schemas.releases import CHUNK_BYTES, Chunk, Encoded, LogRecord, SavedState, cut
 
-Effects = Generator[Effect, Any, None]
-
 MOST_STEPS = 64  # in one transaction
 ENOUGH_BYTES = 4 << 20  # of releases and states, after which no further step is computed before a commit
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSeeds:
+    """Draw 32 bytes from the operating system for each step and commit them to the release log in ONE transaction.
+
+    Result: the bytes of each, once committed.
+    """
+
+    stream: str
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Run `work` away from the event loop. Result: what it returns. It touches nothing outside the machine."""
+
+    stream: str
+    step: int
+    work: Callable[[], Encoded] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCandidates:
+    """Commit in ONE transaction all chunks to the release log, and the state after the last step to the changelog of
+    the state table. From then on the steps have their answers; then store the state in the table as well.
+
+    Attributes: position: as in `Adopted`.
+    """
+
+    stream: str
+    steps: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+    state: bytes = field(repr=False)
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The step is settled.
+
+    Attributes:
+        position: blocks below this offset are in the committed state and may be acknowledged.
+        floor: blocks below this offset are also in the saved contribution bounds, so nothing can need them again.
+    """
+
+    stream: str
+    step: int
+    position: int
+    floor: int
+
+
+Effect = CommitSeeds | Compute | CommitCandidates | Adopted
+Effects = Generator[Effect, Any, None]
+"""A shell carries out one after the other, and sends back the result of each."""
 
 
 class StreamCandidates:

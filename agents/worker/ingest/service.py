@@ -37,7 +37,6 @@ from agents.worker.ingest.partition_task import IngestOptions, SourceTask, part_
 from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
 from agents.worker.ingest.schema_wait import SchemaWait, book_of
-from agents.worker.ingest.specs import source_specs
 from agents.worker.metrics import REBALANCES
 from schemas.errors import ForgottenIdError
 
@@ -132,22 +131,6 @@ CLOCK_S = 0.05  # how late a step's end may be noticed, at most
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
-
-
-def ingest_service(
-    config: Config,
-    *,
-    source_partitions: Mapping[str, int],
-    audit_partitions: Mapping[str, int] | None = None,
-    **settings: Any,
-) -> type[IngestService]:
-    """The service as a class, which is what `app.service` takes. Raises: ConfigError, before anything starts.
-
-    Args:
-        config: with every start known; arguments otherwise as of `source_specs` and `IngestService`.
-    """
-    specs = source_specs(config, source_partitions=source_partitions, audit_partitions=audit_partitions)
-    return IngestService.configured(config, specs, **settings)
 
 
 class IngestService(LongService):

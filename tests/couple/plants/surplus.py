@@ -9,23 +9,21 @@ from unittest.mock import patch
 
 import numpy as np
 
-from agents.protocol.ingest.bounds import SURPLUS, SurplusBounds
+from agents.protocol.ingest.bounds import SURPLUS, Accepted, Bounds
 from engines.core.surplus import CorrectedEngine
-from schemas.arrays import BoolArray, IntArray, KeyArray
+from schemas.arrays import IntArray, KeyArray
 from tests.couple.plants import Plant, peeked
 from tests.couple.plants.edits import edited
 
-_accept, _add = SurplusBounds.accept_and_count, SurplusBounds.add
+_accept, _add = Bounds.accept, Bounds.add
 
 
-def _all_of_it(
-    self: SurplusBounds, hashes: KeyArray, steps: IntArray
-) -> tuple[BoolArray, BoolArray, KeyArray, IntArray]:
-    accepted, _, rows, charges = _accept(self, hashes, steps)
-    return accepted, ~accepted, rows, charges
+def _all_of_it(self: Bounds, hashes: KeyArray, steps: IntArray, trips: KeyArray | None = None) -> Accepted:
+    found = _accept(self, hashes, steps, trips)
+    return found if found.surplus is None else found._replace(surplus=~found.accepted)
 
 
-def _bounds_only(self: SurplusBounds, rows: KeyArray, charges: IntArray) -> None:
+def _bounds_only(self: Bounds, rows: KeyArray, charges: IntArray) -> None:
     of_bounds = rows[:, 2] < np.uint64(SURPLUS)
     _add(self, rows[of_bounds], charges[of_bounds])
 
@@ -43,12 +41,10 @@ def _step(old: str, new: str) -> Any:
 
 
 PLANTS = (
-    _surplus(
-        "all that a bound refuses is counted", lambda: patch.object(SurplusBounds, "accept_and_count", _all_of_it)
-    ),
+    _surplus("all that a bound refuses is counted", lambda: patch.object(Bounds, "accept", _all_of_it)),
     _surplus(
         "a worker that takes over forgets whose surplus it has counted",
-        lambda: patch.object(SurplusBounds, "add", _bounds_only),
+        lambda: patch.object(Bounds, "add", _bounds_only),
     ),
     _surplus("the surplus is measured when there is some", _step("    if due:\n", "    if peeked(pending)[0]:\n")),
     _surplus(
