@@ -508,7 +508,7 @@ NOT_STORED: Mapping[str, str] = {
     "schemas.steps.CalendarSteps.digest": "hashed",
     "schemas.config.domain.geojson.named_features": "a part of a file of the configuration",
     "schemas.config.domain.table._text": "shown",
-    "schemas.config.load._how_to_add": "shown",
+    "schemas.config.values.Section._in_words": "shown",
 }
 """What packs bytes that are no format of ours, and what it does instead."""
 PACKS = frozenset({"dumps", "tobytes", "to_bytes"})

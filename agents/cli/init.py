@@ -156,7 +156,7 @@ def _cluster(servers: str) -> Kafka:
         raise ConfigError(problems)
     try:
         return Kafka.model_validate({**told, "bootstrap": servers})
-    except ValueError:
+    except ConfigError:
         raise PrivstreamError(
             "the cluster cannot be asked: --bootstrap or a variable PRIVSTREAM_KAFKA__<KEY> is wrong. "
             "Fix: write --bootstrap host:9092, and what [kafka] would have as variables."

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from schemas.config.domain.common import DomainSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, Section, refusal
+from schemas.config.values import FieldName, Section, must
 from schemas.errors import ConfigProblem
 
 SourceFormat = Literal["json", "avro", "protobuf", "json-schema", "csv", "msgpack"]
@@ -28,18 +28,22 @@ ROOTS = ("$key", "$header", "$timestamp", "$envelope", "$operation")
 OPERATION = "$operation"
 
 
-def _one_character(value: str) -> str:
-    if len(value) != 1 or value in '"\r\n\0' or not value.isascii():
-        raise refusal("is not one character", 'write one ASCII character, such as ";" or "\\t"')
-    return value
-
-
 class CsvSection(Section):
     """`[streams.csv]`: each record of the source is one line, or a header and one line."""
 
+    header: ClassVar[str] = "[streams.csv]"
+
     columns: tuple[FieldName, ...] | None = Field(None, min_length=1, examples=[["id", "at", "lat", "lon"]])
     """Names of the cells, in order; absent: every record begins with a line that names them."""
-    delimiter: Annotated[str, Field(strict=True), AfterValidator(_one_character)] = Field(",", examples=[";"])
+    delimiter: Annotated[
+        str,
+        Field(strict=True),
+        must(
+            lambda text: len(text) == 1 and text.isascii() and text not in '"\r\n\0',
+            "is not one character",
+            'write one ASCII character, such as ";" or "\\t"',
+        ),
+    ] = Field(",", examples=[";"])
     decimal: Literal[".", ","] = Field(".", examples=[","])
     """What separates the fraction of a number."""
 
@@ -55,6 +59,8 @@ class CsvSection(Section):
 
 class Source(Section):
     """The keys of `[[streams]]` that say how its records are written."""
+
+    header: ClassVar[str] = "[[streams]]"
 
     format: SourceFormat = Field("json", examples=["json"])
     """How values of `source` and `audit` are written; avro, protobuf and json-schema as registries frame them."""
@@ -72,34 +78,22 @@ class Source(Section):
         return {name: value for name, (value, default) in named.items() if value != default}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputParts:
-    """As much of a stream's input as could be read. None: that section could not.
+    """As much of a stream's input as could be read. None: that key or section could not, or is not there."""
 
-    Attributes:
-        has_registry: whether the job has a `[kafka.registry]`.
-    """
+    format: SourceFormat | None = None
+    envelope: Envelope | None = None
+    key_format: KeyFormat | None = None
+    partitioner: str | None = None
+    csv: CsvSection | None = None
+    privacy: Privacy | None = None
+    time: Timing | None = None
+    domain: DomainSection | None = None
 
-    format: str
-    envelope: str
-    key_format: str
-    partitioner: str
-    csv: CsvSection | None
-    privacy: Privacy | None
-    time: Timing | None
-    domain: DomainSection | None
-    has_registry: bool = True
-
-    def problems(self) -> Iterator[ConfigProblem]:
+    def input_problems(self) -> Iterator[ConfigProblem]:
         """What these say against each other; keys are relative to the stream."""
-        for key, chosen in (("format", self.format), ("key_format", self.key_format)):
-            if chosen in BY_SCHEMA and not self.has_registry:
-                yield ConfigProblem(
-                    key,
-                    f'"{chosen}" is read with schemas, and no registry is named that holds them',
-                    'add [kafka.registry] with url = "https://registry.example:8081"',
-                )
-        if self.csv is not None and self.format != "csv":
+        if self.csv is not None and self.format not in ("csv", None):
             yield ConfigProblem(
                 "csv", f'would be ignored: format is "{self.format}"', 'set format = "csv", or remove [streams.csv]'
             )
@@ -174,7 +168,8 @@ class InputParts:
             )
 
     def _placement(self, user: str | None) -> Iterator[ConfigProblem]:
-        if user is not None and user.startswith("$key") and self.key_format != "text" and self.partitioner != "none":
+        keyed = user is not None and user.startswith("$key") and self.key_format not in ("text", None)
+        if keyed and self.partitioner not in ("none", None):
             yield ConfigProblem(
                 "partitioner",
                 f'the key is "{self.key_format}": its place follows from all of its bytes, and one user can have keys '

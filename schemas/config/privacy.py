@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -46,6 +46,8 @@ def _delta(value: float) -> float:
 
 class Privacy(Section):
     """`[streams.privacy]`."""
+
+    header: ClassVar[str] = "[streams.privacy]"
 
     epsilon: Annotated[ExactDecimal, AfterValidator(_epsilon)] = Field(examples=[1.0])
     """What all releases together may tell of one unit, at most; exactly the decimal number in the file."""

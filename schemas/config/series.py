@@ -13,7 +13,7 @@ from schemas.config.domain.common import NUMBERS, DomainSection, Each, Question
 from schemas.config.options.common import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, FieldName, Flag, Number, Section, Whole, below, refusal
+from schemas.config.values import ExactDecimal, FieldName, Flag, Number, Section, Whole, refusal
 from schemas.errors import ConfigProblem
 
 _WIDEST = 2.0**34
@@ -40,6 +40,8 @@ def _sensitivity(value: float) -> float:
 
 class SeriesFieldSection(Section):
     """An entry of `fields`: one series."""
+
+    header: ClassVar[str] = "[streams.domain.fields]"
 
     name: FieldName = Field(examples=["volume"])
     """Field of the raw events (but for a count), and of the released records."""
@@ -131,7 +133,6 @@ class SeriesDomainSection(DomainSection):
     def problems(self) -> Iterator[ConfigProblem]:
         """Each field by itself; one name twice; readings beside sums."""
         for index, field in enumerate(self.series):
-            yield from below(f"fields[{index}]", field.problems())
             if field.name in [earlier.name for earlier in self.series[:index]]:
                 yield ConfigProblem(f"fields[{index}].name", "is the name of an earlier field", "name each field once")
         if not self.readings and any(field.of == "value" for field in self.series):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -22,7 +22,6 @@ from schemas.config.values import (
     Section,
     Whole,
     base_address,
-    below,
     is_loopback,
     microseconds,
     refusal,
@@ -40,6 +39,8 @@ def _registry(value: str) -> str:
 
 class Registry(Section):
     """`[kafka.registry]`: where schemas are, with the interface of Confluent's registry."""
+
+    header: ClassVar[str] = "[kafka.registry]"
 
     url: Annotated[str, Field(strict=True), AfterValidator(_registry)] = Field(
         examples=["https://registry.example:8081"]
@@ -114,6 +115,8 @@ Witness = Annotated[str, Field(strict=True), AfterValidator(_witness)]
 class JobSection(Section):
     """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
 
+    header: ClassVar[str] = "[job]"
+
     name: PlainName = Field("privstream", examples=["privstream"])
     """Prefix of what the job owns on the cluster (groups, transactional ids, private topics): keep it for ever."""
     data_dir: Path | None = Field(None, examples=["/var/lib/privstream"])
@@ -162,6 +165,8 @@ def _servers(value: str) -> str:
 class Kafka(Section):
     """`[kafka]`: the cluster. Secrets are named by the files that hold them, never written here."""
 
+    header: ClassVar[str] = "[kafka]"
+
     bootstrap: Annotated[str, Field(strict=True), AfterValidator(_servers)] = Field(examples=["localhost:9092"])
     """Brokers to begin with, `host:port`, separated by commas; PRIVSTREAM_BOOTSTRAP wins over it."""
     partitions: Whole = Field(4, ge=1, le=10_000, examples=[4])
@@ -199,8 +204,6 @@ class Kafka(Section):
     def problems(self) -> Iterator[ConfigProblem]:
         """Security settings that are missing, or that would silently be ignored."""
         yield from self._sasl_problems()
-        if self.registry is not None:
-            yield from below("registry", self.registry.problems())
         protocol = self.security_protocol
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password_file"):
             if getattr(self, key) is not None and not protocol.endswith("SSL"):

@@ -5,22 +5,32 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError, ValidationInfo, WrapValidator
 
-from schemas.config.discovery import ENGINES, measures_expiry
+from schemas.config.discovery import DOMAINS, ENGINES, measures_expiry
 from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.formats import InputParts, Source
 from schemas.config.options.common import OptionsSection, TripOptionsSection
 from schemas.config.privacy import LARGEST_DELTA, SURPLUS_SHARE, Privacy
-from schemas.config.tagged import Domain, OfEngine, Options
 from schemas.config.timing import Timing
-from schemas.config.values import Duration, Flag, PlainName, TopicName, below, format_length, microseconds, refusal
+from schemas.config.values import (
+    Duration,
+    Flag,
+    PlainName,
+    TopicName,
+    below,
+    errors_of,
+    format_length,
+    microseconds,
+    refusal,
+    refusals,
+)
 from schemas.errors import ConfigProblem
 from schemas.steps import length_fields, steps_in
 from schemas.topics import Topics
@@ -34,6 +44,50 @@ def _engine(value: str) -> str:
             f'set engine = "{near[0]}"' if near else "set engine to one of them",
         )
     return value
+
+
+def _domain(value: Any, handler: Any, info: ValidationInfo) -> Any:
+    """Read a domain by the model of its kind. Kinds without a model are refused before anybody looks at other keys."""
+    if not isinstance(value, Mapping):
+        return value if isinstance(value, DomainSection) else handler(value)
+    kind, available, first = value.get("kind"), ", ".join(DOMAINS), next(iter(DOMAINS))
+    if "kind" not in value:
+        raise refusal("missing", f'add kind = "{first}" to [streams.domain], or one of {available}', at="kind")
+    if not isinstance(kind, str) or kind not in DOMAINS:
+        reason = f"this kind is not available in this version; available: {available}"
+        raise refusal(reason, f'set kind = "{first}", or another of them', at="kind")
+    return DOMAINS[kind].__pydantic_validator__.validate_python(value, context=info.context)
+
+
+def _options(value: Any, handler: Any, info: ValidationInfo) -> Any:
+    """Read options by the model of the engine, and refuse what all readable keys of the stream say against each other.
+
+    Under an engine that there is not, options are passed over. This is the last key of a stream, so that `info.data`
+    holds each one before it that could be read.
+    """
+    read = dict(info.data)
+    refused: list[Any] = []
+    if (engine := info.data.get("engine")) is not None:
+        try:
+            read["options"] = ENGINES[engine].options.__pydantic_validator__.validate_python(
+                value, context=info.context
+            )
+        except ValidationError as error:
+            refused += [(each["loc"], each["ctx"]) for each in errors_of(error)]
+    names = {field.name for field in fields(StreamParts)}
+    parts = StreamParts(**{name: each for name, each in read.items() if name in names})
+    refused += [((), problem) for problem in below("../", parts.problems())]
+    if refused:
+        raise refusals(refused)
+    return read.get("options")
+
+
+if TYPE_CHECKING:
+    Domain = DomainSection
+    Options = OptionsSection  # each engine reads its own, see `OptionsSection.of`
+else:
+    Domain = Annotated[SerializeAsAny[DomainSection], WrapValidator(_domain)]
+    Options = Annotated[SerializeAsAny[OptionsSection], WrapValidator(_options)]
 
 
 LEAST_EVENT_EPSILON = Fraction(1, 1_000_000)
@@ -62,19 +116,8 @@ class Stream(Source):
     time: Timing
     domain: Domain
     """Public description of what an event can be; `kind` says which."""
-    options: Options
+    options: Options = Field(default_factory=dict, validate_default=True)
     """Those of `engine`; absent: all as they are by default."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _options_of_engine(cls, document: Any) -> Any:
-        """Options are read by the model of the engine; under an engine that there is not, they are passed over."""
-        if not isinstance(document, Mapping):
-            return document
-        engine, table = document.get("engine"), document.get("options", {})
-        if not isinstance(engine, str) or engine not in ENGINES:
-            return {**document, "options": next(iter(ENGINES.values())).options()}
-        return {**document, "options": OfEngine(engine, table)} if isinstance(table, Mapping) else document
 
     @property
     def facts(self) -> EngineFacts:
@@ -217,25 +260,14 @@ class Stream(Source):
             **({"noise": self.noise_version} if self.noise_version > 1 else {}),
         }
 
-    def problems(self) -> Iterator[ConfigProblem]:
-        """What the sections of this stream say against each other."""
-        privacy, time, domain = self.privacy, self.time, self.domain
-        yield from StreamParts(self.engine, self.mode, privacy, time, domain, self.options).problems()
-        yield from InputParts(
-            self.format, self.envelope, self.key_format, self.partitioner, self.csv, privacy, time, domain
-        ).problems()
 
-
-@dataclass(frozen=True, slots=True)
-class StreamParts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamParts(InputParts):
     """As much of a stream as could be read, so that one broken section does not hide what is wrong with the others."""
 
-    engine: str | None
-    mode: str | None
-    privacy: Privacy | None
-    time: Timing | None
-    domain: DomainSection | None
-    options: OptionsSection | None
+    engine: str | None = None
+    mode: str | None = None
+    options: OptionsSection | None = None
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What the readable parts say against each other."""
@@ -246,6 +278,7 @@ class StreamParts:
         yield from self._periods()
         yield from self._deletions()
         yield from self._roles()
+        yield from self.input_problems()
 
     def _engine(self) -> Iterator[ConfigProblem]:
         spec = self._spec

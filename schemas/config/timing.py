@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -101,6 +101,8 @@ def to_us(moment: datetime) -> int:
 
 class Timing(Section):
     """`[streams.time]`."""
+
+    header: ClassVar[str] = "[streams.time]"
 
     field: FieldName = Field(examples=["pickup_datetime"])
     """Field of the raw event that holds its time."""

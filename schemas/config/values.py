@@ -10,66 +10,244 @@ A day is 24 hours and a week 7 days, also across a change to summer time. Where 
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 from urllib.parse import SplitResult, urlsplit
 
+import orjson
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     PlainSerializer,
     PlainValidator,
+    ValidationError,
     ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.steps import CALENDAR_PATTERN, CalendarLength, Length, parse_calendar
 
-COLLECT = "collect"
-"""In the validation context: the loader runs the checks of `problems` itself, to list everything at once."""
 FOLDER = "folder"
 """In the validation context: the folder of the configuration, from which paths of public files go."""
 
+Location = tuple[int | str, ...]
+
+_WORDS = {
+    "string_type": ("must be a text", "write it in double quotes"),
+    "string_too_short": ("is empty", "write a name"),
+    "string_too_long": ("is too long", "write a shorter name"),
+    "int_type": ("must be a whole number", "write a whole number without quotes"),
+    "bool_type": ("is not true or false", "write true or false, without quotes"),
+    "path_type": ("must be the path of a file or folder", "write the path in double quotes"),
+    "model_type": ("must be a table", "write it as a section in square brackets"),
+    "tuple_type": ("must be a list", "write a list in square brackets"),
+    "too_short": ("has too few entries", "add the missing ones"),
+    "too_long": ("has too many entries", "remove some"),
+    "greater_than_equal": ("must be at least {ge}", "write {ge} or more"),
+    "less_than_equal": ("must be at most {le}", "write {le} or less"),
+    "literal_error": ("is not one of the possible values", "write {expected}"),
+}
+"""Reason and fix for each error of pydantic whose words need nothing but what the error itself says."""
+
 
 class Section(BaseModel):
-    """A TOML table. `problems` holds what types alone cannot say; keys in it are relative to the section."""
+    """A TOML table. `problems` holds what types alone cannot say; keys in it are relative to the section.
+
+    Every error of pydantic becomes a key, a reason and a fix in the section that it is about, where the key's
+    declaration and the keys beside it are known; `model_validate` raises them all as one `ConfigError`.
+
+    Attributes:
+        header: of the section, as messages name it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    header: ClassVar[str] = ""
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What is wrong with the keys of this section taken together."""
         return iter(())
 
-    @model_validator(mode="after")
-    def _refuse_problems(self, info: ValidationInfo) -> Self:
-        if not (info.context or {}).get(COLLECT) and (found := tuple(self.problems())):
-            raise ConfigError(found)
-        return self
+    @classmethod
+    def model_validate(cls, obj: Any, **settings: Any) -> Self:
+        """Return the section that a mapping describes. Raises: ConfigError with every problem."""
+        try:
+            return super().model_validate(obj, **settings)
+        except ValidationError as error:
+            raise ConfigError([_problem(details) for details in errors_of(error)]) from None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refuse_in_words(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            section = handler(value)
+        except ValidationError as error:
+            details = errors_of(error)
+            raise refusals(
+                (each["loc"], each["ctx"] if each["type"] == "refused" else cls._in_words(each))
+                for each in details
+                if not _echo(each, details)
+            ) from None
+        if found := tuple(section.problems()):
+            raise refusals(((), problem) for problem in found)
+        return section
+
+    @classmethod
+    def _in_words(cls, details: ErrorDetails) -> ConfigProblem:
+        """Say an error of pydantic about a key of this section, or about the section as a whole."""
+        location, kind = details["loc"], details["type"]
+        name = str(location[0]) if location else ""
+        field = next((field for key, field in cls.model_fields.items() if name in (key, field.alias)), None)
+        inner = None if field is None else section_in(field.annotation)
+        many = inner is not None and inner.header.startswith("[[")
+        if kind == "extra_forbidden":
+            return ConfigProblem("", "unknown key", cls._nearest(name))
+        if kind == "too_short" and inner is not None:
+            return ConfigProblem("", "is empty", f"describe at least one in a {inner.header} section")
+        if kind == "tuple_type" and inner is not None and many:
+            return ConfigProblem("", "must be a list", f"write each as a section in double brackets: {inner.header}")
+        if kind in _WORDS:
+            context = {key: str(value).replace("'", '"') for key, value in details.get("ctx", {}).items()}
+            reason, fix = (words.format_map(context) for words in _WORDS[kind])
+            return ConfigProblem("", reason, fix)
+        reason = "missing" if kind == "missing" else "cannot be used"
+        if field is None or len(location) > 1:
+            return ConfigProblem("", reason, "give all the entries of the list")
+        if inner is not None:
+            return ConfigProblem("", reason, f"add a {inner.header} section")
+        example = orjson.dumps(field.examples[0]).decode() if field.examples else '"..."'
+        return ConfigProblem("", reason, f"add {name} = {example} to {cls.header}, with your own value")
+
+    @classmethod
+    def _nearest(cls, typo: str) -> str:
+        """Say what somebody may have meant by a key that this section does not have."""
+        keys = cls.key_names()
+        if near := difflib.get_close_matches(typo.lower(), sorted(keys), n=1, cutoff=0.7):
+            return f"did you mean {near[0]}?"
+        elsewhere = {
+            model.header: None for model in sections_below(Section) if typo in model.key_names() and model.header
+        }
+        if others := [header for header in elsewhere if header != cls.header]:
+            return f"move it to {' or '.join(others)}"
+        return f"remove it; keys of {cls.header} are {', '.join(keys)}"
+
+    @classmethod
+    def key_names(cls) -> list[str]:
+        """Return its keys as the file has them."""
+        return [field.alias or name for name, field in cls.model_fields.items()]
+
+
+def sections_below(model: type[Section]) -> Iterator[type[Section]]:
+    """Yield the classes that are derived from a section, so far as they were imported."""
+    for each in model.__subclasses__():
+        yield each
+        yield from sections_below(each)
+
+
+def types_in(annotation: object) -> Iterator[object]:
+    """Yield an annotation, and all that it is made of."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from types_in(part)
+
+
+def section_in(annotation: object) -> type[Section] | None:
+    """Return the section that a key of this type opens, be it one of a list; None for a plain value."""
+    sections = (part for part in types_in(annotation) if isinstance(part, type) and issubclass(part, Section))
+    return next((section for section in sections if section.header), None)
+
+
+def errors_of(error: ValidationError) -> list[ErrorDetails]:
+    """Return the errors in it, without the values that they are about, which may be secret."""
+    return error.errors(include_url=False, include_input=False)
+
+
+def _echo(details: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """pydantic calls a list too short when its entries are refused; the entries' own errors say it better."""
+    location = details["loc"]
+    return details["type"] == "too_short" and any(
+        len(other["loc"]) > len(location) and other["loc"][: len(location)] == location for other in errors
+    )
 
 
 def refusal(reason: str, fix: str, *, at: str = "") -> PydanticCustomError:
-    """An error for a validator to raise; `at` names a key below the one being validated."""
+    """Return an error for a validator to raise.
+
+    Args: at: a key below the one that is validated; "../" before it leads to the section around that.
+    """
     return PydanticCustomError("refused", "{reason}; {fix}", {"reason": reason, "fix": fix, "at": at})
 
 
-def below(prefix: str, problems: Iterable[ConfigProblem], *, stream: str | None = None) -> Iterator[ConfigProblem]:
-    """The same problems seen from further up: keys get the prefix, reasons the name of the stream."""
+def refusals(lines: Iterable[tuple[Location, ConfigProblem | Mapping[str, Any]]]) -> ValidationError:
+    """Return many errors as one for a validator to raise: where below its value, and a problem or `refusal`'s words."""
+    return ValidationError.from_exception_data(
+        "configuration",
+        [
+            InitErrorDetails(
+                type=refusal(said.reason, said.fix, at=said.key)
+                if isinstance(said, ConfigProblem)
+                else refusal(**said),
+                loc=location,
+                input=None,
+            )
+            for location, said in lines
+        ],
+        hide_input=True,
+    )
+
+
+def _problem(details: ErrorDetails) -> ConfigProblem:
+    location, said = details["loc"], details["ctx"]
+    key: str = said["at"]
+    while key.startswith("../"):
+        location, key = location[:-1], key.removeprefix("../")
+    return next(below(key_path(location), [ConfigProblem(key, said["reason"], said["fix"])]))
+
+
+def key_path(location: Sequence[int | str]) -> str:
+    """Return a location as a person would write it.
+
+    >>> key_path(("streams", 0, "domain", "bounds", 2))
+    'streams[0].domain.bounds[2]'
+    """
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def below(prefix: str, problems: Iterable[ConfigProblem]) -> Iterator[ConfigProblem]:
+    """Yield the same problems seen from further up: keys get the prefix."""
     for problem in problems:
-        joint = "." if prefix and problem.key and not problem.key.startswith("[") else ""
-        reason = f'stream "{stream}": {problem.reason}' if stream is not None else problem.reason
-        yield ConfigProblem(f"{prefix}{joint}{problem.key}", reason, problem.fix)
+        joint = "." if prefix and problem.key and prefix[-1] != "/" and problem.key[0] != "[" else ""
+        yield replace(problem, key=f"{prefix}{joint}{problem.key}")
+
+
+def must(holds: Callable[[Any], object], reason: str, fix: str) -> AfterValidator:
+    """Return a check for the type of a key: values of which this does not hold are refused."""
+
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise refusal(reason, fix)
+        return value
+
+    return AfterValidator(check)
 
 
 LARGEST_FILE_BYTES = 256 << 20
@@ -197,12 +375,6 @@ def microseconds(duration: timedelta) -> int:
     return duration // timedelta(microseconds=1)
 
 
-def _not_negative(duration: timedelta) -> timedelta:
-    if duration < timedelta(0):
-        raise refusal("is negative", 'write "0s" or more')
-    return duration
-
-
 def _positive(duration: timedelta) -> timedelta:
     if duration <= timedelta(0):
         raise refusal("is not longer than nothing", 'write a positive duration such as "6h"')
@@ -237,22 +409,14 @@ def plain_number(value: object) -> float:
         raise refusal("is too large", "write a smaller number") from None
 
 
-def _finite(value: float) -> float:
-    if value - value != 0.0:
-        raise refusal("is not a finite number", "write a finite number")
-    return value
-
-
-def _at_least_zero(value: float) -> float:
-    if value < 0:
-        raise refusal("must be at least 0", "write 0 or more")
-    return value
-
-
 _duration_text = PlainSerializer(format_duration, return_type=str, when_used="json")
 _duration_schema = WithJsonSchema({"type": "string", "pattern": f"^{DURATION_PATTERN}$"})
 Duration = Annotated[
-    timedelta, BeforeValidator(parse_duration), AfterValidator(_not_negative), _duration_text, _duration_schema
+    timedelta,
+    BeforeValidator(parse_duration),
+    must(lambda duration: duration >= timedelta(0), "is negative", 'write "0s" or more'),
+    _duration_text,
+    _duration_schema,
 ]
 PositiveDuration = Annotated[
     timedelta, BeforeValidator(parse_duration), AfterValidator(_positive), _duration_text, _duration_schema
@@ -269,8 +433,13 @@ ExactDecimal = Annotated[
     BeforeValidator(exact_decimal),
     WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[0-9.eE+-]+$"}]}),
 ]
-Number = Annotated[float, BeforeValidator(plain_number), AfterValidator(_finite), WithJsonSchema({"type": "number"})]
-NotNegative = Annotated[Number, AfterValidator(_at_least_zero)]
+Number = Annotated[
+    float,
+    BeforeValidator(plain_number),
+    must(isfinite, "is not a finite number", "write a finite number"),
+    WithJsonSchema({"type": "number"}),
+]
+NotNegative = Annotated[Number, must(lambda value: value >= 0, "must be at least 0", "write 0 or more")]
 Whole = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 EVENT_FIELD = "name of a field of the raw events"
@@ -279,23 +448,24 @@ FieldName = Annotated[str, Field(strict=True, min_length=1, max_length=256), EVE
 """Name of a top-level field of the raw events."""
 
 
-def _plain_name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", value, re.ASCII):
-        raise refusal(
-            "has characters that are not allowed in this name",
-            "use letters, digits, _ and - only; it becomes part of topic names, where a dot separates the parts",
-        )
-    return value
-
-
-def _topic_name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", value, re.ASCII) or value in (".", ".."):
-        raise refusal("is not a legal Kafka topic name", "use letters, digits, '.', '_' and '-' only")
-    return value
-
-
-PlainName = Annotated[str, Field(strict=True, min_length=1, max_length=100), AfterValidator(_plain_name)]
-TopicName = Annotated[str, Field(strict=True, min_length=1, max_length=249), AfterValidator(_topic_name)]
+PlainName = Annotated[
+    str,
+    Field(strict=True, min_length=1, max_length=100),
+    must(
+        re.compile(r"[A-Za-z0-9_-]+", re.ASCII).fullmatch,
+        "has characters that are not allowed in this name",
+        "use letters, digits, _ and - only; it becomes part of topic names, where a dot separates the parts",
+    ),
+]
+TopicName = Annotated[
+    str,
+    Field(strict=True, min_length=1, max_length=249),
+    must(
+        re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]+", re.ASCII).fullmatch,
+        "is not a legal Kafka topic name",
+        "use letters, digits, '.', '_' and '-' only",
+    ),
+]
 
 
 def base_address(value: str, *, fix: str, secrets: str) -> SplitResult:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from engines.checks.contract_case import EngineCase
@@ -100,10 +99,8 @@ def _accepted(
             variant[name] = {**variant.get(name, {}), key: None}
         try:
             return case.stream(mode, variant)
-        except ValidationError as error:
-            again = {tuple(map(str, problem["loc"][:2])) for problem in error.errors()}
         except ConfigError as error:
-            again = {tuple(problem.key.split(".")[:2]) for problem in error.problems}
+            again = {tuple(problem.key.partition("[")[0].split(".")[:2]) for problem in error.problems}
         if any(len(key) < 2 for key in again):
             return None
     return None

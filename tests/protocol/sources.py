@@ -225,8 +225,8 @@ def _sources() -> Iterator[Source]:
     bounded = itertools.cycle([spec for spec in SPECS.values() if spec.fields.user is not None])
     changed = itertools.cycle([spec for spec in SPECS.values() if spec.fields.operation is not None])
     for form, envelope in itertools.product(get_args(SourceFormat), get_args(Envelope)):
-        parts = InputParts(form, envelope, "text", "none", None, None, None, None)
-        if not list(parts.problems()):
+        parts = InputParts(format=form, envelope=envelope, key_format="text", partitioner="none")
+        if not list(parts.input_problems()):
             plain = replace(next(changed if envelope == "debezium" else bounded), replay=True)
             yield _source(f"{form}-{envelope}", plain, InputFormat(form, envelope), next(numbers))
     for form in get_args(KeyFormat):

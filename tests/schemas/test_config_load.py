@@ -21,6 +21,7 @@ from schemas.config import (
     parse_config,
     with_overrides,
 )
+from schemas.config.values import Section, sections_below
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 TAXI = next(path for path in EXAMPLES if path.name == "taxi.toml")
@@ -45,10 +46,10 @@ def test_examples_are_good_and_round_trip(path: Path) -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_commented_keys_of_the_examples_are_keys(path: Path) -> None:
-    known = json.dumps(Config.model_json_schema())
+    known = {key for model in sections_below(Section) for key in model.key_names()}
     for line in path.read_text().splitlines():
         if line.startswith("# ") and " = " in line and line[2:].split(" = ")[0].isidentifier():
-            assert f'"{line[2:].split(" = ")[0]}"' in known
+            assert line[2:].split(" = ")[0] in known
 
 
 def test_the_file_of_the_architecture() -> None:

@@ -233,7 +233,7 @@ class Template:
         try:
             domain = _below("domain", {**self._given, **self.values})
             return model.model_validate(domain, context={FOLDER: folder}).names_user
-        except (ValueError, ConfigError):  # said when the whole is read
+        except ConfigError:  # said when the whole is read
             return True
 
     def _ask(

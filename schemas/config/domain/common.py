@@ -108,6 +108,7 @@ class DomainSection(Section):
         outside: what becomes of events outside, as a sentence.
     """
 
+    header: ClassVar[str] = "[streams.domain]"
     names_user: ClassVar[bool] = True
     outside: ClassVar[str] = "Events outside are refused and counted."
 

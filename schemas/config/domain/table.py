@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -40,6 +40,8 @@ Listed = Annotated[Value, BeforeValidator(_value)]
 
 class AttributeSection(Section):
     """One entry of `attributes`: listed values, or numbers in bins."""
+
+    header: ClassVar[str] = "[streams.domain.attributes]"
 
     field: FieldName = Field(examples=["age"])
     """Field of the raw event."""
@@ -132,6 +134,8 @@ class AttributeSection(Section):
 class ImpossiblePair(Section):
     """One entry of `impossible`: values of two attributes that no row has together."""
 
+    header: ClassVar[str] = "[streams.domain.impossible]"
+
     left: FieldName = Field(examples=["age"])
     """One attribute."""
     left_values: tuple[Listed, ...] = Field(min_length=1, examples=[[5]])
@@ -200,8 +204,6 @@ class TableDomainSection(DeletableDomainSection):
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Attributes that do not fit together, and two ways to delete."""
-        for index, attribute in enumerate(self.attributes):
-            yield from below(f"attributes[{index}]", attribute.problems())
         yield from below("schema_file", self._imported()[1])
         fields = [attribute.field for attribute in self.attributes]
         for field in sorted({field for field in fields if fields.count(field) > 1}):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 from pydantic import AfterValidator
 
@@ -28,6 +28,8 @@ class Optioned(Protocol):
 
 class OptionsSection(Section):
     """`[streams.options]` of any engine."""
+
+    header: ClassVar[str] = "[streams.options]"
 
     @classmethod
     def of(cls, stream: Optioned) -> Self:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -17,7 +17,7 @@ from schemas.config.options.common import OptionsSection
 from schemas.config.options.spatial import CounterName, horizon_problems
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, FieldName, Flag, Section, Whole, below, refusal
+from schemas.config.values import ExactDecimal, FieldName, Flag, Section, Whole, refusal
 from schemas.errors import ConfigProblem
 
 MAX_WAYS = 3
@@ -39,6 +39,8 @@ def _part(value: Decimal) -> Decimal:
 
 class Marginal(Section):
     """One entry of `marginals`."""
+
+    header: ClassVar[str] = "[streams.options.marginals]"
 
     of: tuple[FieldName, ...] = Field(min_length=1, max_length=MAX_WAYS, examples=[["age", "income"]])
     """Its attributes, in any order."""
@@ -81,7 +83,6 @@ class TabularOptions(OptionsSection):
             yield ConfigProblem("ways", "are not different numbers from 1 to 3", "write ways = [1, 2]")
         seen = set()
         for index, marginal in enumerate(self.marginals):
-            yield from below(f"marginals[{index}]", marginal.problems())
             key = frozenset(marginal.of)
             if len(key) < len(marginal.of):
                 yield ConfigProblem(f"marginals[{index}].of", "names an attribute twice", "name each once")
