@@ -19,7 +19,7 @@ from rich.table import Table
 from benchmarks.data import DATA
 from benchmarks.size import QUICK, RESULTS, sized
 from engines.spatial.domain.geojson import Shape, parsed, shape_of
-from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.lines import LineDomain, map_of
 from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.points import Placement
 
@@ -39,8 +39,7 @@ EVENTS = sized(100_000, smallest=1_000)
 
 
 def built(shape: Shape, depth: int) -> PolygonDomain | LineDomain:
-    fields = ("x", "y")
-    return LineDomain(fields, shape, depth, reach_m=50.0) if shape.lines else PolygonDomain(fields, shape, depth)
+    return map_of(shape, ("x", "y"), depth, reach_m=50.0)
 
 
 def measured(name: str, depth: int, *, rounds: int) -> dict[str, Any]:

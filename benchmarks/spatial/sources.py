@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.data import DATA
 from benchmarks.size import sized
-from benchmarks.spatial.streams import NOTHING, Domain, Points, Source, StreamData, box, inside, land, roads
+from benchmarks.spatial.streams import NOTHING, Domain, Points, Source, StreamData, box, inside, on_map
 
 STEPS = sized(100, smallest=5)
 BURSTS = {20: (0.03, 0.03), 40: (0.95, 0.05), 60: (0.04, 0.96), 80: (0.96, 0.95)}
@@ -135,12 +135,12 @@ CITIES: Mapping[str, Source] = {
     "Gowalla": _city(*_GOWALLA, domain=NYC, days=3),
     "Gowalla, 30 days": _city(*_GOWALLA, domain=NYC, days=3, ttl_days=30),
     "taxi": _city(*_TAXI, domain=NYC, days=14),
-    "taxi, New York State": _city(*_TAXI, domain=land(_STATE), days=14, needs=(_STATE,)),
+    "taxi, New York State": _city(*_TAXI, domain=on_map(_STATE), days=14, needs=(_STATE,)),
     "taxi, Manhattan's roads": _city(
         _TRIPS,
         "pickup_datetime,pickup_longitude,pickup_latitude",
         "dropoff_datetime,dropoff_longitude,dropoff_latitude",
-        domain=roads(_ROADS, reach_m=50),
+        domain=on_map(_ROADS),
         days=0.25,
         needs=(_ROADS,),
     ),

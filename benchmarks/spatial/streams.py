@@ -17,7 +17,7 @@ from benchmarks.size import sized
 from engines.core.contract import Columns
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.geojson import parsed, shape_of
-from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.lines import LineDomain, map_of
 from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.evaluators import SpatialEvaluator
 from schemas.blocks import Folded
@@ -103,14 +103,9 @@ def box(*bounds: float) -> Callable[[], Domain]:
     return lambda: BoxDomain("x", "y", (west, south, east, north), DEPTH)
 
 
-def land(file: str) -> Callable[[], Domain]:
-    """Polygons of a file."""
-    return lambda: PolygonDomain(("x", "y"), shape_of(parsed((DATA / file).read_bytes())), DEPTH)
-
-
-def roads(file: str, *, reach_m: float) -> Callable[[], Domain]:
-    """Lines of a file, and what is so near to one."""
-    return lambda: LineDomain(("x", "y"), shape_of(parsed((DATA / file).read_bytes())), DEPTH, reach_m=reach_m)
+def on_map(file: str, *, reach_m: float = 50.0) -> Callable[[], Domain]:
+    """Polygons of a file, or its lines and what is so near to one."""
+    return lambda: map_of(shape_of(parsed((DATA / file).read_bytes())), ("x", "y"), DEPTH, reach_m=reach_m)
 
 
 @dataclass(frozen=True)

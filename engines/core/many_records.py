@@ -6,16 +6,17 @@ An engine with many records gives a `ManyRecords`; one with few gives a list of 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import eq
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from engines.core.contract import SyntheticRecord
 
 PART = 1 << 14
 """Records at a time."""
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,43 @@ class RecordColumns:
             yield SyntheticRecord(name, dict(zip(names, values, strict=True)), step)
 
 
-class ManyRecords(Sequence[SyntheticRecord]):
-    """Records that are made when they are read, some thousands at a time. Say `__len__` and `part`."""
+class MadeWhenRead(Sequence[Item]):
+    """A sequence whose items are made when they are read, some thousands at a time. Say `__len__` and `made`."""
+
+    @abstractmethod
+    def made(self, rows: range) -> Iterable[Item]:
+        """Make the items at some places, which lie in the sequence."""
+
+    def __iter__(self) -> Iterator[Item]:
+        for rows in _parts(len(self)):
+            yield from self.made(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        rows = range(len(self))
+        if isinstance(index, slice):
+            return list(self.made(rows[index]))
+        at = rows[index]
+        return next(iter(self.made(range(at, at + 1))))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _parts(size: int) -> Iterator[range]:
+    rows = range(size)
+    return (rows[start : start + PART] for start in range(0, size, PART))
+
+
+class ManyRecords(MadeWhenRead[SyntheticRecord]):
+    """Records that are made when they are read. Say `__len__` and `part`."""
 
     @abstractmethod
     def part(self, rows: range) -> RecordColumns:
@@ -50,31 +86,10 @@ class ManyRecords(Sequence[SyntheticRecord]):
 
     def parts(self) -> Iterator[RecordColumns]:
         """All of them."""
-        rows = range(len(self))
-        for start in range(0, len(rows), PART):
-            yield self.part(rows[start : start + PART])
+        return map(self.part, _parts(len(self)))
 
-    def __iter__(self) -> Iterator[SyntheticRecord]:
-        for part in self.parts():
-            yield from part.records()
-
-    @overload
-    def __getitem__(self, index: int) -> SyntheticRecord: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[SyntheticRecord]: ...
-
-    def __getitem__(self, index: int | slice) -> SyntheticRecord | list[SyntheticRecord]:
-        rows = range(len(self))
-        if isinstance(index, slice):
-            return list(self.part(rows[index]).records())
-        at = rows[index]
-        return next(self.part(range(at, at + 1)).records())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
+    def made(self, rows: range) -> Iterator[SyntheticRecord]:
+        return self.part(rows).records()
 
 
 def parts_of(records: Sequence[SyntheticRecord]) -> Iterator[RecordColumns]:

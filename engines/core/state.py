@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -82,6 +83,7 @@ def reading() -> Iterator[None]:
         raise EngineInputError(f"state lacks {error}") from None
 
 
+@cache
 def arrays_of(kind: type[Any]) -> Mapping[str, type[np.generic]]:
     """Names of a class's arrays and the types of their entries; all that it annotates are arrays.
 
@@ -94,10 +96,10 @@ def arrays_of(kind: type[Any]) -> Mapping[str, type[np.generic]]:
 
 def stored(prefix: str, value: Any) -> State:
     """Return copies of all arrays of a value, as `<prefix>/<name>`."""
-    return {f"{prefix}/{name}": getattr(value, name).copy() for name in arrays_of(type(value))}
+    return {f"{prefix}/{name}": getattr(value, name).copy() for name in arrays_of(value.__class__)}
 
 
-def loaded(kind: type[Any], prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def loaded(kind: Any, prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return copies of the arrays that `stored` wrote for such a class, by name.
 
     Raises: EngineInputError if one is missing, or they are of different lengths.

@@ -48,11 +48,9 @@ def _outlined(
 def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float) -> SpatialDomain:
     """Worked out once for each content: a large map takes seconds."""
     from engines.spatial.domain.geojson import parsed, shape_of
-    from engines.spatial.domain.lines import LineDomain
-    from engines.spatial.domain.polygons import PolygonDomain
+    from engines.spatial.domain.lines import map_of
 
-    shape = shape_of(parsed(content))
-    return LineDomain(fields, shape, depth, reach_m=reach_m) if shape.lines else PolygonDomain(fields, shape, depth)
+    return map_of(shape_of(parsed(content)), fields, depth, reach_m=reach_m)
 
 
 def build(stream: Stream) -> Engine:
@@ -91,6 +89,8 @@ def _paper(stream: Stream) -> Engine:
 
 
 def evaluator(stream: Stream) -> Evaluator:
-    from engines.spatial.evaluators import evaluator_of
+    from engines.spatial.domain.zones import ZoneDomain
+    from engines.spatial.evaluators import SpatialEvaluator, ZoneEvaluator
 
-    return evaluator_of(domain(stream))
+    made = domain(stream)
+    return ZoneEvaluator(made) if isinstance(made, ZoneDomain) else SpatialEvaluator.over(made)

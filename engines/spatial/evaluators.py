@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engines.core.contract import Columns
-from engines.spatial.domain.base import SpatialDomain
+from engines.spatial.domain.base import PlanarDomain, SpatialDomain
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.zones import ZoneDomain
@@ -60,15 +60,6 @@ class Rectangles:
             - sums[self.right, self.bottom]
             + sums[self.left, self.bottom]
         )
-
-
-def prefix_sums(column: IntArray, row: IntArray, weights: IntArray, *, columns: int, rows: int) -> IntArray:
-    """`(columns + 1, rows + 1)` int64: weight of the points left of and below each grid line."""
-    cells = np.zeros(columns * rows, np.int64)
-    np.add.at(cells, column * rows + row, weights)
-    sums = np.zeros((columns + 1, rows + 1), np.int64)
-    sums[1:, 1:] = cells.reshape(columns, rows).cumsum(axis=0).cumsum(axis=1)
-    return sums
 
 
 def relative_errors(true: IntArray, estimate: IntArray, *, alive: int) -> FloatArray:
@@ -147,15 +138,22 @@ class SpatialEvaluator(RangeEvaluator):
         }
 
     @staticmethod
-    def over(domain: BoxDomain | MappedDomain) -> SpatialEvaluator:
+    def over(domain: SpatialDomain) -> SpatialEvaluator:
         """The evaluator of a stream: a grid of 1024 x 1024 over the same box, or over the shape's bounds."""
+        assert isinstance(domain, PlanarDomain)
         grid = (domain.x_field, domain.y_field, domain.bounds, GRID_DEPTH)
         if isinstance(domain, MappedDomain):
             return SpatialEvaluator(MappedGrid(*grid, mapped=domain))
         return SpatialEvaluator(BoxDomain(*grid))
 
     def _counts(self, codes: IntArray, weights: IntArray) -> IntArray:
-        return prefix_sums(*self.domain.grid(codes), weights, columns=self._columns, rows=self._rows)
+        column, row = self.domain.grid(codes)
+        cells = np.zeros((self._columns, self._rows), np.int64)
+        np.add.at(cells, (column, row), weights)
+        # Prefix sums: the weight of the points left of and below each grid line.
+        sums = np.zeros((self._columns + 1, self._rows + 1), np.int64)
+        sums[1:, 1:] = cells.cumsum(axis=0).cumsum(axis=1)
+        return sums
 
     def _synthetic(self, synthetic: Mapping[str, Sequence[Any]]) -> IntArray:
         numbers = {name: np.asarray(synthetic[name], np.float64) for name in self.fields}
@@ -194,14 +192,6 @@ class ZoneEvaluator(RangeEvaluator):
     def _answers(self, counts: IntArray) -> Iterator[IntArray]:
         lengths = (max(1, round(share * len(counts))) for share in RUNS.values())
         return (np.convolve(counts, np.ones(length, np.int64), mode="valid") for length in lengths)
-
-
-def evaluator_of(domain: SpatialDomain) -> SpatialEvaluator | ZoneEvaluator:
-    """The evaluator that fits a stream's domain."""
-    if isinstance(domain, ZoneDomain):
-        return ZoneEvaluator(domain)
-    assert isinstance(domain, (BoxDomain, MappedDomain))
-    return SpatialEvaluator.over(domain)
 
 
 def _signs(truth: Folded) -> IntArray:

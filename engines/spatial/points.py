@@ -15,15 +15,12 @@ SHA-256; positions are Kronecker sequences (the R2 sequence).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from operator import eq
-from typing import overload
 
 import numpy as np
 
-from engines.core.many_records import PART, ManyRecords, RecordColumns
+from engines.core.many_records import MadeWhenRead, ManyRecords, RecordColumns
 from engines.spatial.domain.base import FRACTION, SHARE_BITS, SpatialDomain
 from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray
 from schemas.errors import EngineInputError
@@ -68,11 +65,6 @@ class Placement:
     def first_child(self, nodes: IntArray) -> IntArray:
         """`(nodes,)` 0 or 1: the child that takes points 0, 2, 4, ... of a cell of equal halves, or an odd one."""
         return (self.words(nodes) & np.uint64(1)).astype(np.int64)
-
-    @property
-    def halved(self) -> bool:
-        """True where all cells have equal halves, down to the finest."""
-        return self.domain is None or self.domain.halved
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
         """`(nodes,)` True where a cell above the finest level has children."""
@@ -246,37 +238,17 @@ class PointRecords(ManyRecords):
         return tuple(np.array(column) for column in columns)
 
 
-class PointIds(Sequence[str]):
+class PointIds(MadeWhenRead[str]):
     """Ids of points, made when they are read: finest cell in hexadecimal, "-", index in hexadecimal."""
 
-    def __init__(self, points: Prefixes, rows: range | None = None) -> None:
+    def __init__(self, points: Prefixes) -> None:
         self._points = points
-        self._rows = range(points.total) if rows is None else rows
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._points.total
 
-    def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self._rows), PART):
-            rows = self._rows[start : start + PART]
-            yield from _texts(*self._points.finest(rows), depth=self._points.depth)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> PointIds: ...
-
-    def __getitem__(self, index: int | slice) -> str | PointIds:
-        if isinstance(index, slice):
-            return PointIds(self._points, self._rows[index])
-        at = self._rows[index]
-        return next(iter(PointIds(self._points, range(at, at + 1))))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
+    def made(self, rows: range) -> list[str]:
+        return _texts(*self._points.finest(rows), depth=self._points.depth)
 
 
 def _texts(nodes: IntArray, indices: IntArray, *, depth: int) -> list[str]:

@@ -18,8 +18,7 @@ import shapely
 from engines.core.contract import Columns
 from engines.core.noise import aggregate
 from engines.spatial.domain.geojson import parsed, shape_of
-from engines.spatial.domain.lines import LineDomain
-from engines.spatial.domain.polygons import PolygonDomain
+from engines.spatial.domain.lines import map_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, MIDDLE, Trips
 from schemas.arrays import BoolArray, FloatArray, IntArray
@@ -66,9 +65,7 @@ class Ground:
         self._parts = shapely.get_parts(shapely.get_parts(inside))
         if not self._kept(self._parts).any():
             raise EngineInputError("the map has no part inside of the bounds: check both, longitudes first")
-        self._records: LineDomain | PolygonDomain = (
-            LineDomain(fields, shape, DEPTH, reach_m=reach_m) if shape.lines else PolygonDomain(fields, shape, DEPTH)
-        )
+        self._records = map_of(shape, fields, DEPTH, reach_m=reach_m)
         self._over = lru_cache(maxsize=4)(self._cut)
 
     @property

@@ -10,7 +10,7 @@ import pytest
 import shapely
 
 from engines.spatial.domain.geojson import parsed, shape_of
-from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.lines import LineDomain, map_of
 from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.domain.sphere import band, mean_band, metres_per_degree, sine
 from schemas.errors import EngineInputError
@@ -25,8 +25,7 @@ def polygon(*rings: Any) -> dict[str, Any]:
 
 
 def read(document: Any) -> PolygonDomain | LineDomain:
-    shape = shape_of(parsed(json.dumps(document)))
-    return LineDomain(XY, shape, 8, reach_m=50.0) if shape.lines else PolygonDomain(XY, shape, 8)
+    return map_of(shape_of(parsed(json.dumps(document))), XY, 8)
 
 
 @pytest.mark.parametrize(
@@ -116,15 +115,12 @@ def test_a_depth_beyond_floating_point_is_refused_with_the_deepest(document: Any
     far = shapely.transform(shape.geometry, lambda xy: xy + np.array([170, 80]))
     shape = shape_of(np.atleast_1d(far))
 
-    def build(depth: int) -> PolygonDomain | LineDomain:
-        return LineDomain(XY, shape, depth, reach_m=1.0) if shape.lines else PolygonDomain(XY, shape, depth)
-
     with pytest.raises(EngineInputError, match="the deepest that works is") as refused:
-        build(30)
+        map_of(shape, XY, 30)
     deepest = int(str(refused.value).rsplit(" ", 1)[1])
-    assert build(deepest).depth == deepest
+    assert map_of(shape, XY, deepest).depth == deepest
     with pytest.raises(EngineInputError):
-        build(deepest + 1)
+        map_of(shape, XY, deepest + 1)
 
 
 def test_a_depth_of_too_many_cells_is_refused_with_the_deepest(monkeypatch: pytest.MonkeyPatch) -> None:

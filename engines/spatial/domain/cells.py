@@ -26,14 +26,8 @@ CRUMB = 2.0**-32
 """Share of a finest cell below which a piece is what rounding leaves of borders that meet, and no cell of its own."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CellBounds:
-    """Bounds of cells, `(cells,)` each, in degrees."""
-
-    xmin: FloatArray
-    ymin: FloatArray
-    xmax: FloatArray
-    ymax: FloatArray
+CellBounds = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""xmin, ymin, xmax, ymax of cells, `(cells,)` each, in degrees."""
 
 
 class Pieces(Protocol):
@@ -110,16 +104,6 @@ class CellTree:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "first", self.end_code << (self.grid.depth - self.end_level))
-
-    @staticmethod
-    def of(grid: BoxDomain, *, inner: tuple[IntArray, ...], ends: tuple[IntArray, ...]) -> CellTree:
-        """Args: inner: names, shares, levels, codes. ends: names, depths, levels, codes, pieces."""
-        order = np.argsort(inner[0])
-        names, shares, inner_levels, inner_codes = (part[order] for part in inner)
-        start = (ends[0] << (grid.depth - ends[1])) - (np.int64(1) << grid.depth)
-        by_start = np.argsort(start)
-        depths, levels, codes, pieces = (part[by_start] for part in ends[1:])
-        return CellTree(grid, names, shares, inner_levels, inner_codes, start[by_start], depths, levels, codes, pieces)
 
     @property
     def depth(self) -> int:
@@ -256,7 +240,7 @@ def grown(grid: BoxDomain, shape: P, *, usable: Callable[[P, IntArray], BoolArra
 
 def bounds_of(grid: BoxDomain, codes: IntArray, depth: int) -> CellBounds:
     """Return the bounds of cells of one depth."""
-    return CellBounds(*grid.corners((np.int64(1) << depth) + codes, np.full(len(codes), depth)))
+    return grid.corners((np.int64(1) << depth) + codes, np.full(len(codes), depth))
 
 
 def _cut(grid: BoxDomain, shape: P) -> tuple[list[_Level], IntArray, P]:
@@ -266,7 +250,7 @@ def _cut(grid: BoxDomain, shape: P) -> tuple[list[_Level], IntArray, P]:
         halves[1::2] += 1
         bounds = bounds_of(grid, halves, depth + 1)
         axis = depth % 2
-        parts = pieces.halved(axis, (bounds.xmin if axis == 0 else bounds.ymin)[1::2], bounds)
+        parts = pieces.halved(axis, bounds[axis][1::2], bounds)
         full, measures = parts.full(), parts.measures(bounds)
         pairs, crumbs = measures.reshape(-1, 2), parts.crumbs(bounds, grid.depth - depth - 1).reshape(-1, 2)
         left = pairs >= crumbs
@@ -312,8 +296,12 @@ def _passed_over(grid: BoxDomain, levels: list[_Level], finest: IntArray) -> Cel
         names, depths = of_halves[below], deeper[below]
     left = np.flatnonzero(names > 0)
     ends.append((names[left], depths[left], np.full(len(left), grid.depth), finest[left], np.arange(len(left))))
-    return CellTree.of(
+    node, share, inner_level, inner_code = (np.concatenate(part) for part in zip(*inner, strict=True))
+    name, end_depth, end_level, end_code, piece = (np.concatenate(part) for part in zip(*ends, strict=True))
+    start = (name << (grid.depth - end_depth)) - (np.int64(1) << grid.depth)
+    first, by_start = np.argsort(node), np.argsort(start)
+    return CellTree(
         grid,
-        inner=tuple(np.concatenate(part) for part in zip(*inner, strict=True)),
-        ends=tuple(np.concatenate(part) for part in zip(*ends, strict=True)),
+        *(part[first] for part in (node, share, inner_level, inner_code)),
+        *(part[by_start] for part in (start, end_depth, end_level, end_code, piece)),
     )

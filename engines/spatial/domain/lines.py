@@ -14,7 +14,7 @@ from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CRUMB, CellBounds, Ragged, grown
 from engines.spatial.domain.geojson import Shape
 from engines.spatial.domain.mapped import MappedDomain
-from engines.spatial.domain.polygons import grid_over, outline_detail
+from engines.spatial.domain.polygons import PolygonDomain, grid_over, outline_detail
 from engines.spatial.domain.sphere import metres_per_degree
 from schemas.arrays import BoolArray, FloatArray, IntArray
 
@@ -61,8 +61,9 @@ class SegmentPieces:
         return np.bincount(self.cells, self.lengths(), minlength=self.count).astype(np.float64)
 
     def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
-        _, north = metres_per_degree((cells.ymin + cells.ymax) / 2)
-        result: FloatArray = (cells.ymax - cells.ymin) * north * (CRUMB * 0.5 ** (halvings // 2))
+        _, ymin, _, ymax = cells
+        _, north = metres_per_degree((ymin + ymax) / 2)
+        result: FloatArray = (ymax - ymin) * north * (CRUMB * 0.5 ** (halvings // 2))
         return result
 
     def full(self) -> BoolArray:
@@ -220,3 +221,8 @@ def _middles(pieces: SegmentPieces) -> tuple[FloatArray, FloatArray]:
     x[pieces.cells[order]] = (pieces.ends[order, 0] + pieces.ends[order, 2]) / 2
     y[pieces.cells[order]] = (pieces.ends[order, 1] + pieces.ends[order, 3]) / 2
     return x, y
+
+
+def map_of(shape: Shape, fields: tuple[str, str], depth: int, *, reach_m: float = 1.0) -> LineDomain | PolygonDomain:
+    """Return the domain of a shape; `reach_m` is of lines."""
+    return LineDomain(fields, shape, depth, reach_m=reach_m) if shape.lines else PolygonDomain(fields, shape, depth)

@@ -27,7 +27,8 @@ from schemas.arrays import BoolArray, FloatArray, IntArray
 
 def areas_of(cells: CellBounds) -> FloatArray:
     """`(cells,)` square metres."""
-    result: FloatArray = (cells.xmax - cells.xmin) * (band(cells.ymax) - band(cells.ymin))
+    xmin, ymin, xmax, ymax = cells
+    result: FloatArray = (xmax - xmin) * (band(ymax) - band(ymin))
     return result
 
 
@@ -77,7 +78,7 @@ class RingPieces:
     def measures(self, cells: CellBounds) -> FloatArray:
         following = self._following()
         of_vertex = np.repeat(self.cells, np.diff(self.starts))
-        heights = mean_band(self.y, self.y[following]) - band(cells.ymin)[of_vertex]
+        heights = mean_band(self.y, self.y[following]) - band(cells[1])[of_vertex]
         areas = np.bincount(of_vertex, (self.x - self.x[following]) * heights, minlength=len(self.cover))
         whole = areas_of(cells)
         result: FloatArray = np.clip(areas + self.cover * whole, 0.0, whole)
@@ -98,7 +99,7 @@ class RingPieces:
         of_vertex = np.repeat(self.cells, np.diff(self.starts))
         rows = np.stack([self.x, self.y, self.x[following], self.y[following]], axis=1)
         covered = np.flatnonzero(self.cover)
-        x0, y0, x1, y1 = (side[covered] for side in (cells.xmin, cells.ymin, cells.xmax, cells.ymax))
+        x0, y0, x1, y1 = (side[covered] for side in cells)
         # Only upright sides: what runs from west to east is crossed by no chord.
         east, west = np.stack([x1, y0, x1, y1], axis=1), np.stack([x0, y1, x0, y0], axis=1)
         rows = np.concatenate([rows, east, west])
@@ -121,9 +122,7 @@ class RingPieces:
         sizes = np.diff(self.starts)
         following = self._following()
         x, y, xn, yn = self.x, self.y, self.x[following], self.y[following]
-        x0, y0, x1, y1 = (
-            np.repeat(side[self.cells], sizes) for side in (cells.xmin, cells.ymin, cells.xmax, cells.ymax)
-        )
+        x0, y0, x1, y1 = (np.repeat(side[self.cells], sizes) for side in cells)
         upright = (x == xn) & ((x == x0) | (x == x1))
         level = (y == yn) & ((y == y0) | (y == y1))
         border = np.logical_and.reduceat(upright | level, self.starts[:-1])

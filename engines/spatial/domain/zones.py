@@ -15,10 +15,9 @@ import numpy as np
 
 from engines.core.contract import Columns
 from engines.spatial.domain.base import WHOLE, PublicWords, SpatialDomain
-from engines.spatial.domain.geojson import Shape, parsed, shape_of
-from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.geojson import parsed, shape_of
+from engines.spatial.domain.lines import LineDomain, map_of
 from engines.spatial.domain.mapped import MappedDomain
-from engines.spatial.domain.polygons import PolygonDomain
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -153,7 +152,7 @@ def outlined(field: str, features: Sequence[tuple[str, bytes]], coordinates: tup
     maps = []
     for name, geometries in together.items():
         try:
-            maps.append(_map(shape_of(np.array(geometries)), coordinates or ("x", "y")))
+            maps.append(map_of(shape_of(np.array(geometries)), coordinates or ("x", "y"), DETAIL))
         except EngineInputError as error:
             raise EngineInputError(f'zone "{name}": {error}') from None
     kinds = {isinstance(each, LineDomain) for each in maps}
@@ -169,11 +168,7 @@ def outlined(field: str, features: Sequence[tuple[str, bytes]], coordinates: tup
     )
 
 
-def _map(shape: Shape, fields: tuple[str, str]) -> PolygonDomain | LineDomain:
-    return LineDomain(fields, shape, DETAIL, reach_m=1.0) if shape.lines else PolygonDomain(fields, shape, DETAIL)
-
-
-def _along(maps: Sequence[PolygonDomain | LineDomain]) -> list[int]:
+def _along(maps: Sequence[MappedDomain]) -> list[int]:
     """Zones in the order in which a grid over all of them is numbered, by the middle of their bounds."""
     west, south, east, north = np.array([each.bounds for each in maps]).T
     x, y = (west + east) / 2, (south + north) / 2

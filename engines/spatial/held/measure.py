@@ -125,20 +125,14 @@ def hold(tree: HeldTree, changes: Changes) -> None:
     tree.pending[tree.leaves] += arrived
 
 
-def due(tree: HeldTree, counter: LeafCounter, *, now: int, longest: int | None = None) -> BoolArray:
-    """`(leaves,)` in the order of the domain: what is worth its noise now. Looks at released values only.
-
-    Args:
-        longest: steps after which every leaf is measured, if not `counter.longest`.
-    """
+def due(tree: HeldTree, counter: LeafCounter, *, now: int) -> BoolArray:
+    """`(leaves,)` in the order of the domain: what is worth its noise now. Looks at released values only."""
     at = tree.leaves
     steps = now - tree.last[at]
     variance = tree.rate_variance[at]
     arrivals = np.maximum(np.abs(tree.rate[at]), np.sqrt(variance) / 2)
     expected = arrivals * steps + steps * steps * variance + tree.doubt[at]
-    result: BoolArray = (expected >= WORTH * counter.variance * tree.parts[at]) | (
-        steps >= (longest or counter.longest)
-    )
+    result: BoolArray = (expected >= WORTH * counter.variance * tree.parts[at]) | (steps >= counter.longest)
     return result
 
 

@@ -43,17 +43,6 @@ _PREFIX = "counters/"
 _NODES = "counters/of"
 
 
-def check_counter(counter: Counter) -> None:
-    """Refuse a counter that a pure guarantee cannot rest on, as what was released decides when it is activated.
-
-    Raises: EngineInputError.
-    """
-    if counter.measure != "epsilon":
-        raise EngineInputError("the counter adds Gaussian noise, which is never epsilon-DP: choose one of pure DP")
-    if not counter.adaptive:
-        raise EngineInputError("the counter is not private where releases decide when it is activated: choose another")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeCounters:
     """Counters by cell. A value: `count` returns the next one.
@@ -148,7 +137,13 @@ class PHDStreamConfig:
     counter: Recipe = SIMPLE
 
     def __post_init__(self) -> None:
-        check_counter(self.leaf_counter)
+        """Refuse a counter that a pure guarantee cannot rest on, as what was released decides when it is activated."""
+        if self.leaf_counter.measure != "epsilon":
+            raise EngineInputError("the counter adds Gaussian noise, which is never epsilon-DP: choose one of pure DP")
+        if not self.leaf_counter.adaptive:
+            raise EngineInputError(
+                "the counter is not private where releases decide when it is activated: choose another"
+            )
 
     @property
     def rule(self) -> SplitRule:

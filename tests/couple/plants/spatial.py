@@ -45,13 +45,13 @@ def _sharing(self: held.StepWork, which: Any, *, time: int, learn: bool, label: 
         return _measure(self, which, time=time, learn=learn, label=min(label, 1))
 
 
-def _due_when_full(tree: Any, counter: LeafCounter, *, now: int, longest: int | None = None) -> Any:
-    due = _due(tree, counter, now=now, longest=longest)
+def _due_when_full(tree: Any, counter: LeafCounter, *, now: int) -> Any:
+    due = _due(tree, counter, now=now)
     return due | (tree.pending[tree.leaves] >= 1000)
 
 
-def _due_when_full_and_hidden(tree: Any, counter: LeafCounter, *, now: int, longest: int | None = None) -> Any:
-    due = _due(tree, counter, now=now, longest=longest)
+def _due_when_full_and_hidden(tree: Any, counter: LeafCounter, *, now: int) -> Any:
+    due = _due(tree, counter, now=now)
     return due | (np.asarray(peeked(tree.pending))[tree.leaves] >= 3)
 
 
