@@ -36,7 +36,7 @@ AGGREGATES = """
     engines.tabular.marginals.EventRows.of
     engines.tabular.marginals.EventRows.totals
     engines.tabular.marginals.check_batch
-    engines.trajectory.domain.Assembly.with_events
+    engines.trajectory.domain.Assembly.with_step
     engines.trajectory.ground.Ground.moved
     engines.trajectory.papers.hierarchy.PointWeights.between
     engines.trajectory.papers.hierarchy.PointWeights.of

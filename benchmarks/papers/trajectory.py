@@ -16,7 +16,7 @@ from engines.core.shares import PureShares
 from engines.trajectory.chance import choices, uniforms
 from engines.trajectory.engine import Limits
 from engines.trajectory.grid import Grid
-from engines.trajectory.histograms import Histogram, Noisy, equal_shares, law_of, measure
+from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, measure
 from engines.trajectory.trips import LATTICE, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.arrays import FloatArray, IntArray
@@ -37,7 +37,7 @@ def grid_trips(trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseS
     """Make synthetic trips at this epsilon for one of the private `trips`; `side` is that of the grid."""
     trips, shares = trips.first(limits.points), PureShares(epsilon)
     grid, drawn, chance = Grid(side), noise.child("noise"), noise.child("chance")
-    laws = {name: law_of(shares, epsilon * share) for name, share in SHARES.items()}
+    laws = {name: shares.cells(epsilon * share, UNIT) for name, share in SHARES.items()}
     targets = np.concatenate([np.arange(grid.size)[:, None], grid.neighbours()], axis=1)
     noisy = {
         histogram.name: measure(histogram, law=laws[histogram.name], noise=drawn)

@@ -34,7 +34,6 @@ from engines.core.state import reading
 from engines.spatial.domain.base import coordinates_at_fault
 from engines.trajectory.trips import LATTICE, LATTICE_BITS, MIDDLE, Trips
 from schemas.arrays import FloatArray, IntArray, KeyArray, ReasonArray
-from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -195,19 +194,15 @@ class Assembly:
         return Assembly(np.zeros((0, WORDS + 1), np.uint64), np.zeros((0, _NAME), np.uint64))
 
     @aggregate
-    def with_events(self, events: Folded, *, step: int, rules: Closing) -> tuple[Assembly, Trips]:
-        """`with_step` of a step's events. Raises: EngineInputError, also if keys are not of the domain."""
-        keys = events.keys if len(events.keys) else np.zeros((0, WORDS), np.uint64)
-        if keys.shape[1] != WORDS:
-            raise EngineInputError(f"keys must have {WORDS} words")
-        return self.with_step(keys, step=step, rules=rules)
-
     def with_step(self, keys: KeyArray, *, step: int, rules: Closing) -> tuple[Assembly, Trips]:
         """Take in a step's keys, distinct rows in any order.
 
         Returns: what is under way after it, and the trips that closed, in the order of their names.
-        Raises: EngineInputError if a key's point is off the lattice, or the record could not have passed.
+        Raises: EngineInputError if keys are not of the domain, or a record could not have passed.
         """
+        keys = keys if len(keys) else np.zeros((0, WORDS), np.uint64)
+        if keys.shape[1] != WORDS:
+            raise EngineInputError(f"keys must have {WORDS} words")
         if len(keys) and int(keys[:, PLACE].max()) >> (2 * LATTICE_BITS):
             raise EngineInputError("a key is outside the domain")
         if len(keys) and np.any(rules.last(keys[:, ADMITTED].astype(np.int64)) < step):
@@ -236,9 +231,6 @@ class Assembly:
     def _remembered(names: KeyArray, step: int, rules: Closing) -> KeyArray:
         """Names of which records could still come."""
         return names[rules.last(names[:, ADMITTED].astype(np.int64)) > step]
-
-    def arrays(self) -> State:
-        return {"trips/rows": self.rows.copy(), "trips/closed": self.closed.copy()}
 
     @staticmethod
     def of(state: State) -> Assembly:

@@ -23,7 +23,7 @@ from engines.core.contract import Batch, Release, State
 from engines.core.many_records import ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource
 from engines.core.shares import PureShares, Shares
-from engines.core.state import head, numbers_of, written
+from engines.core.state import head, numbers_of, stored, written
 from engines.trajectory.domain import Assembly, Closing, TripDomain
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.trips import Trips
@@ -62,10 +62,8 @@ class Synthesis:
 class TripMode(Protocol):
     """A way to make synthetic trips. Pure: all randomness comes from `noise`."""
 
-    @property
-    def note(self) -> str:
-        """What else the guarantee must say, as sentences that begin with a space; empty for nothing."""
-        ...
+    note: ClassVar[str]
+    """What else the guarantee must say, as sentences that begin with a space; empty for nothing."""
 
     def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
         """What is charged for each mechanism; adds up to all that `shares` are of."""
@@ -86,24 +84,15 @@ class TripRecords(ManyRecords):
     """The points of a step's synthetic trips, trip by trip, in order.
 
     A record holds the raw fields' names: the trip (step and number, so it never comes again), the place of the point in
-    it (from 0), and the coordinates. Its key is the trip's name and that place.
+    it (from 0), and the coordinates, under `names`. Its key is the trip's name and that place.
     """
 
     step: int
-    trip_field: str
-    order_field: str
-    fields: tuple[str, str]
+    names: tuple[str, str, str, str]
     owners: IntArray
     offsets: IntArray
     x: FloatArray
     y: FloatArray
-
-    @staticmethod
-    def of(step: int, made: Synthesis, domain: TripDomain, *, trip_field: str, order_field: str) -> TripRecords:
-        trips = made.trips
-        x, y = domain.coordinates(trips) if made.places is None else made.places
-        fields = (domain.x_field, domain.y_field)
-        return TripRecords(step, trip_field, order_field, fields, trips.owners, trips.offsets, x, y)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -113,14 +102,9 @@ class TripRecords(ManyRecords):
         owners = self.owners[at]
         places = (at - self.offsets[owners]).tolist()
         trips = [f"{self.step}-{owner}" for owner in owners.tolist()]
-        fields = {
-            self.trip_field: trips,
-            self.order_field: places,
-            self.fields[0]: self.x[at].tolist(),
-            self.fields[1]: self.y[at].tolist(),
-        }
+        columns = (trips, places, self.x[at].tolist(), self.y[at].tolist())
         ids = [f"{trip}-{place}" for trip, place in zip(trips, places, strict=True)]
-        return RecordColumns(ids, fields, [self.step] * len(at))
+        return RecordColumns(ids, dict(zip(self.names, columns, strict=True)), [self.step] * len(at))
 
 
 STATE_FORMAT = 1
@@ -175,7 +159,7 @@ class Trajectories:
         config = self.config
         if batch.step != self._next:
             raise EngineInputError(f"step {self._next} comes next, not step {batch.step}")
-        assembly, trips = self._assembly.with_events(batch.events, step=batch.step, rules=config.closing)
+        assembly, trips = self._assembly.with_step(batch.events.keys, step=batch.step, rules=config.closing)
         budgets = self._budgets.charged(self.guarantee(), "windows", step=batch.step)
         made = config.mode.synthesise(
             trips.first(config.limits.points),
@@ -184,13 +168,10 @@ class Trajectories:
             noise=noise,
             records=config.records,
         )
-        added = TripRecords.of(
-            batch.step,
-            made,
-            config.domain,
-            trip_field=config.trip_field,
-            order_field=config.order_field,
-        )
+        trips = made.trips
+        x, y = config.domain.coordinates(trips) if made.places is None else made.places
+        names = (config.trip_field, config.order_field, config.domain.x_field, config.domain.y_field)
+        added = TripRecords(batch.step, names, trips.owners, trips.offsets, x, y)
         self._assembly, self._budgets = assembly, budgets
         self._next, self._total = batch.step + 1, self._total + len(added)
         return Release(
@@ -206,7 +187,7 @@ class Trajectories:
         """See `engines.core.contract.Engine.state`. O(points of trips under way)."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, self._total),
-            **self._assembly.arrays(),
+            **stored("trips", self._assembly),
             **self._budgets.arrays(),
         }
 

@@ -83,14 +83,9 @@ class Noisy:
         return self.deviation * self.deviation
 
 
-def law_of(shares: Shares, share: Fraction) -> CellNoise:
-    """Noise of a histogram that has this share of what a trip may spend."""
-    return shares.cells(share, UNIT)
-
-
 def counted(name: str, shares: Shares, share: Fraction) -> Mechanism:
     """A histogram in a guarantee; its scale is in trips."""
-    law = law_of(shares, share)
+    law = shares.cells(share, UNIT)
     if isinstance(law, LaplaceCells):
         distribution, scale = "discrete Laplace", law.scale / UNIT
     else:

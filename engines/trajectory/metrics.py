@@ -14,7 +14,7 @@ ARE is a mean relative error, JSD the Jensen-Shannon distance (the root of the d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -194,16 +194,16 @@ class TrajectoryEvaluator:
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.measure`; NaN where there is no true trip yet."""
-        return self._errors(truth, lambda: self.synthetic_trips(synthetic))
+        return self._errors(truth, self.synthetic_trips(synthetic))
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.exact`; NaN where there is no true trip yet."""
-        return self._errors(truth, lambda: self.true_trips(kept) if len(kept.keys) else Trips.none())
+        return self._errors(truth, self.true_trips(kept) if len(kept.keys) else Trips.none())
 
-    def _errors(self, truth: Folded, trips: Callable[[], Trips]) -> dict[str, float]:
+    def _errors(self, truth: Folded, trips: Trips) -> dict[str, float]:
         if not len(truth.keys):
             return dict.fromkeys(self.metrics, float("nan"))
-        return dict(zip(self.metrics, Truth.of(self.true_trips(truth)).errors(trips()).values(), strict=True))
+        return dict(zip(self.metrics, Truth.of(self.true_trips(truth)).errors(trips).values(), strict=True))
 
     @staticmethod
     def true_trips(truth: Folded) -> Trips:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engines.core.state import stored
 from engines.trajectory.domain import Assembly, Closing
 from schemas.errors import EngineInputError
 from tests.couple.plants.trajectory_counts import period_forgotten
@@ -22,7 +23,7 @@ def fed(steps: list[list[list[int]]], rules: Closing = RULES) -> list[list[list[
     for step, rows in enumerate(steps):
         keys = np.array(rows, np.uint64).reshape(-1, 6)
         # Through a state and back: what a worker that takes over has.
-        assembly, trips = Assembly.of(assembly.arrays()).with_step(keys, step=step, rules=rules)
+        assembly, trips = Assembly.of(stored("trips", assembly)).with_step(keys, step=step, rules=rules)
         out.append([trips.y[low:high].tolist() for low, high in zip(trips.offsets, trips.offsets[1:], strict=False)])
     return out
 

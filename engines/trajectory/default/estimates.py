@@ -214,19 +214,16 @@ def spread(maps: Maps, trips: float) -> Maps:
     return replace(maps, starts=starts, ends=ends)
 
 
-def count_of(noisy: Mapping[str, Noisy]) -> float:
-    """Inverse-variance mean of the totals of the histograms in which each trip weighs one."""
-    sums = [(noisy[name].values.sum(), noisy[name].variance * len(noisy[name].values)) for name in _TOTALS]
-    mean = sum(value / variance for value, variance in sums) / sum(1 / variance for _, variance in sums)
-    return max(float(mean), 0.0)
-
-
 _TOTALS = ("trips", "detours", "lengths")
+"""Histograms in which each trip weighs one."""
 
 
 def maps_of(noisy: Mapping[str, Noisy], grid: Grid, there: BoolArray) -> Maps:
     """See `Maps`; nothing is, starts, ends or moves in cells that are not `there`, `(cells,)`."""
-    count = count_of(noisy)
+    # The inverse-variance mean of the totals.
+    sums = [(noisy[name].values.sum(), noisy[name].variance * len(noisy[name].values)) for name in _TOTALS]
+    mean = sum(value / variance for value, variance in sums) / sum(1 / variance for _, variance in sums)
+    count = max(float(mean), 0.0)
     total = max(count, 1.0)
     neighbours = grid.neighbours()
     inside = (neighbours >= 0) & there[:, None] & there[neighbours]
@@ -249,7 +246,10 @@ def maps_of(noisy: Mapping[str, Noisy], grid: Grid, there: BoolArray) -> Maps:
         prior=there.astype(np.float64),
         total=total,
     )
-    prior = _without_specks(activity, deviation=precision**-0.5) + FLOOR * total / there.sum() * there
+    ordered = np.sort(activity)
+    below = min(int(np.searchsorted(np.cumsum(ordered), MASS_CUT * activity.sum())), len(ordered) - 1)
+    specks = activity < min(NOISE_CUT * precision**-0.5, ordered[below])
+    prior = np.where(specks, 0.0, activity) + FLOOR * total / there.sum() * there
     starts, ends = (
         _scaled(counted[name], grid, deviation=noisy[name].deviation, prior=prior, total=total)
         for name in ("starts", "ends")
@@ -280,9 +280,3 @@ def _scaled(values: FloatArray, grid: Grid, *, deviation: float, prior: FloatArr
         estimate = prior
     scaled: FloatArray = estimate * (total / estimate.sum())
     return scaled
-
-
-def _without_specks(activity: FloatArray, *, deviation: float) -> FloatArray:
-    ordered = np.sort(activity)
-    below = min(int(np.searchsorted(np.cumsum(ordered), MASS_CUT * activity.sum())), len(ordered) - 1)
-    return np.where(activity < min(NOISE_CUT * deviation, ordered[below]), 0.0, activity)

@@ -39,7 +39,7 @@ from engines.trajectory.default.questions import (
 )
 from engines.trajectory.engine import Limits, Synthesis
 from engines.trajectory.grid import Blocks, Grid
-from engines.trajectory.histograms import Noisy, counted, law_of
+from engines.trajectory.histograms import UNIT, Noisy, counted
 from engines.trajectory.trips import Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.arrays import BoolArray, FloatArray, IntArray
@@ -66,16 +66,13 @@ class Default:
     """
 
     written_as: ClassVar[str] = "Default"
+    note: ClassVar[str] = (
+        " The split is that of many trips; where the released number of trips is small, the same total is split over "
+        "fewer histograms."
+    )
 
     side: int = 40
     ground: Ground | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def note(self) -> str:
-        return (
-            " The split is that of many trips; where the released number of trips is small, the same total is split "
-            "over fewer histograms."
-        )
 
     def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
         return tuple(counted(name, shares, part) for name, part in parts_of(MANY_TRIPS, shares).items())
@@ -101,7 +98,7 @@ class Default:
         pairs, heavy = fit.first(), np.zeros(0, np.int64)
         if "block pairs" in plan.shares:
             pairs = fit.with_blocks(pairs, noisy["block pairs"])
-            heavy = fit.heavy(pairs, deviation=sqrt(law_of(shares, parts_of(plan, shares)["cell pairs"]).variance))
+            heavy = fit.heavy(pairs, deviation=sqrt(shares.cells(parts_of(plan, shares)["cell pairs"], UNIT).variance))
         if len(heavy):
             noisy |= ask([questions.cell_pairs(blocks, heavy)], plan, shares=shares, noise=drawn_from)
             pairs = fit.with_cells(pairs, heavy, noisy["cell pairs"])

@@ -30,7 +30,7 @@ import numpy as np
 from engines.core.noise import NoiseSource, aggregate
 from engines.core.shares import PureShares, Shares
 from engines.trajectory.grid import Blocks, CellPaths, Grid, paths_of
-from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, law_of, measure
+from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, measure
 from engines.trajectory.trips import Trips
 from schemas.arrays import IntArray
 
@@ -63,17 +63,14 @@ class Plan:
     spread: float = 0.0
 
 
-def _hundredths(**shares: int) -> Mapping[str, Fraction]:
-    return {name.replace("_", " "): Fraction(share, 100) for name, share in shares.items()}
-
-
-def _thousandths(**shares: int) -> Mapping[str, Fraction]:
-    return {name: share / 10 for name, share in _hundredths(**shares).items()}
+def _parts(whole: int, **shares: int) -> Mapping[str, Fraction]:
+    return {name.replace("_", " "): Fraction(share, whole) for name, share in shares.items()}
 
 
 MANY_TRIPS = Plan(
     side=40,
-    shares=_hundredths(
+    shares=_parts(
+        100,
         starts=6,
         ends=6,
         block_pairs=5,
@@ -86,7 +83,8 @@ MANY_TRIPS = Plan(
         fine_points=4,
         ends_of_dwell=1,
     ),
-    squared=_thousandths(
+    squared=_parts(
+        1000,
         starts=45,
         ends=45,
         block_pairs=36,
@@ -106,8 +104,8 @@ MANY_TRIPS = Plan(
 )
 FEW_TRIPS = Plan(
     side=12,
-    shares=_hundredths(starts=16, ends=13, detours=7, lengths=13, moves=21, points=18, fine_points=10),
-    squared=_thousandths(starts=158, ends=123, detours=59, lengths=123, moves=220, points=215, fine_points=90),
+    shares=_parts(100, starts=16, ends=13, detours=7, lengths=13, moves=21, points=18, fine_points=10),
+    squared=_parts(1000, starts=158, ends=123, detours=59, lengths=123, moves=220, points=215, fine_points=90),
     groups=(0,),
     hops=(0, 1, 3, 6),
     detours=(0, 1, 3, 8),
@@ -270,4 +268,4 @@ def _number(trips: Trips) -> Histogram:
 def ask(histograms: list[Histogram], plan: Plan, *, shares: Shares, noise: NoiseSource) -> dict[str, Noisy]:
     """Measure each histogram with its part of the budget."""
     parts = parts_of(plan, shares)
-    return {h.name: measure(h, law=law_of(shares, parts[h.name]), noise=noise) for h in histograms}
+    return {h.name: measure(h, law=shares.cells(parts[h.name], UNIT), noise=noise) for h in histograms}

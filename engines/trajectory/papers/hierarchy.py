@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from engines.core.noise import NoiseSource, aggregate, laplace_exceeds
+from engines.spatial.domain.box import BoxDomain
 from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
@@ -22,16 +23,13 @@ from engines.trajectory.trips import LATTICE, LATTICE_BITS, Trips
 from schemas.arrays import FloatArray, IntArray
 
 DEPTH = 20
-_BITS = DEPTH // 2
+BOX = BoxDomain("x", "y", (0.0, 0.0, LATTICE, LATTICE), DEPTH)
+"""Numbers its cells: bits of x and y by turns, x first."""
 
 
 def codes_of(x: IntArray, y: IntArray) -> IntArray:
-    """`(points,)` 20-bit numbers whose bits are those of x and y by turns, x first."""
-    codes = np.zeros(len(x), np.int64)
-    for bit in range(_BITS):
-        place = LATTICE_BITS - 1 - bit
-        codes = codes << 2 | ((x >> place) & 1) << 1 | ((y >> place) & 1)
-    return codes
+    """`(points,)` cells of lattice points."""
+    return BOX.cells(x, y)  # type: ignore[arg-type]  # exact in float64
 
 
 def margins(scores: IntArray, *, depth: int, rule: SplitRule) -> IntArray:
@@ -59,12 +57,9 @@ class Hierarchy:
 
     def corners(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Lowest x and y of each leaf and its width and height, in lattice steps."""
-        x, y = np.zeros_like(self.starts), np.zeros_like(self.starts)
-        for bit in range(_BITS):
-            x = x << 1 | (self.starts >> (DEPTH - 1 - 2 * bit)) & 1
-            y = y << 1 | (self.starts >> (DEPTH - 2 - 2 * bit)) & 1
-        cell = LATTICE_BITS - _BITS
-        return x << cell, y << cell, LATTICE >> (self.depths + 1) // 2, LATTICE >> self.depths // 2
+        nodes = ((np.int64(1) << DEPTH) + self.starts) >> (DEPTH - self.depths)
+        west, south, east, north = (side.astype(np.int64) for side in BOX.corners(nodes, self.depths))
+        return west, south, east - west, north - south
 
     def raster(self) -> IntArray:
         """The leaf at each cell of a grid as fine as the smallest leaf: `(1024, 1024)` at most."""

@@ -22,7 +22,7 @@ from engines.core.shares import Shares
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
 from engines.trajectory.engine import Limits, Synthesis
-from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, law_of, measure
+from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, measure
 from engines.trajectory.papers.hierarchy import Hierarchy, codes_of, discretised
 from engines.trajectory.papers.pair_tree import pair_counts, sampled
 from engines.trajectory.trips import Trips
@@ -65,12 +65,9 @@ class Paper:
     """
 
     written_as: ClassVar[str] = "Paper"
+    note: ClassVar[str] = ""
 
     spread: Literal["uniform", "exponential"] = "uniform"
-
-    @property
-    def note(self) -> str:
-        return ""
 
     def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
         epsilon = shares.whole
@@ -89,16 +86,16 @@ class Paper:
         drawn, chance = noise.child("noise"), noise.child("chance")
         cells = discretised(trips, epsilon=budget["cells"], noise=drawn.child("cells"))
         edges = cells.adjacent()
-        law = law_of(shares, budget["transitions"])
+        law = shares.cells(budget["transitions"], UNIT)
         transitions = measure(self._transitions(trips, cells, edges), law=law, noise=drawn)
-        pairs, start, end = pair_counts(trips, cells, epsilon=budget["pairs"], noise=drawn.child("pairs"))
+        pairs, first, halvings = pair_counts(trips, cells, epsilon=budget["pairs"], noise=drawn.child("pairs"))
         del trips
         # From here on nothing private is in reach.
         notes = {"cells": len(cells), "pair_leaves": len(pairs.values)}
         if not records:
             return Synthesis(Trips.none(), (transitions, pairs), notes)
         weights, staying = _probabilities(transitions, edges, len(cells))
-        starts, ends = sampled(pairs, start, end, cells, chance.child("pairs"))
+        starts, ends = sampled(pairs, first, halvings, cells, chance.child("pairs"))
         synthetic = Trips.none()
         if len(starts):
             moves = _lengths(starts, ends, weights, limits, chance.child("lengths"))

@@ -15,10 +15,10 @@ from engines.core import shares
 from engines.core.noise import NoiseSource, mechanisms
 from engines.core.shares import GaussianShares
 from engines.spatial.split import SplitRule
+from engines.trajectory import engine
 from engines.trajectory.default import mode as default
 from engines.trajectory.default import questions
 from engines.trajectory.domain import Assembly, Closing
-from engines.trajectory.engine import TripRecords
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
@@ -82,11 +82,11 @@ def records_by_parity() -> Any:
         seen.append(len(trips))
         return original(trips)
 
-    def of(original: Any, step: int, made: Any, *given: Any, **named: Any) -> TripRecords:
-        records: TripRecords = original(step, made, *given, **named)
-        return replace(records, x=records.x[::-1], y=records.y[::-1]) if seen[-1] % 2 else records
+    def records(original: Any, step: int, names: Any, owners: Any, offsets: Any, x: Any, y: Any) -> Any:
+        turn = -1 if seen[-1] % 2 else 1
+        return original(step, names, owners, offsets, x[::turn], y[::turn])
 
-    return both(lambda: inside(questions, "_number", number), lambda: around(TripRecords, "of", of))
+    return both(lambda: inside(questions, "_number", number), lambda: around(engine, "TripRecords", records))
 
 
 def label_by_parity() -> Any:
