@@ -27,7 +27,8 @@ from rich.table import Column, Table
 from benchmarks.papers.counters import COUNTERS as COMPARATORS
 from benchmarks.papers.counters import LONGEST
 from benchmarks.size import RESULTS, sized
-from engines.core.counters import COUNTERS, Counter
+from engines.core.counters import Counter
+from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import seeded
 
 HORIZONS = sized((30, 100, 200, 1024, 4096), smallest=(4, 8))

@@ -52,7 +52,7 @@ AGGREGATES = """
 """
 ADDING = ("engines.core.counters.linear", "engines.core.noise.mechanisms")
 DECIDING = ("engines.core.noise.exponential", "engines.core.noise.split")
-SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial", "centred_binomials")
+SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomials")
 DRAWING = ("engines.core.noise", "engines.core.counters.linear", "engines.checks.contract_checks")
 
 

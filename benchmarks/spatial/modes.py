@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.papers import spatial as papers
 from benchmarks.spatial.streams import StreamData
 from engines.core.contract import Batch, Columns
-from engines.core.counters import COUNTERS
+from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import seeded
 from engines.spatial.evaluators import SIZES, relative_errors
 from engines.spatial.held.engine import HeldConfig, HeldLeaves

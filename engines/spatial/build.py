@@ -70,7 +70,7 @@ def build(stream: Stream) -> Engine:
 
 
 def _paper(stream: Stream) -> Engine:
-    from engines.core.counters import COUNTERS
+    from engines.core.counters.by_name import COUNTERS
     from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 
     options = SpatialOptions.of(stream)

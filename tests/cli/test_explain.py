@@ -16,7 +16,7 @@ from agents.show.explain.parts import Budget, decimal, exact
 from agents.show.noise import NORMAL_95, RELEASES, noise_facts
 from agents.show.views.spatial import LeafNoise
 from engines.core.contract import Batch
-from engines.core.counters import COUNTERS
+from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import DiscreteLaplace, seeded
 from engines.core.registry import build_engine

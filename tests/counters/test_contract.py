@@ -1,4 +1,4 @@
-"""What every counter must do. A counter is tested by being entered in `engines.core.counters.COUNTERS`."""
+"""What every counter must do. A counter is tested by being entered in `engines.core.counters.by_name`."""
 
 from fractions import Fraction
 from functools import partial
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.core.counters import COUNTERS as BUILDERS
 from engines.core.counters import Counter, CounterState, Recipe, concatenate, select, spent
+from engines.core.counters.by_name import COUNTERS as BUILDERS
 from engines.core.noise import seeded
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError

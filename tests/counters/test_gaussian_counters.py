@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.papers.counters import square_root
-from engines.core.counters import COUNTERS, Recipe
+from engines.core.counters import Recipe
 from engines.core.counters.blt import BltCounter
+from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.linear import gaussian_node, rounded_up
 from engines.core.noise import discrete_gaussian, seeded
 from schemas.errors import EngineInputError

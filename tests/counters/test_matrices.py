@@ -14,15 +14,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from engines.core.counters import (
-    COUNTERS,
-    Counter,
-    Recipe,
-    concatenate,
-    spent,
-)
+from engines.core.counters import Counter, Recipe, concatenate, spent
 from engines.core.counters.block import BlockCounter, UnboundedBlockCounter
 from engines.core.counters.blt import BltCounter
+from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.epochs import EpochsCounter
 from engines.core.counters.kary import KaryCounter
 from engines.core.counters.simple import SimpleCounter

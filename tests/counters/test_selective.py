@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from engines.core.counters import COUNTERS, CounterState
+from engines.core.counters import CounterState
+from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.kary import KaryCounter
 from engines.core.counters.selective import SelectiveCounting
 from engines.core.counters.simple import SimpleCounter

@@ -14,7 +14,8 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from engines.core.counters import COUNTERS, Counter, Measure
+from engines.core.counters import Counter, Measure
+from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import DiscreteLaplace, seeded
 
 WIDTH = 100_000

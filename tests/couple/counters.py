@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from engines.checks.coupling import CouplingBroken, Recorder
-from engines.core.counters import COUNTERS, Counter, spent
+from engines.core.counters import Counter, spent
+from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.epochs import COARSE, EpochsCounter
 from engines.core.noise.witness import WitnessedSource
 

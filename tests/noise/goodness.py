@@ -28,16 +28,6 @@ def misfit(hits: Sequence[int], probabilities: Sequence[float], draws: int) -> s
     return ""
 
 
-def misfit_two_samples(left: Sequence[int], right: Sequence[int], draws: int) -> str:
-    """The same for two samples of `draws` each with an unknown common law: given their sum, hits are hypergeometric."""
-    for event, (a, b) in enumerate(zip(left, right, strict=True)):
-        law = stats.hypergeom(2 * draws, draws, a + b)
-        p_value = 2 * min(law.cdf(a), law.sf(a - 1))
-        if p_value < ALPHA / len(left):
-            return f"event {event}: {a} and {b} of {draws}, p = {p_value:.2g}"
-    return ""
-
-
 def laplace_cells(scale: Fraction) -> list[int]:
     """Edges around zero and out to 12 scales, where a hundred of a million draws fall into the two tails."""
     near = range(-3, 5)

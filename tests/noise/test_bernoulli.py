@@ -1,4 +1,4 @@
-"""Coins of rational and of exponential probability. False-positive rate of each law test: 1e-6 at most, seeds fixed."""
+"""Coins of exponential probability. False-positive rate of each law test: 1e-6 at most, seeds fixed."""
 
 import importlib
 import math
@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.core.noise import bernoulli, bernoulli_exp, bernoulli_exp_multiples, seeded
+from engines.core.noise import bernoulli_exp, bernoulli_exp_multiples, seeded
 from schemas.errors import EngineInputError
 from tests.noise.goodness import Choose, Scripted, exact_law, misfit
 
 DRAWS = 200_000
-# The package has a function of the same name.
 MODULE = importlib.import_module("engines.core.noise.bernoulli")
 BIG = 2**31 - 1
 EXPONENTS = [
@@ -131,16 +130,6 @@ def test_any_fraction_gives_the_same_coins_again(multiples: list[int], unit: Fra
     assert array.tolist() == before.tolist()
 
 
-@pytest.mark.parametrize(
-    ("numerator", "denominator"), [(0, 1), (1, 1), (1, 3), (999, 1000), (1, 2**62), (2**62, 2**63 - 1)]
-)
-def test_bernoulli(numerator: int, denominator: int) -> None:
-    numerators = np.full(DRAWS, numerator)
-    for denominators in (denominator, np.full(DRAWS, denominator)):
-        hits = int(bernoulli(numerators, denominators, seeded(46)).sum())
-        assert misfit([hits], [numerator / denominator], DRAWS) == ""
-
-
 def test_wrong_coins_are_caught() -> None:
     """Power: a probability that is off by one percent is found at this size."""
     hits = int(bernoulli_exp(np.full(DRAWS, 101), 100, seeded(47)).sum())
@@ -150,11 +139,6 @@ def test_wrong_coins_are_caught() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: bernoulli([3], 2, seeded(1)),
-        lambda: bernoulli([-1], 2, seeded(1)),
-        lambda: bernoulli([0.5], 2, seeded(1)),
-        lambda: bernoulli([1], 0, seeded(1)),
-        lambda: bernoulli([1, 1], [2], seeded(1)),
         lambda: bernoulli_exp([-1], 2, seeded(1)),
         lambda: bernoulli_exp([1], 0, seeded(1)),
         lambda: bernoulli_exp([1.5], 1, seeded(1)),

@@ -154,8 +154,6 @@ MECHANISMS: Mapping[str, Mechanism] = {
 PARTS: Mapping[str, str] = {
     "discrete_laplace": "what laplace_mechanism adds",
     "discrete_gaussian": "what gaussian_mechanism adds",
-    "centred_binomial": "what binomial_mechanism adds",
-    "bernoulli": "a coin of public probability",
     "bernoulli_exp": "a coin of public probability",
     "bernoulli_exp_multiples": "a coin; its multiples are private, and what is done with it is laplace_exceeds",
     "geometric": "noise of public law",

@@ -23,10 +23,8 @@ def eighths(values: np.ndarray, bound: int) -> tuple[list[int], list[float]]:
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize("each", [False, True], ids=["one bound", "bound per draw"])
-def test_uniform(bound: int, each: bool) -> None:
-    bounds = np.full(DRAWS, bound, dtype=np.uint64) if each else bound
-    values = uniform_below(bounds, DRAWS, seeded(21))
+def test_uniform(bound: int) -> None:
+    values = uniform_below(bound, DRAWS, seeded(21))
     assert values.dtype == np.int64
     assert misfit(*eighths(values, bound), DRAWS) == ""
 
@@ -37,35 +35,22 @@ def test_modulo_bias_is_caught() -> None:
     assert misfit(*eighths(values, bound), DRAWS) != ""
 
 
-@given(st.lists(st.integers(1, 2**63 - 1), max_size=20), st.integers(0, 99))
-def test_every_value_is_below_its_own_bound(bounds: list[int], seed: int) -> None:
-    array = np.array(bounds, dtype=np.int64)
-    values = uniform_below(array, len(bounds), seeded(seed))
-    assert np.all((values >= 0) & (values < array))
-    for i, bound in enumerate(bounds):
-        one = uniform_below(bound, 1, Scripted(int(values[i])))
-        assert one[0] == values[i], "a word below the bound is its own value"
+@given(st.integers(1, 2**63 - 1), st.integers(0, 99))
+def test_every_value_is_below_the_bound(bound: int, seed: int) -> None:
+    values = uniform_below(bound, 20, seeded(seed))
+    assert np.all((values >= 0) & (values < bound))
+    one = uniform_below(bound, 1, Scripted(int(values[0])))
+    assert one[0] == values[0], "a word below the bound is its own value"
 
 
 @pytest.mark.parametrize("bound", [3, 10, 3 * 2**61, 2**63 - 1])
 def test_the_first_refused_word_is_the_first_of_an_incomplete_cycle(bound: int) -> None:
     last = 2**64 - 2**64 % bound - 1
-    for each in (bound, np.array([bound])):
-        assert uniform_below(each, 1, Scripted(last)).tolist() == [bound - 1]
-        assert uniform_below(each, 1, Scripted(last + 1, 5)).tolist() != [0]
+    assert uniform_below(bound, 1, Scripted(last)).tolist() == [bound - 1]
+    assert uniform_below(bound, 1, Scripted(last + 1, 5)).tolist() != [0]
 
 
-def test_two_types_of_bounds_agree() -> None:
-    bounds = np.array([5, 2**62, 12], dtype=np.int64)
-    assert (
-        uniform_below(bounds, 3, seeded(1)).tolist() == uniform_below(bounds.astype(np.uint64), 3, seeded(1)).tolist()
-    )
-
-
-@pytest.mark.parametrize(
-    "bound",
-    [0, -1, 2**63, np.array([1, 0]), np.array([1]), np.array([1.0, 2.0]), np.array([1, 2**63], dtype=np.uint64)],
-)
+@pytest.mark.parametrize("bound", [0, -1, 2**63])
 def test_bounds_outside_the_contract(bound: int) -> None:
     with pytest.raises(EngineInputError, match="bound"):
         uniform_below(bound, 2, seeded(1))
@@ -75,7 +60,7 @@ def test_count_outside_the_contract() -> None:
     for draw in (lambda: uniform_below(2, -1, seeded(1)), lambda: random_bits(-1, seeded(1))):
         with pytest.raises(EngineInputError, match="count"):
             draw()
-    assert uniform_below(5, 0, seeded(1)).shape == uniform_below(np.zeros(0, dtype=int), 0, seeded(1)).shape == (0,)
+    assert uniform_below(5, 0, seeded(1)).shape == (0,)
 
 
 def test_bits_are_fair_and_neighbours_independent() -> None:

@@ -12,7 +12,7 @@ import shapely
 
 from engines.checks.contract_checks import check_engine
 from engines.core.contract import Batch, Columns
-from engines.core.counters import COUNTERS
+from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import seeded
 from engines.spatial.papers import tree as consistency

@@ -13,7 +13,8 @@ import pytest
 from engines.checks.contract_checks import check_engine, check_sensitivity, run
 from engines.checks.coupling import check_guarded
 from engines.core.contract import Batch, Engine, Release
-from engines.core.counters import COUNTERS, spent
+from engines.core.counters import spent
+from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import NoiseSource, seeded
 from engines.tabular.marginals import weighted_marginals
 from engines.tabular.papers.config import RoundsConfig

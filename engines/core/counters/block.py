@@ -54,15 +54,6 @@ class BlockedCounter(LaplaceCounter):
         check_activation(t, self.horizon)
         return self._nodes(t) * self.node_variance
 
-    def strategy(self, t: int) -> IntArray:
-        """Return a row for each activation: its block where it ends one, else its value."""
-        rows = np.eye(t, dtype=np.int64)
-        start = 0
-        for end in np.flatnonzero(self._ends(np.arange(1, t + 1))).tolist():
-            rows[end, start : end + 1] = 1
-            start = end + 1
-        return rows
-
     def decoder(self, t: int) -> FloatArray:
         """Return ones for the blocks that are over and the values since."""
         rows = np.zeros((t, t))

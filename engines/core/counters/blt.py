@@ -36,13 +36,13 @@ from engines.core.counters.linear import (
     Measure,
     Memory,
     check_activation,
-    check_cost,
     check_whole,
     gaussian_node,
     largest_gaussian,
     rounded_up,
 )
 from engines.core.noise import DiscreteGaussian, NoiseSource
+from engines.core.noise.arguments import check_fraction
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -134,7 +134,7 @@ class BltCounter(Counter):
     resolution: int = _SCALE
 
     def __post_init__(self) -> None:
-        check_cost("rho", self.rho)
+        check_fraction("rho", self.rho)
         # A buffer adds up some 4^a entries; since they are anticorrelated it grows as their root.
         reach = 2 ** (self.buffers.shifts[-1] // 2 + 2)
         if largest_gaussian(self.sigma_squared) * reach << _GUARD_BITS >= _LARGEST_BUFFER:

@@ -17,8 +17,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from engines.core.counters.linear import Counter, Measure, Memory, check_activation, check_cost, check_whole
+from engines.core.counters.linear import Counter, Measure, Memory, check_activation, check_whole
 from engines.core.noise import NoiseSource
+from engines.core.noise.arguments import check_fraction
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -48,7 +49,7 @@ class EpochsCounter(Counter):
         if self.family not in _FAMILIES:
             raise EngineInputError(f"family must be one of {', '.join(_FAMILIES)}")
         check_whole("first", self.first)
-        check_cost(self.measure, self.cost)
+        check_fraction(self.measure, self.cost)
         if self.first > self._longest:
             raise EngineInputError(f"first must be at most {self._longest}")
         self._counter(0)

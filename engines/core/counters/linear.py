@@ -41,6 +41,7 @@ from engines.core.noise import (
     int64_vector,
     scale_for,
 )
+from engines.core.noise.arguments import check_fraction
 from engines.core.noise.door import released
 from engines.core.noise.witness import CounterLaw, drawn
 from schemas.arrays import BoolArray, FloatArray, IntArray
@@ -123,9 +124,13 @@ class Counter(ABC):
         Raises: EngineInputError if t is negative or beyond the horizon.
         """
 
-    @abstractmethod
     def strategy(self, t: int) -> IntArray:
-        """Return `(nodes, t)` integers: what is measured in the first t activations, a row for each noise drawn."""
+        """Return `(nodes, t)` integers: what is measured in the first t activations, a row for each noise drawn.
+
+        It follows from the decoder, unless that has more nodes than activations: then it is stated (`kary`).
+        """
+        strategy: IntArray = np.rint(np.linalg.solve(self.decoder(t), np.tri(t))).astype(np.int64)
+        return strategy
 
     @abstractmethod
     def decoder(self, t: int) -> FloatArray:
@@ -221,7 +226,7 @@ class LaplaceCounter(Counter):
         return scale_for(self.l1_sensitivity, self.epsilon)
 
     def __post_init__(self) -> None:
-        check_cost("epsilon", self.epsilon)
+        check_fraction("epsilon", self.epsilon)
         _ = self.scale  # refuses an epsilon that is too small
 
     @property
@@ -235,8 +240,8 @@ class LaplaceCounter(Counter):
         return DiscreteLaplace(self.scale).variance
 
     def node_noise(self, t: int) -> tuple[Fraction, ...]:
-        """Return the scale, once for each node of `strategy(t)`."""
-        return (self.scale,) * len(self.strategy(t))
+        """Return the scale, once for each node."""
+        return (self.scale,) * len(self.decoder(t).T)
 
 
 class _Noise:
@@ -264,16 +269,6 @@ class _Noise:
 @lru_cache(maxsize=256)
 def _kind(text: str) -> int:
     return int.from_bytes(sha256(text.encode()).digest()[:8], "big") >> 1
-
-
-def laplace_scale(counter: Counter) -> Fraction:
-    """Return the largest scale of its nodes' noise in the first activation.
-
-    >>> from engines.core.counters.tree import TreeCounter
-    >>> laplace_scale(TreeCounter(epsilon=Fraction(1, 2), horizon=15))
-    Fraction(8, 1)
-    """
-    return max(counter.node_noise(1))
 
 
 def spent(counter: Counter, t: int) -> Fraction:
@@ -370,15 +365,6 @@ def rounded_up(value: Fraction) -> Fraction:
     scaled = value * (1 << shift) if shift >= 0 else value / (1 << -shift)
     whole = -(-scaled.numerator // scaled.denominator)
     return Fraction(whole, 1 << shift) if shift >= 0 else Fraction(whole << -shift)
-
-
-def check_cost(name: Measure, cost: object) -> None:
-    """Refuse a cost that is not a positive Fraction.
-
-    Raises: EngineInputError.
-    """
-    if not isinstance(cost, Fraction) or cost <= 0:
-        raise EngineInputError(f"{name} must be a positive Fraction")
 
 
 def check_whole(name: str, value: object, least: int = 1) -> None:

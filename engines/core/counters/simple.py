@@ -49,10 +49,6 @@ class SimpleCounter(LaplaceCounter):
         check_activation(t, self.horizon)
         return t * self.node_variance
 
-    def strategy(self, t: int) -> IntArray:
-        """Return the identity: every value is a node."""
-        return np.eye(t, dtype=np.int64)
-
     def decoder(self, t: int) -> FloatArray:
         """Return the lower triangle of ones."""
         return np.tri(t)

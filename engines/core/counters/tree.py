@@ -18,11 +18,11 @@ from engines.core.counters.linear import (
     Measure,
     Memory,
     check_activation,
-    check_cost,
     check_whole,
     laplace_nodes,
 )
 from engines.core.noise import DiscreteLaplace, NoiseSource, scale_for
+from engines.core.noise.arguments import check_fraction
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -61,10 +61,6 @@ class TreeCounter(LaplaceCounter):
         check_activation(t, self.horizon)
         return t.bit_count() * self.node_variance
 
-    def strategy(self, t: int) -> IntArray:
-        """Return a row for each activation: the interval that it ends."""
-        return dyadic_strategy(t)
-
     def decoder(self, t: int) -> FloatArray:
         """Return ones for the intervals that make up [1, t]."""
         return dyadic_decoder(t)
@@ -84,14 +80,6 @@ def dyadic_step(t: IntArray, nodes: IntArray, drawn: IntArray) -> tuple[IntArray
     following = np.where(levels < lowest, 0, nodes)
     following = np.where((levels == lowest) & (t > 0)[:, np.newaxis], drawn[:, np.newaxis], following)
     return following.sum(axis=1) - nodes.sum(axis=1), {"nodes": following}
-
-
-def dyadic_strategy(t: int) -> IntArray:
-    """Return `(t, t)`: row s - 1 covers (s - lowest bit of s, s]."""
-    rows = np.zeros((t, t), dtype=np.int64)
-    for end in range(1, t + 1):
-        rows[end - 1, end - (end & -end) : end] = 1
-    return rows
 
 
 def dyadic_decoder(t: int) -> FloatArray:
@@ -128,7 +116,7 @@ class HybridCounter(Counter):
     horizon: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
-        check_cost("epsilon", self.epsilon)
+        check_fraction("epsilon", self.epsilon)
         share: object = self.log_share
         if not isinstance(share, Fraction) or not 0 < share < 1:
             raise EngineInputError("log_share must be a Fraction between 0 and 1")
@@ -179,15 +167,6 @@ class HybridCounter(Counter):
         inside = (t - 2**epoch).bit_count()
         tree = inside * DiscreteLaplace(self.tree_scale(epoch)).variance if inside else 0.0
         return (epoch + 1) * DiscreteLaplace(self.log_scale).variance + tree
-
-    def strategy(self, t: int) -> IntArray:
-        """Return a row for each activation: its epoch where it is a power of two, else the interval that it ends."""
-        rows = np.zeros((t, t), dtype=np.int64)
-        for start, end in _epochs(t):
-            rows[end - 1, start:end] = 1
-            inside = min(2 * end, t + 1) - end - 1
-            rows[end : end + inside, end : end + inside] = dyadic_strategy(inside)
-        return rows
 
     def decoder(self, t: int) -> FloatArray:
         """Return ones for the epochs that are over and for the intervals since."""

@@ -5,8 +5,7 @@ How long a draw takes depends on the noise drawn: the running time of a step mus
 """
 
 from engines.core.noise.arguments import int64_vector
-from engines.core.noise.bernoulli import bernoulli, bernoulli_exp, bernoulli_exp_multiples
-from engines.core.noise.binomial import centred_binomial
+from engines.core.noise.bernoulli import bernoulli_exp, bernoulli_exp_multiples
 from engines.core.noise.digits import geometric
 from engines.core.noise.door import check_zero
 from engines.core.noise.exponential import exponential_mechanism
@@ -26,11 +25,9 @@ __all__ = [
     "Label",
     "NoiseSource",
     "aggregate",
-    "bernoulli",
     "bernoulli_exp",
     "bernoulli_exp_multiples",
     "binomial_mechanism",
-    "centred_binomial",
     "check_zero",
     "discrete_gaussian",
     "discrete_laplace",

@@ -1,4 +1,4 @@
-"""Coins with a rational probability, and with probability exp(-x) for a rational x.
+"""Coins of probability exp(-x) for a rational x.
 
 Guarantee: exact for every rational, however large or small; integers only. A coin of probability exp(-1000) is True
     with that probability and not with zero.
@@ -19,25 +19,6 @@ from engines.core.noise.uniform import MAX_BOUND, random_bits, uniform_below
 from engines.core.noise.witness import CoinsLaw, drawn
 from schemas.arrays import BoolArray, IntArray, WordArray
 from schemas.errors import EngineInputError
-
-
-def bernoulli(numerators: ArrayLike, denominators: int | ArrayLike, source: NoiseSource) -> BoolArray:
-    """Draw `(n,)` coins, the i-th True with probability numerators[i] / denominators[i].
-
-    Args:
-        numerators: `(n,)` int64, each in [0, denominator].
-        denominators: one integer or `(n,)`, each in [1, 2**63).
-    Raises: EngineInputError if a probability is outside [0, 1] or shapes differ.
-
-    >>> from engines.core.noise import seeded
-    >>> bernoulli([0, 1, 2], 2, seeded(1))
-    array([False,  True,  True])
-    """
-    numerators = int64_vector("numerators", numerators)
-    values = uniform_below(denominators, numerators.size, source)
-    if numerators.size and (int(numerators.min()) < 0 or bool(np.any(numerators > np.asarray(denominators)))):
-        raise EngineInputError("numerators must be between 0 and their denominators")
-    return values < numerators
 
 
 def bernoulli_exp(numerators: ArrayLike, denominator: int, source: NoiseSource) -> BoolArray:

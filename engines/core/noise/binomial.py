@@ -23,22 +23,17 @@ _WORDS = 2**20
 _WORD_BITS = 64
 
 
-def centred_binomial(half: int, source: NoiseSource) -> int:
-    """Draw N with N + half ~ Binomial(2 half, 1/2); variance half / 2.
+def centred_binomials(count: int, half: int, source: NoiseSource) -> IntArray:
+    """Draw `(count,)` int64 values N with N + half ~ Binomial(2 half, 1/2), one after the other; variance half / 2.
 
     Args:
         half: at least 0, at most 2**32.
-    Raises: EngineInputError if `half` is out of range.
+    Raises: EngineInputError if `count` is negative or `half` is out of range.
 
     >>> from engines.core.noise import seeded
-    >>> centred_binomial(50, seeded(1))
-    -10
+    >>> centred_binomials(2, 50, seeded(1))
+    array([-10,   5])
     """
-    return int(centred_binomials(1, half, source)[0])
-
-
-def centred_binomials(count: int, half: int, source: NoiseSource) -> IntArray:
-    """Draw `(count,)` as `centred_binomial` does, one after the other."""
     check_count(count)
     if not 0 <= half <= MAX_HALF:
         raise EngineInputError("half must be between 0 and 2**32")

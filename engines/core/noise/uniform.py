@@ -4,40 +4,28 @@ Guarantee: exact. Every value below a bound has the same probability, by rejecti
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from engines.core.noise.arguments import check_count, int64_vector
+from engines.core.noise.arguments import check_count
 from engines.core.noise.source import WORD_BYTES, NoiseSource
-from schemas.arrays import BoolArray, IntArray, WordArray
+from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 MAX_BOUND = 2**63
 _TWO_64 = 2**64
 
 
-def uniform_below(bound: int | ArrayLike, count: int, source: NoiseSource) -> IntArray:
-    """Draw `(count,)` int64 integers, the i-th uniform on {0, ..., bound[i] - 1}.
+def uniform_below(bound: int, count: int, source: NoiseSource) -> IntArray:
+    """Draw `(count,)` int64 integers, uniform on {0, ..., bound - 1}.
 
     Args:
-        bound: one integer, or `(count,)` int64 or uint64, each in [1, 2**63).
-    Raises: EngineInputError if a bound is out of range or their number is not `count`.
+        bound: in [1, 2**63).
+    Raises: EngineInputError if the bound is out of range or `count` is negative.
 
     >>> from engines.core.noise import seeded
     >>> uniform_below(6, 5, seeded(1))
     array([4, 4, 1, 1, 2])
     """
     check_count(count)
-    if isinstance(bound, (int, np.integer)):
-        return _below_one(int(bound), count, source)
-    bounds = int64_vector("bound", bound)
-    if bounds.shape != (count,):
-        raise EngineInputError("bound must be one integer or as many as count")
-    if count and int(bounds.min()) < 1:
-        raise EngineInputError("bound must be at least 1")
-    return _below_each(bounds.view(np.uint64), source)
-
-
-def _below_one(bound: int, count: int, source: NoiseSource) -> IntArray:
     if not 1 <= bound < MAX_BOUND:
         raise EngineInputError("bound must be in [1, 2**63)")
     if bound == 1:
@@ -56,18 +44,6 @@ def _below_one(bound: int, count: int, source: NoiseSource) -> IntArray:
             again = again[words[again] > last]
     # Division by a scalar is vectorised in numpy, the remainder is not.
     return (words - words // np.uint64(bound) * np.uint64(bound)).view(np.int64)
-
-
-def _below_each(bounds: WordArray, source: NoiseSource) -> IntArray:
-    words = source.words(bounds.size).copy()
-    # 2**64 mod bound, computed modulo 2**64; a word above 2**64 - 1 - excess is drawn again.
-    excess = (np.uint64(0) - bounds) % bounds
-    last = ~excess
-    again = np.flatnonzero(words > last)
-    while again.size:
-        words[again] = source.words(again.size)
-        again = again[words[again] > last[again]]
-    return (words % bounds).view(np.int64)
 
 
 def random_bits(count: int, source: NoiseSource) -> BoolArray:

@@ -25,8 +25,8 @@ import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
-from engines.core.counters import COUNTERS, Counter, CounterState, Recipe, concatenate, select
-from engines.core.counters.linear import laplace_scale
+from engines.core.counters import Counter, CounterState, Recipe, concatenate, select
+from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import NoiseSource
 from engines.core.state import Expiry, check_batch, flag_of, head, loaded, merged, numbers_of, reading, stored
 from engines.spatial.changes import Changes
@@ -303,7 +303,7 @@ class PHDStream:
     def guarantee(self) -> Guarantee:
         """See `engines.core.contract.Engine.guarantee`. Pure; what one event meets adds up to epsilon exactly."""
         rule, counter = self._rule, self._counters.counter
-        scale = laplace_scale(counter)
+        scale = max(counter.node_noise(1))
         return Guarantee(
             epsilon=self.config.epsilon,
             mechanisms=(

@@ -10,7 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.core.counters import COUNTERS, Counter
+from engines.core.counters import Counter
+from engines.core.counters.by_name import COUNTERS
 from engines.tabular.domain import TableDomain
 from engines.tabular.marginals import Clique, Marginals, Workload, check_memory, every_marginal
 from engines.tabular.papers.fitting import JointFit, ModelFitter, tree_for
@@ -47,7 +48,7 @@ class RoundsConfig:
         epsilon: of ONE event, over the whole stream.
         workload: marginals that matter; None: all of one and two attributes.
         rounds: marginals that are chosen and measured in a step, or as many as the model holds.
-        counter: name in `engines.core.counters.COUNTERS` of one with Laplace noise.
+        counter: name in `engines.core.counters.by_name` of one with Laplace noise.
         horizon: steps that the stream has at most, where the counter has to know.
         fit: name in `FITTERS`.
         model_cells: of the model's tables; a step's work is proportional to them.

@@ -19,7 +19,6 @@ import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
-from engines.core.counters.linear import laplace_scale
 from engines.core.noise import NoiseSource
 from engines.core.state import Expiry, head, merged, numbers_of, reading
 from engines.tabular.forest import dependences, spanning_forest
@@ -256,7 +255,7 @@ class PaperTable:
                     name="counts of a chosen marginal",
                     distribution="discrete Laplace",
                     l1_sensitivity=1,
-                    scale=laplace_scale(parts.counter),
+                    scale=max(parts.counter.node_noise(1)),
                     epsilon=parts.counter.cost,
                     uses=parts.rounds,
                     account="counts",

@@ -13,7 +13,7 @@ import shapely
 
 from benchmarks.papers import spatial as papers
 from engines.core.contract import Columns
-from engines.core.counters import COUNTERS
+from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.kary import KaryCounter
 from engines.core.noise import NoiseSource, seeded
 from engines.spatial.domain.base import SpatialDomain
