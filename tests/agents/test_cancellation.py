@@ -54,29 +54,25 @@ def fence(answer: asyncio.Future[Any], done: list[str], patch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("turns", range(8))
 @pytest.mark.parametrize("start", [save, fence])
-def test_the_end_is_not_lost_where_an_answer_comes_at_the_same_time(
+async def test_the_end_is_not_lost_where_an_answer_comes_at_the_same_time(
     monkeypatch: pytest.MonkeyPatch, start: Start, turns: int
 ) -> None:
     """`asyncio.wait_for` of Python 3.11 returns the answer and forgets the cancellation."""
-
-    async def scenario() -> None:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        done: list[str] = []
-        task = asyncio.create_task(start(answer, done, monkeypatch))
-        for _ in range(8):
-            await asyncio.sleep(0)
-        answer.set_result(SimpleNamespace(offset=1))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        told = task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled() == told
-        assert not (told and done)
-
-    asyncio.run(scenario())
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    done: list[str] = []
+    task = asyncio.create_task(start(answer, done, monkeypatch))
+    for _ in range(8):
+        await asyncio.sleep(0)
+    answer.set_result(SimpleNamespace(offset=1))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    told = task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled() == told
+    assert not (told and done)
 
 
-def test_a_task_that_missed_its_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_that_missed_its_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Libraries have such awaits as well."""
     monkeypatch.setattr(agents.worker.partition_tasks, "AGAIN_S", 0.01)
     ended = asyncio.Event()
@@ -99,11 +95,8 @@ def test_a_task_that_missed_its_cancellation_is_cancelled_again(monkeypatch: pyt
             assert ended.is_set(), "closed while it works"
             await super().close()
 
-    async def scenario() -> None:
-        tasks = PartitionTasks({"deaf": Deaf}, lambda error: None)
-        tasks.open([0])
-        await asyncio.sleep(0)
-        await tasks.stop()
-        assert ended.is_set()
-
-    asyncio.run(scenario())
+    tasks = PartitionTasks({"deaf": Deaf}, lambda error: None)
+    tasks.open([0])
+    await asyncio.sleep(0)
+    await tasks.stop()
+    assert ended.is_set()

@@ -92,19 +92,16 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     ],
     ids=["gone", "again", "grown"],
 )
-def test_every_stream_that_reads_it_stops_and_says_how_and_what_to_do(
+async def test_every_stream_that_reads_it_stops_and_says_how_and_what_to_do(
     bench: Bench, caplog: pytest.LogCaptureFixture, now: TopicIdentity | None, says: str
 ) -> None:
     del bench.found["raw.both"]
     bench.found |= {} if now is None else {"raw.both": now}
 
-    async def scenario() -> None:
-        task = bench.service.partition_tasks[TopicPartition("raw.both", 0)]
-        await asyncio.gather(bench.look(), bench.look())  # the main loop's, and the one every five seconds
-        await bench.look()
-        assert task.closed
-
-    asyncio.run(scenario())
+    task = bench.service.partition_tasks[TopicPartition("raw.both", 0)]
+    await asyncio.gather(bench.look(), bench.look())  # the main loop's, and the one every five seconds
+    await bench.look()
+    assert task.closed
     assert bench.stopped() == {("a", "ingest", None), ("b", "ingest", None)}
     assert bench.read() == {"raw.c", HELD_OUT}
     assert bench.consumer.paused == {"raw.both"}

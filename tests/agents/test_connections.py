@@ -53,34 +53,28 @@ async def _answers(address: str) -> int:
         return answer.status
 
 
-def test_probes_answer_behind_more_half_requests_than_a_process_has_descriptors(
+async def test_probes_answer_behind_more_half_requests_than_a_process_has_descriptors(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As many as it takes to fill the server several times over; each of them is open on this side."""
     port, number = probes.serve("127.0.0.1", 20_400, Vitals()), 400
     assert port is not None
 
-    async def run() -> None:
-        with half_requests(port, number) as sockets:
-            assert await _answers(f"http://127.0.0.1:{port}/livez") == 200
-            await until(lambda: closed(sockets) >= number - probes.LIMITS.most_each)
-
     caplog.set_level(logging.WARNING)
-    asyncio.run(run())
+    with half_requests(port, number) as sockets:
+        assert await _answers(f"http://127.0.0.1:{port}/livez") == 200
+        await until(lambda: closed(sockets) >= number - probes.LIMITS.most_each)
     told = [line for line in caplog.messages if "more than 32 connections" in line]
     assert len(told) == 1, "once, however many"
 
 
-def test_the_live_page_answers_behind_half_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_live_page_answers_behind_half_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "LIMITS", ConnectionLimits(most=20, most_each=10))
 
-    async def run() -> None:
-        async with served() as (page, _, at):
-            with half_requests(page.port, 60) as sockets:
-                assert await _answers(f"{at}/public/streams") == 200
-                await until(lambda: closed(sockets) >= 50)
-
-    asyncio.run(run())
+    async with served() as (page, _, at):
+        with half_requests(page.port, 60) as sockets:
+            assert await _answers(f"{at}/public/streams") == 200
+            await until(lambda: closed(sockets) >= 50)
 
 
 @contextlib.asynccontextmanager
@@ -105,36 +99,30 @@ async def slow_server(limits: ConnectionLimits) -> AsyncIterator[tuple[int, asyn
 
 
 @pytest.mark.parametrize("limits", [ConnectionLimits(most=4, most_each=9), ConnectionLimits(most=9, most_each=4)])
-def test_what_is_being_answered_is_not_cut_off_for_a_newcomer(limits: ConnectionLimits) -> None:
-    async def run() -> None:
-        async with slow_server(limits) as (port, go_on, under_way):
-            asked = [asyncio.ensure_future(_answers(f"http://127.0.0.1:{port}/livez")) for _ in range(4)]
-            await until(lambda: len(under_way) == 4)
-            with half_requests(port, 3) as sockets:
-                await until(lambda: closed(sockets) == 3)
-            go_on.set()
-            assert await asyncio.gather(*asked) == [200] * 4
-            assert len(under_way) == 4, "a client that is cut off may ask again"
-
-    asyncio.run(run())
+async def test_what_is_being_answered_is_not_cut_off_for_a_newcomer(limits: ConnectionLimits) -> None:
+    async with slow_server(limits) as (port, go_on, under_way):
+        asked = [asyncio.ensure_future(_answers(f"http://127.0.0.1:{port}/livez")) for _ in range(4)]
+        await until(lambda: len(under_way) == 4)
+        with half_requests(port, 3) as sockets:
+            await until(lambda: closed(sockets) == 3)
+        go_on.set()
+        assert await asyncio.gather(*asked) == [200] * 4
+        assert len(under_way) == 4, "a client that is cut off may ask again"
 
 
-def test_half_a_header_has_its_time_and_so_has_half_a_body(
+async def test_half_a_header_has_its_time_and_so_has_half_a_body(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A short one here: nothing else ends these connections."""
     monkeypatch.setattr(connections, "REQUEST_S", 0.1)
     monkeypatch.setattr("agents.readers.watch.guard.REQUEST_S", 0.1)
 
-    async def run() -> None:
-        async with served() as (page, _, _):
-            with half_requests(page.port, 3) as sockets:
-                await until(lambda: closed(sockets) == 3)
-            reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
-            writer.write(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\n{")
-            assert b" 400 " in await reader.readline()
-            writer.close()
-
     caplog.set_level(logging.WARNING)
-    asyncio.run(run())
+    async with served() as (page, _, _):
+        with half_requests(page.port, 3) as sockets:
+            await until(lambda: closed(sockets) == 3)
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+        writer.write(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\n{")
+        assert b" 400 " in await reader.readline()
+        writer.close()
     assert [line for line in caplog.messages if "no whole request came in time" in line]

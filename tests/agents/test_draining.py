@@ -53,7 +53,7 @@ class PublicTopics(Producer):
         ("topics", GapError("stream a"), [0]),
     ],
 )
-def test_what_was_answered_and_waits_for_its_time_is_published_then(
+async def test_what_was_answered_and_waits_for_its_time_is_published_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Part, error: PrivstreamError, public: list[int]
 ) -> None:
     """As with `publish_delay`: step 1 is answered, and not due yet, when something of the stream stops."""
@@ -67,36 +67,31 @@ def test_what_was_answered_and_waits_for_its_time_is_published_then(
     stops = Stops.of(["a", "b"])
     sent: list[Any] = []
 
-    async def scenario() -> None:
-        stream_task = PublishStreamTask(partition.publisher(), stream, stops)
-        stream_task._producer = PublicTopics(sent)
-        waits, due, public_all = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    stream_task = PublishStreamTask(partition.publisher(), stream, stops)
+    stream_task._producer = PublicTopics(sent)
+    waits, due, public_all = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        async def until_due(publication: Publication) -> None:
-            if publication.step == 1:
-                waits.set()
-                await due.wait()
+    async def until_due(publication: Publication) -> None:
+        if publication.step == 1:
+            waits.set()
+            await due.wait()
 
-        monkeypatch.setattr(stream_task, "_wait_until_due", until_due)
-        monkeypatch.setattr(stream_task, "_timed", lambda _: True)
-        monkeypatch.setattr(stream_task, "_due_s", lambda step: float("inf"))  # one at a time
-        monkeypatch.setattr(
-            stream_task._task, "settled", lambda: stream_task.machine.last_step == 1 and public_all.set()
-        )
-        monkeypatch.setattr(stream_task, "_tell_late", lambda _: None)
-        for offset, chunk in enumerate(chunks):
-            await stream_task.take(offset, chunk)
-        running = asyncio.ensure_future(stream_task.run())
-        await asyncio.wait_for(waits.wait(), 60)
-        stops.add("a", part, None, error, step=2 if part == "engine" else None)
-        due.set()
-        if public == [0]:
-            await asyncio.wait_for(running, 60)
-        else:
-            await asyncio.wait_for(public_all.wait(), 60)
-            running.cancel()
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(stream_task, "_wait_until_due", until_due)
+    monkeypatch.setattr(stream_task, "_timed", lambda _: True)
+    monkeypatch.setattr(stream_task, "_due_s", lambda step: float("inf"))  # one at a time
+    monkeypatch.setattr(stream_task._task, "settled", lambda: stream_task.machine.last_step == 1 and public_all.set())
+    monkeypatch.setattr(stream_task, "_tell_late", lambda _: None)
+    for offset, chunk in enumerate(chunks):
+        await stream_task.take(offset, chunk)
+    running = asyncio.ensure_future(stream_task.run())
+    await asyncio.wait_for(waits.wait(), 60)
+    stops.add("a", part, None, error, step=2 if part == "engine" else None)
+    due.set()
+    if public == [0]:
+        await asyncio.wait_for(running, 60)
+    else:
+        await asyncio.wait_for(public_all.wait(), 60)
+        running.cancel()
     assert [int(record.key) for record in sent if b"previous_chain" in record.value] == public
 
 

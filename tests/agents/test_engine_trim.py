@@ -83,7 +83,9 @@ def block(stream: str, minute: int, *, tick: int, floor: int) -> Block:
     return Block(stream, 0, 10 * minute, 10 * minute + 10, tick, {}, floor=floor)
 
 
-def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_restart_deletes_no_block_that_another_stream_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hour = {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "3600s", "clock": "replay"}
     streams = [stream_table("fast"), stream_table("slow", time=hour)]
     config = job_config("localhost:1", tmp_path, streams=streams, partitions=1, job="trim")
@@ -107,15 +109,12 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
     monkeypatch.setattr(engine, "Trimmer", lambda *_, **__: SimpleNamespace(below=trimmed.append))
     job = Job(config=config, source_partitions={"fast": 1, "slow": 1})
 
-    async def scenario() -> None:
-        task = engine.EngineTask(job, table, 0)
-        await task.open()
-        for offset, each in enumerate(blocks):
-            message = SimpleNamespace(offset=offset, key=each.stream.encode())
-            event = SimpleNamespace(message=message, value=each.encode(), ack=lambda: None)
-            await task.handle(event)
-        await engine.EngineTask(job, table, 0).open()
-
-    asyncio.run(scenario())
+    task = engine.EngineTask(job, table, 0)
+    await task.open()
+    for offset, each in enumerate(blocks):
+        message = SimpleNamespace(offset=offset, key=each.stream.encode())
+        event = SimpleNamespace(message=message, value=each.encode(), ack=lambda: None)
+        await task.handle(event)
+    await engine.EngineTask(job, table, 0).open()
     assert {key for key in table.store if b"/" not in key} == {b"fast"}, "the slow stream has not settled anything yet"
     assert max(trimmed) == 0

@@ -4,7 +4,6 @@ nothing at all of streams that it does not serve. Where a stream has stopped, re
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,37 +39,32 @@ def unreadable() -> list[tuple[bytes | None, bytes]]:
 
 
 @pytest.mark.parametrize("records", [of_a_stopped_stream, of_a_stream_that_is_not_configured, unreadable])
-def test_the_engine_acknowledges_at_once_what_it_does_not_need(
+async def test_the_engine_acknowledges_at_once_what_it_does_not_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any
 ) -> None:
     """Also where no other stream comes further meanwhile."""
-
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        await bench.life(records())
-        assert sorted(bench.acked) == list(range(len(records())))
-
-    asyncio.run(scenario())
+    bench = Bench(tmp_path, monkeypatch)
+    await bench.life(records())
+    assert sorted(bench.acked) == list(range(len(records())))
 
 
-def test_the_engine_acknowledges_at_once_what_is_in_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        await bench.life(both(range(STEPS)))
-        bench.acked.clear()
-        await bench.life([block("a", 0)])
-        assert bench.acked == [0]
-        bench.acked.clear()
-        open_step = [*both(range(STEPS)), (b"a", Block("a", 0, 10 * STEPS, 10 * STEPS + 5, STEPS - 1, {}).encode())]
-        await bench.life(open_step)
-        assert bench.acked == list(range(2 * STEPS)), "what belongs to a step that is open waits"
-
-    asyncio.run(scenario())
+async def test_the_engine_acknowledges_at_once_what_is_in_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    await bench.life(both(range(STEPS)))
+    bench.acked.clear()
+    await bench.life([block("a", 0)])
+    assert bench.acked == [0]
+    bench.acked.clear()
+    open_step = [*both(range(STEPS)), (b"a", Block("a", 0, 10 * STEPS, 10 * STEPS + 5, STEPS - 1, {}).encode())]
+    await bench.life(open_step)
+    assert bench.acked == list(range(2 * STEPS)), "what belongs to a step that is open waits"
 
 
 @pytest.mark.parametrize("role", ["publish", "audit"])
 @pytest.mark.parametrize("stream", ["a", "c"])
-def test_publisher_and_audit_acknowledge_at_once_what_they_do_not_need(
+async def test_publisher_and_audit_acknowledge_at_once_what_they_do_not_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Literal["publish", "audit"], stream: str
 ) -> None:
     partition = Partition(tmp_path, monkeypatch)
@@ -85,18 +79,15 @@ def test_publisher_and_audit_acknowledge_at_once_what_they_do_not_need(
             else Block(stream, 0, lo, lo + 10, step, {}).encode()
         )
 
-    async def scenario() -> None:
-        if stream == "a":
-            await task.handle(event(0, "a", value(0), acked))
-            assert not acked, "it is served"
-            with pytest.raises(GapError):  # the last one
-                partition.job.stops.add("a", "publish", 0, GapError("stream a"))
-        for step in range(1, STEPS):
-            await task.handle(event(step, stream, value(step), acked))
-        assert not task._acks._held
-        assert sorted(acked) == list(range(0 if stream == "a" else 1, STEPS))
-
-    asyncio.run(scenario())
+    if stream == "a":
+        await task.handle(event(0, "a", value(0), acked))
+        assert not acked, "it is served"
+        with pytest.raises(GapError):  # the last one
+            partition.job.stops.add("a", "publish", 0, GapError("stream a"))
+    for step in range(1, STEPS):
+        await task.handle(event(step, stream, value(step), acked))
+    assert not task._acks._held
+    assert sorted(acked) == list(range(0 if stream == "a" else 1, STEPS))
 
 
 def test_what_is_held_for_its_acknowledgement_holds_no_value() -> None:
@@ -108,7 +99,7 @@ def test_what_is_held_for_its_acknowledgement_holds_no_value() -> None:
     assert acked == [0]
 
 
-def test_the_release_log_is_read_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_release_log_is_read_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It grows for as long as a stream of the partition has stopped."""
     taken: list[int] = []
     read = StreamCandidates.read
@@ -117,26 +108,23 @@ def test_the_release_log_is_read_batch_by_batch(tmp_path: Path, monkeypatch: pyt
         read(self, log)
         taken.extend(offset for offset, _ in log)
 
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        await bench.life(both(range(STEPS)))
+    bench = Bench(tmp_path, monkeypatch)
+    await bench.life(both(range(STEPS)))
 
-        @asynccontextmanager
-        async def watched(*_: Any) -> AsyncIterator[Any]:
-            async with reading(bench.log, BATCH) as log:
+    @asynccontextmanager
+    async def watched(*_: Any) -> AsyncIterator[Any]:
+        async with reading(bench.log, BATCH) as log:
 
-                async def batches() -> AsyncIterator[list[Any]]:
-                    given: list[int] = []
-                    async for records in log.read():
-                        assert sorted(taken) == given, "what was given before is taken in"
-                        yield records
-                        given += [record.offset for record in records]
+            async def batches() -> AsyncIterator[list[Any]]:
+                given: list[int] = []
+                async for records in log.read():
+                    assert sorted(taken) == given, "what was given before is taken in"
+                    yield records
+                    given += [record.offset for record in records]
 
-                yield SimpleNamespace(beginning=0, read=batches)
+            yield SimpleNamespace(beginning=0, read=batches)
 
-        monkeypatch.setattr(engine, "log_reader", watched)
-        monkeypatch.setattr(StreamCandidates, "read", counting)
-        await bench.life([])
-        assert sorted(taken) == list(range(len(bench.log))) == list(range(4 * STEPS))
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(engine, "log_reader", watched)
+    monkeypatch.setattr(StreamCandidates, "read", counting)
+    await bench.life([])
+    assert sorted(taken) == list(range(len(bench.log))) == list(range(4 * STEPS))

@@ -139,148 +139,122 @@ def record(offset: int) -> RawRecord:
 
 
 @pytest.mark.parametrize("where", ["take", "seal", "encode"])
-def test_a_machine_that_fails_is_left_out_where_its_blocks_end(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    async def scenario() -> None:
-        bench = Bench()
-        await bench.take(0, 10)
-        assert bench.producer.places == {"a": 10, "b": 10}
-        machine = next(each for each in bench.task.machines if each.spec.stream == "a")
+async def test_a_machine_that_fails_is_left_out_where_its_blocks_end(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    bench = Bench()
+    await bench.take(0, 10)
+    assert bench.producer.places == {"a": 10, "b": 10}
+    machine = next(each for each in bench.task.machines if each.spec.stream == "a")
 
-        def fail(*_: Any) -> Any:
-            raise GapError("a gap")
+    def fail(*_: Any) -> Any:
+        raise GapError("a gap")
 
-        if where == "encode":
-            encode = Block.encode
-            monkeypatch.setattr(Block, "encode", lambda self: fail() if self.stream == "a" else encode(self))
-        else:
-            monkeypatch.setattr(machine, where, fail)
-        await bench.take(10, 20)
-        await bench.take(20, 30)
-        assert [stop.stream for stop in bench.stops] == ["a"]
-        assert bench.covered("a") == [(0, 10)]
-        assert bench.covered("b") == [(0, 10), (10, 20), (20, 30)]
-        assert (bench.producer.offset, bench.producer.places) == (30, {"a": 10, "b": 30})
-
-    asyncio.run(scenario())
-
-
-def test_one_that_was_left_out_catches_up_and_the_other_takes_nothing_twice() -> None:
-    async def scenario() -> None:
-        bench = Bench.behind()
-        await bench.take(10, 20)
-        assert (bench.producer.offset, bench.producer.places) == (30, {"": 30, "a": 20, "b": 30})
-        await bench.take(20, 40)
-        assert (bench.producer.offset, bench.producer.places) == (40, {"": 30, "a": 40, "b": 40})
-        assert bench.covered("a") == [(10, 20), (20, 40)]
-        assert bench.covered("b") == [(30, 40)]
-        assert sum(block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == "b") == 10
-
-    asyncio.run(scenario())
+    if where == "encode":
+        encode = Block.encode
+        monkeypatch.setattr(Block, "encode", lambda self: fail() if self.stream == "a" else encode(self))
+    else:
+        monkeypatch.setattr(machine, where, fail)
+    await bench.take(10, 20)
+    await bench.take(20, 30)
+    assert [stop.stream for stop in bench.stops] == ["a"]
+    assert bench.covered("a") == [(0, 10)]
+    assert bench.covered("b") == [(0, 10), (10, 20), (20, 30)]
+    assert (bench.producer.offset, bench.producer.places) == (30, {"a": 10, "b": 30})
 
 
-def test_a_tick_while_one_catches_up_passes_no_record_over() -> None:
+async def test_one_that_was_left_out_catches_up_and_the_other_takes_nothing_twice() -> None:
+    bench = Bench.behind()
+    await bench.take(10, 20)
+    assert (bench.producer.offset, bench.producer.places) == (30, {"": 30, "a": 20, "b": 30})
+    await bench.take(20, 40)
+    assert (bench.producer.offset, bench.producer.places) == (40, {"": 30, "a": 40, "b": 40})
+    assert bench.covered("a") == [(10, 20), (20, 40)]
+    assert bench.covered("b") == [(30, 40)]
+    assert sum(block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == "b") == 10
+
+
+async def test_a_tick_while_one_catches_up_passes_no_record_over() -> None:
     """The tick of one stream moves the common offset, and must not move a machine that is behind it."""
-
-    async def scenario() -> None:
-        bench = Bench.behind()
-        bench.task.awaited.put(bench.task.machines[1], 0, 12)
-        bench.task.reached(12)
-        await bench.take(12, 20)
-        assert bench.covered("a") == [(10, 20)]
-        assert sum(block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == "a") == 8
-
-    asyncio.run(scenario())
+    bench = Bench.behind()
+    bench.task.awaited.put(bench.task.machines[1], 0, 12)
+    bench.task.reached(12)
+    await bench.take(12, 20)
+    assert bench.covered("a") == [(10, 20)]
+    assert sum(block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == "a") == 8
 
 
 def failing(*_: Any) -> Any:
     raise GapError("a gap")
 
 
-def test_a_stream_that_stops_on_its_first_records_misses_none_of_them_when_it_is_put_right(
+async def test_a_stream_that_stops_on_its_first_records_misses_none_of_them_when_it_is_put_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has no block that would tell where it was."""
-
-    async def scenario() -> None:
-        bench = Bench()
-        with monkeypatch.context() as patch:
-            patch.setattr(bench.task.machines[0], "take", failing)
-            await bench.take(0, 30)
-        assert bench.covered("a") == []
-        assert (bench.producer.offset, bench.producer.places) == (30, {"new:a": 0, "b": 30})
-        assert (await bench.restart(monkeypatch)).sought == 0
-        await bench.take(0, 40)
-        for stream in ("a", "b"):
-            accepted = [block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == stream]
-            assert sum(accepted) == 40, f"{stream}: each event once"
-        assert bench.producer.places == {"a": 40, "b": 40}
-
-    asyncio.run(scenario())
+    bench = Bench()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.task.machines[0], "take", failing)
+        await bench.take(0, 30)
+    assert bench.covered("a") == []
+    assert (bench.producer.offset, bench.producer.places) == (30, {"new:a": 0, "b": 30})
+    assert (await bench.restart(monkeypatch)).sought == 0
+    await bench.take(0, 40)
+    for stream in ("a", "b"):
+        accepted = [block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == stream]
+        assert sum(accepted) == 40, f"{stream}: each event once"
+    assert bench.producer.places == {"a": 40, "b": 40}
 
 
-def test_a_stream_that_is_refused_at_its_first_start_begins_where_the_others_began(
+async def test_a_stream_that_is_refused_at_its_first_start_begins_where_the_others_began(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario() -> None:
-        bench = Bench()
-        await bench.restart(monkeypatch, stopped="a", expired=True)  # there was never an offset
-        await bench.take(0, 30)
-        await bench.restart(monkeypatch, stopped="a")  # and still
-        await bench.take(30, 40)
-        assert bench.covered("a") == []
-        assert (await bench.restart(monkeypatch)).sought == 0
-        await bench.take(0, 50)
-        assert bench.covered("a") == [(0, 50)]
-        assert bench.covered("b") == [(0, 30), (30, 40), (40, 50)]
-
-    asyncio.run(scenario())
+    bench = Bench()
+    await bench.restart(monkeypatch, stopped="a", expired=True)  # there was never an offset
+    await bench.take(0, 30)
+    await bench.restart(monkeypatch, stopped="a")  # and still
+    await bench.take(30, 40)
+    assert bench.covered("a") == []
+    assert (await bench.restart(monkeypatch)).sought == 0
+    await bench.take(0, 50)
+    assert bench.covered("a") == [(0, 50)]
+    assert bench.covered("b") == [(0, 30), (30, 40), (40, 50)]
 
 
-def test_blocks_of_a_stream_that_began_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_blocks_of_a_stream_that_began_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its users would be counted again from nothing: what is noted as new is so only until its first block."""
-
-    async def scenario() -> None:
-        bench = Bench()
-        await bench.restart(monkeypatch, expired=True)
-        await bench.take(0, 30)
-        bench.producer.blocks = [block for block in bench.producer.blocks if block.stream == "b"]
-        await bench.restart(monkeypatch)
-        assert [stop.stream for stop in bench.stops] == ["a"]
-
-    asyncio.run(scenario())
+    bench = Bench()
+    await bench.restart(monkeypatch, expired=True)
+    await bench.take(0, 30)
+    bench.producer.blocks = [block for block in bench.producer.blocks if block.stream == "b"]
+    await bench.restart(monkeypatch)
+    assert [stop.stream for stop in bench.stops] == ["a"]
 
 
-def test_when_offsets_have_expired_each_stream_goes_on_where_its_blocks_end(
+async def test_when_offsets_have_expired_each_stream_goes_on_where_its_blocks_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The job was down for longer than offsets.retention.minutes, and one stream had stopped before."""
-
-    async def scenario() -> None:
-        bench = Bench()
-        await bench.take(0, 10)
-        with monkeypatch.context() as patch:
-            patch.setattr(bench.task.machines[0], "take", failing)
-            await bench.take(10, 30)
-        assert (await bench.restart(monkeypatch, stopped="a", expired=True)).sought == 30
-        assert "group both-ingest has no offset" in caplog.text
-        await bench.take(30, 40)  # while nobody has put right what had stopped it
-        assert (await bench.restart(monkeypatch)).sought == 10
-        assert not list(bench.stops)
-        await bench.take(10, 40)
-        assert bench.covered("a") == [(0, 10), (10, 40)]
-        assert bench.covered("b") == [(0, 10), (10, 30), (30, 40)]
-
-    asyncio.run(scenario())
+    bench = Bench()
+    await bench.take(0, 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.task.machines[0], "take", failing)
+        await bench.take(10, 30)
+    assert (await bench.restart(monkeypatch, stopped="a", expired=True)).sought == 30
+    assert "group both-ingest has no offset" in caplog.text
+    await bench.take(30, 40)  # while nobody has put right what had stopped it
+    assert (await bench.restart(monkeypatch)).sought == 10
+    assert not list(bench.stops)
+    await bench.take(10, 40)
+    assert bench.covered("a") == [(0, 10), (10, 40)]
+    assert bench.covered("b") == [(0, 10), (10, 30), (30, 40)]
 
 
-def test_places_that_are_too_many_are_said_once(
+async def test_places_that_are_too_many_are_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        monkeypatch.setattr(Places, "encode", lambda _: "")
-        bench = Bench()
-        await bench.take(0, 10)
-        await bench.take(10, 20)
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(Places, "encode", lambda _: "")
+    bench = Bench()
+    await bench.take(0, 10)
+    await bench.take(10, 20)
     assert caplog.text.count("more than can be noted") == 1

@@ -69,43 +69,33 @@ class Bench:
         return bool(self.service.partition_tasks or self.consumer.resumed)
 
 
-def test_who_is_restored_goes_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        bench = Bench(monkeypatch, whole)
-        await bench.open()
-        assert list(bench.service.partition_tasks.values()) == bench.made
-        assert bench.consumer.resumed == [SOURCE]
-
-    asyncio.run(scenario())
+async def test_who_is_restored_goes_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, whole)
+    await bench.open()
+    assert list(bench.service.partition_tasks.values()) == bench.made
+    assert bench.consumer.resumed == [SOURCE]
 
 
 @pytest.mark.parametrize(("restoring", "error"), [(failed, BrokerError), (cut_off, StrayCancellationError)])
-def test_who_is_not_does_not(monkeypatch: pytest.MonkeyPatch, restoring: Any, error: type[Exception]) -> None:
-    async def scenario() -> None:
-        bench = Bench(monkeypatch, restoring)
-        with pytest.raises(error):
-            await bench.open()
-        assert not bench.works
-        assert [task.closed for task in bench.made] == [True]
-
-    asyncio.run(scenario())
+async def test_who_is_not_does_not(monkeypatch: pytest.MonkeyPatch, restoring: Any, error: type[Exception]) -> None:
+    bench = Bench(monkeypatch, restoring)
+    with pytest.raises(error):
+        await bench.open()
+    assert not bench.works
+    assert [task.closed for task in bench.made] == [True]
 
 
 @pytest.mark.parametrize("given_up", [True, False])
-def test_an_opening_that_was_told_to_end_is_void(monkeypatch: pytest.MonkeyPatch, given_up: bool) -> None:
+async def test_an_opening_that_was_told_to_end_is_void(monkeypatch: pytest.MonkeyPatch, given_up: bool) -> None:
     """Whether the partitions were taken meanwhile, or somebody else cancelled it."""
-
-    async def scenario() -> None:
-        bench = Bench(monkeypatch, asyncio.Event().wait)
-        opening = asyncio.create_task(bench.open())
-        await bench.begun.wait()
-        if given_up:
-            await bench.service.revoked()
-        else:
-            assert bench.service._opening is not None
-            bench.service._opening.cancel()
-        await opening
-        assert not bench.works
-        assert [task.closed for task in bench.made] == [True]
-
-    asyncio.run(scenario())
+    bench = Bench(monkeypatch, asyncio.Event().wait)
+    opening = asyncio.create_task(bench.open())
+    await bench.begun.wait()
+    if given_up:
+        await bench.service.revoked()
+    else:
+        assert bench.service._opening is not None
+        bench.service._opening.cancel()
+    await opening
+    assert not bench.works
+    assert [task.closed for task in bench.made] == [True]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import LEAST_S, IngestService, StepEnds
 from agents.worker.ingest.specs import source_specs
+from schemas.events import TICK_HEADER, encode_going_live
 from tests.kafka.support import job_config, stream_table
 
 START_S = 1_577_836_800
@@ -27,19 +29,21 @@ SOURCE_TOPIC = "raw.s"
 RECORDS = 12
 
 
-def task_of(*names: str) -> SourceTask:
+def task_of(*names: str, clock: str = "wall") -> SourceTask:
+    """Of streams on one source partition; all but the first follow the wall clock."""
+    time = {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s"}
+    names = names or ("s",)
     tables = [
         stream_table(
             name,
             source="raw.s",
             privacy={"epsilon": 1.0, "unit": "event"},
-            time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "wall"},
+            time={**time, "clock": clock if name == names[0] else "wall"},
         )
-        for name in names or ("s",)
+        for name in names
     ]
     config = job_config("localhost:1", Path("unused"), streams=tables, job="ticks")
-    partitions = dict.fromkeys(names or ("s",), 1)
-    specs = source_specs(config, source_partitions=partitions, audit_partitions=None)
+    specs = source_specs(config, source_partitions=dict.fromkeys(names, 1), audit_partitions=None)
     source = TopicPartition("raw.s", 0)
     return SourceTask(config, source, specs[source.topic], options=IngestOptions(), counters=IngestCounters())
 
@@ -97,27 +101,24 @@ def test_a_place_that_does_not_come_is_not_asked_for_without_pause(ago_s: float,
     assert IngestService._until_next_end_s(service) == pytest.approx(wait_s)
 
 
-def test_beside_many_partitions_records_wait_longer_for_their_block_and_ticks_do_not() -> None:
-    async def scenario() -> None:
-        task, flushed = task_of(), []
+async def test_beside_many_partitions_records_wait_longer_for_their_block_and_ticks_do_not() -> None:
+    task, flushed = task_of(), []
 
-        async def flush() -> None:
-            flushed.append(task.position)
+    async def flush() -> None:
+        flushed.append(task.position)
 
-        task._options, task.flush = IngestOptions(flush_s=0.0, flush_share_s=1e6), flush  # type: ignore[method-assign]
-        await task.take([record(0)])
-        await task.flush_if_due(2)
-        assert flushed == []
-        await task.flush_if_due(0)
-        assert flushed == [1]
-        (machine,) = task.machines
-        task.awaited.put(machine, 0, 2)
-        await task.take([record(1)])
-        task.reached(2)
-        await task.flush_if_due(2)
-        assert flushed == [1, 2]
-
-    asyncio.run(scenario())
+    task._options, task.flush = IngestOptions(flush_s=0.0, flush_share_s=1e6), flush  # type: ignore[method-assign]
+    await task.take([record(0)])
+    await task.flush_if_due(2)
+    assert flushed == []
+    await task.flush_if_due(0)
+    assert flushed == [1]
+    (machine,) = task.machines
+    task.awaited.put(machine, 0, 2)
+    await task.take([record(1)])
+    task.reached(2)
+    await task.flush_if_due(2)
+    assert flushed == [1, 2]
 
 
 @given(
@@ -224,26 +225,26 @@ def test_ticks_get_their_places_while_records_are_worked_on() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
-def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None:
+async def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None:
     class Failing:
         async def begin_transaction(self) -> None: ...
 
         async def send(self, *_: Any, **__: Any) -> None:
             raise RuntimeError("the broker refused")
 
-    async def scenario() -> None:
-        task = task_of()
-        task._producer = Failing()  # type: ignore[assignment]
-        (machine,) = task.machines
-        task.awaited.put(machine, 0, 2)
-        await task.take([record(0), record(1)])
-        task.reached(2)
+    async def flush() -> None:
         for _ in range(20):
             await task.flush_if_due()
             await asyncio.sleep(0.001)
 
+    task = task_of()
+    task._producer = Failing()  # type: ignore[assignment]
+    (machine,) = task.machines
+    task.awaited.put(machine, 0, 2)
+    await task.take([record(0), record(1)])
+    task.reached(2)
     with pytest.raises(RuntimeError, match="the broker refused"):
-        asyncio.run(scenario())
+        await flush()
 
 
 def test_no_step_ends_before_the_brokers_were_asked() -> None:
@@ -262,3 +263,99 @@ def test_no_step_ends_before_the_brokers_were_asked() -> None:
     service._broker_clock._bound.measured((START_S + 60) * 10**6, at_s=time.monotonic())
     with pytest.raises(AssertionError, match="where the partition ends"):
         asyncio.run(service._place_ticks())
+
+
+# --- A partition that goes live: an end holds if the partition has gone live before its place -------------------------
+
+
+def marker(offset: int, step: int) -> RawRecord:
+    value = encode_going_live(step, live_from=0, row=0, source="test")
+    return RawRecord(offset, -1, None, None, ((TICK_HEADER, value),))
+
+
+@given(
+    live_at=st.integers(0, RECORDS),
+    over=st.integers(-1, 3),
+    places=st.lists(st.integers(0, RECORDS), max_size=6).map(sorted),
+    cuts=st.lists(st.integers(1, RECORDS - 1), max_size=6),
+)
+def test_an_end_holds_where_it_stands_if_the_partition_has_gone_live_before(
+    live_at: int, over: int, places: list[int], cuts: list[int]
+) -> None:
+    """However far behind reading is, and however Kafka cuts what is fetched. A stream by the wall clock beside it is
+    none the wiser: it refuses the record, and its own ends hold wherever they stand.
+    """
+
+    async def scenario() -> None:
+        task = task_of("s", "t", clock="replay")
+        replayed, wall = task.machines
+        for machine in task.machines:
+            for step, place in enumerate(places):
+                task.awaited.put(machine, step, place)
+        everything = [marker(offset, over) if offset == live_at else record(offset) for offset in range(RECORDS)]
+        for low, high in pairwise(sorted({0, *cuts, RECORDS})):
+            await task.take(everything[low:high])
+            task.reached(high)
+        expected: dict[Any, Counter[int]] = {replayed: Counter(), wall: Counter()}
+        closed = {replayed: -1, wall: -1}
+        for offset in range(RECORDS + 1):
+            for step, place in enumerate(places):
+                if place == offset:
+                    closed[wall] = max(closed[wall], step)
+                    if live_at < offset:
+                        closed[replayed] = max(closed[replayed], step)
+            if offset == live_at < RECORDS:
+                closed[replayed] = max(closed[replayed], over)
+            elif offset < RECORDS:
+                for machine in task.machines:
+                    expected[machine][closed[machine] + 1] += 1
+        for machine in task.machines:
+            block = machine.seal()[0]
+            assert block is not None
+            assert Counter({step: folded.total for step, folded in block.steps.items()}) == expected[machine]
+            assert (block.tick, block.hi) == (closed[machine], RECORDS)
+        assert replayed.live is (live_at < RECORDS)
+
+    asyncio.run(scenario())
+
+
+async def test_an_end_that_was_void_is_placed_once_more_when_the_partition_has_gone_live() -> None:
+    """Where the clock beside the replay was a little behind the worker's, and nothing else would close the step."""
+    task = task_of(clock="replay")
+    (machine,) = task.machines
+    task.awaited.put(machine, 4, 2)
+    await task.take([record(0), record(1)])
+    task.reached(2)
+    assert (machine.ticked, task.awaited.asked(machine)) == (-1, 4), "not asked again and again while nothing is live"
+    await task.take([marker(2, 3)])
+    assert (machine.ticked, task.awaited.asked(machine)) == (3, 3)
+    task.awaited.put(machine, 4, 5)
+    task.reached(5)
+    assert machine.ticked == 4
+
+
+async def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warned_of_them(caplog: Any) -> None:
+    class Partition:
+        asked = 0
+
+        async def end_offsets(self, sources: list[TopicPartition]) -> dict[TopicPartition, int]:
+            self.asked += 1
+            return dict.fromkeys(sources, 7)
+
+    task, partition = task_of(clock="replay"), Partition()
+    (machine,) = task.machines
+    service = IngestService(task._config, {"raw.s": [machine.spec]}, now_us=lambda: (START_S + 10**8) * 10**6)
+    service._grace_us = {"s": 0}
+    service._consumer = partition
+    service.partition_tasks[task.source] = task
+    await service._place_ticks()
+    assert partition.asked == 0, "nobody has told the time yet"
+    service._broker_clock._bound.measured((START_S + 10**8) * 10**6, at_s=time.monotonic())
+    for _ in range(3):
+        await service._place_ticks()
+    assert (partition.asked, machine.ticked) == (1, -1)
+    await task.take([record(offset) for offset in range(4)])
+    await task.take([marker(4, 0), record(5)])
+    task.reached(7)
+    assert machine.ticked == task.awaited.asked(machine) == 10**8 // 60 - 1
+    assert "are over and not published" not in caplog.text

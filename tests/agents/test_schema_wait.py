@@ -138,7 +138,7 @@ class Consumer:
         return {SOURCE}
 
 
-def test_what_waits_is_paused_said_and_read_again_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_is_paused_said_and_read_again_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[Any] = [RegistryError("it cannot be reached"), RegistryError("it cannot be reached"), TEXT]
 
     class Client:
@@ -157,29 +157,26 @@ def test_what_waits_is_paused_said_and_read_again_from_there(monkeypatch: pytest
     monkeypatch.setattr(schema_wait, "RegistryClient", Client)
     monkeypatch.setattr(schema_wait, "FIRST_S", 0.0)
 
-    async def scenario() -> None:
-        task, consumer, counters, vitals = task_of(), Consumer(), IngestCounters(), Vitals(phase="")
-        wait = SchemaWait(Registry(url="http://localhost:1"), book_of(task), counters, vitals)
-        book_of(task).put(REFS[0], TEXT)
-        await task.take([record(0, REFS[0]), record(1, REFS[1]), record(2, REFS[0])])
-        wait.hold(consumer, task)  # type: ignore[arg-type]
-        assert (consumer.paused, consumer.position) == ({SOURCE}, 1)
-        assert wait.held({SOURCE: task}) == [("raw.s", 0)]
-        assert vitals.dead == []
-        seen: set[str] = set()
-        while task.wanted:
-            await asyncio.sleep(0)
-            seen |= {*vitals.unready, *([str(counters.schemas_awaited)])}
-            wait.go_on(consumer, {SOURCE: task})  # type: ignore[arg-type]
-        assert "schema registry: waits for schema 1 of the registry" in seen
-        assert "1" in seen
-        assert consumer.paused == set()
-        while counters.schemas_awaited:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        assert vitals.unready == []
-        await wait.close()
-
-    asyncio.run(scenario())
+    task, consumer, counters, vitals = task_of(), Consumer(), IngestCounters(), Vitals(phase="")
+    wait = SchemaWait(Registry(url="http://localhost:1"), book_of(task), counters, vitals)
+    book_of(task).put(REFS[0], TEXT)
+    await task.take([record(0, REFS[0]), record(1, REFS[1]), record(2, REFS[0])])
+    wait.hold(consumer, task)  # type: ignore[arg-type]
+    assert (consumer.paused, consumer.position) == ({SOURCE}, 1)
+    assert wait.held({SOURCE: task}) == [("raw.s", 0)]
+    assert vitals.dead == []
+    seen: set[str] = set()
+    while task.wanted:
+        await asyncio.sleep(0)
+        seen |= {*vitals.unready, *([str(counters.schemas_awaited)])}
+        wait.go_on(consumer, {SOURCE: task})  # type: ignore[arg-type]
+    assert "schema registry: waits for schema 1 of the registry" in seen
+    assert "1" in seen
+    assert consumer.paused == set()
+    while counters.schemas_awaited:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert vitals.unready == []
+    await wait.close()
 
 
 class Answers:
@@ -214,67 +211,58 @@ async def reads_on(wait: SchemaWait, consumer: Consumer, tasks: dict[TopicPartit
     return not consumer.paused
 
 
-def test_what_is_wanted_while_the_session_closes_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_wanted_while_the_session_closes_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_wait, "RegistryClient", Answers)
 
-    async def scenario() -> None:
-        book, consumer = SchemaBook(), Both()
-        wait = SchemaWait(Registry(url="http://localhost:1"), book, IngestCounters(), Vitals())
-        first, second = Held(SOURCE, REFS[:1]), Held(OTHER, REFS[1:2])
-        wait.hold(consumer, first)  # type: ignore[arg-type]
-        while REFS[0] not in book:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        for _ in range(5):  # the session is being closed now
-            await asyncio.sleep(0)
-        wait.hold(consumer, second)  # type: ignore[arg-type]
-        assert await reads_on(wait, consumer, {SOURCE: first, OTHER: second})
-        assert REFS[1] in book
-        await wait.close()
-
-    asyncio.run(scenario())
+    book, consumer = SchemaBook(), Both()
+    wait = SchemaWait(Registry(url="http://localhost:1"), book, IngestCounters(), Vitals())
+    first, second = Held(SOURCE, REFS[:1]), Held(OTHER, REFS[1:2])
+    wait.hold(consumer, first)  # type: ignore[arg-type]
+    while REFS[0] not in book:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    for _ in range(5):  # the session is being closed now
+        await asyncio.sleep(0)
+    wait.hold(consumer, second)  # type: ignore[arg-type]
+    assert await reads_on(wait, consumer, {SOURCE: first, OTHER: second})
+    assert REFS[1] in book
+    await wait.close()
 
 
-def test_an_answer_that_the_book_forgot_holds_nothing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_the_book_forgot_holds_nothing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids that are made up push each other out of the book."""
     monkeypatch.setattr(schema_wait, "RegistryClient", Answers)
     monkeypatch.setattr(contract, "MOST", 2)
 
-    async def scenario() -> None:
-        consumer = Both()
-        wait = SchemaWait(Registry(url="http://localhost:1"), SchemaBook(), IngestCounters(), Vitals())
-        tasks = {SOURCE: Held(SOURCE, REFS[:2]), OTHER: Held(OTHER, REFS[2:])}
-        for task in tasks.values():
-            wait.hold(consumer, task)  # type: ignore[arg-type]
-        assert await reads_on(wait, consumer, tasks)
-        assert not any(task.wanted for task in tasks.values()), "what is still wanted there is found out by reading"
-        await wait.close()
-
-    asyncio.run(scenario())
+    consumer = Both()
+    wait = SchemaWait(Registry(url="http://localhost:1"), SchemaBook(), IngestCounters(), Vitals())
+    tasks = {SOURCE: Held(SOURCE, REFS[:2]), OTHER: Held(OTHER, REFS[2:])}
+    for task in tasks.values():
+        wait.hold(consumer, task)  # type: ignore[arg-type]
+    assert await reads_on(wait, consumer, tasks)
+    assert not any(task.wanted for task in tasks.values()), "what is still wanted there is found out by reading"
+    await wait.close()
 
 
-def test_reading_goes_on_from_its_record_whatever_the_book_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_goes_on_from_its_record_whatever_the_book_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A book of one schema: each record is taken in once, in order, though every answer pushes another one out."""
     monkeypatch.setattr(schema_wait, "RegistryClient", Answers)
     monkeypatch.setattr(contract, "MOST", 1)
 
-    async def scenario() -> None:
-        task, consumer = task_of(), Consumer()
-        wait = SchemaWait(Registry(url="http://localhost:1"), book_of(task), IngestCounters(), Vitals())
-        feed = [record(offset, REFS[offset % 2]) for offset in range(4)]
-        for _ in range(400):
-            if not consumer.paused and task.position < len(feed):
-                await task.take(feed[task.position : task.position + 1])
-                wait.hold(consumer, task)  # type: ignore[arg-type]
-            await asyncio.sleep(0)
-            wait.go_on(consumer, {SOURCE: task})  # type: ignore[arg-type]
-        block, letters = task.machines[0].seal()
-        assert (task.position, block.counts, letters) == (4, {"ACCEPTED": 4}, [])  # type: ignore[union-attr]
-        await wait.close()
-
-    asyncio.run(scenario())
+    task, consumer = task_of(), Consumer()
+    wait = SchemaWait(Registry(url="http://localhost:1"), book_of(task), IngestCounters(), Vitals())
+    feed = [record(offset, REFS[offset % 2]) for offset in range(4)]
+    for _ in range(400):
+        if not consumer.paused and task.position < len(feed):
+            await task.take(feed[task.position : task.position + 1])
+            wait.hold(consumer, task)  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        wait.go_on(consumer, {SOURCE: task})  # type: ignore[arg-type]
+    block, letters = task.machines[0].seal()
+    assert (task.position, block.counts, letters) == (4, {"ACCEPTED": 4}, [])  # type: ignore[union-attr]
+    await wait.close()
 
 
-def test_an_answer_is_known_as_it_comes() -> None:
+async def test_an_answer_is_known_as_it_comes() -> None:
     """Not when all have come: ids that are made up keep no others waiting."""
 
     class Slow(RegistryClient):
@@ -283,19 +271,16 @@ def test_an_answer_is_known_as_it_comes() -> None:
                 return {"schema": TEXT.text}
             return [] if path == "/schemas/types" else None
 
-    async def scenario() -> None:
-        book = SchemaBook()
-        made_up = [SchemaRef(number) for number in range(1, 40)]
-        async with Slow(Registry(url="http://localhost:1"), not_there_s=30.0) as client:
-            asking = asyncio.create_task(client.learn(book, [*made_up, REFS[0]]))
-            for _ in range(200):
-                await asyncio.sleep(0)
-            assert REFS[0] in book
-            assert not asking.done()
-            asking.cancel()
-            await asyncio.wait([asking])
-
-    asyncio.run(scenario())
+    book = SchemaBook()
+    made_up = [SchemaRef(number) for number in range(1, 40)]
+    async with Slow(Registry(url="http://localhost:1"), not_there_s=30.0) as client:
+        asking = asyncio.create_task(client.learn(book, [*made_up, REFS[0]]))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert REFS[0] in book
+        assert not asking.done()
+        asking.cancel()
+        await asyncio.wait([asking])
 
 
 def test_files_of_the_registry_are_looked_at_before_anything_starts(tmp_path: Path) -> None:
@@ -304,18 +289,18 @@ def test_files_of_the_registry_are_looked_at_before_anything_starts(tmp_path: Pa
         task_of(secured)
 
 
-def test_what_ends_the_asking_ends_the_ingest(tmp_path: Path) -> None:
+async def test_what_ends_the_asking_ends_the_ingest(tmp_path: Path) -> None:
     """Such as a password that cannot be read: said, not waited for in silence."""
 
-    async def scenario() -> None:
-        task = task_of()
-        gone = Registry(url="https://localhost:1", username="me", password_file=tmp_path / "gone")
-        wait = SchemaWait(gone, book_of(task), IngestCounters(), Vitals())
-        await task.take([record(0, REFS[0])])
-        wait.hold(Consumer(), task)  # type: ignore[arg-type]
+    async def ask() -> None:
         for _ in range(5):
             await asyncio.sleep(0)
             wait.go_on(Consumer(), {SOURCE: task})  # type: ignore[arg-type]
 
+    task = task_of()
+    gone = Registry(url="https://localhost:1", username="me", password_file=tmp_path / "gone")
+    wait = SchemaWait(gone, book_of(task), IngestCounters(), Vitals())
+    await task.take([record(0, REFS[0])])
+    wait.hold(Consumer(), task)  # type: ignore[arg-type]
     with pytest.raises(Exception, match=r"kafka.registry.password_file: cannot be read"):
-        asyncio.run(scenario())
+        await ask()

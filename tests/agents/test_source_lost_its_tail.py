@@ -81,36 +81,30 @@ def test_each_new_event_is_counted_once_or_as_lost(cut: int, ahead: int, grown: 
     asyncio.run(scenario())
 
 
-def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        task = task_of()
-        task.machines[0].resume(END)
-        task.position = END
-        consumer = Consumer(task, 4)
-        for consumer.end in (4, 6, 9, 14, 20):
-            for _ in range(5):
-                await consumer.fetch(2)
-        assert counts(task, "s") == (10, 6)
-        assert consumer.asked == 1
-
-    asyncio.run(scenario())
+async def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    task = task_of()
+    task.machines[0].resume(END)
+    task.position = END
+    consumer = Consumer(task, 4)
+    for consumer.end in (4, 6, 9, 14, 20):
+        for _ in range(5):
+            await consumer.fetch(2)
+    assert counts(task, "s") == (10, 6)
+    assert consumer.asked == 1
     [line] = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert "read up to offset 10" in line
     assert "counted as LOST from 4 on" in line
 
 
-def test_a_source_that_has_grown_again_before_it_is_asked_is_named_all_the_same(
+async def test_a_source_that_has_grown_again_before_it_is_asked_is_named_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
-        task = task_of()
-        task.machines[0].resume(END)
-        task.position = END
-        consumer = Consumer(task, 12)
-        consumer.at = 0  # it asked while the source was short
-        for _ in range(6):
-            await consumer.fetch(3)
-        assert counts(task, "s") == (2, 0)
-
-    asyncio.run(scenario())
+    task = task_of()
+    task.machines[0].resume(END)
+    task.position = END
+    consumer = Consumer(task, 12)
+    consumer.at = 0  # it asked while the source was short
+    for _ in range(6):
+        await consumer.fetch(3)
+    assert counts(task, "s") == (2, 0)
     assert caplog.text.count("how many cannot be told") == 1

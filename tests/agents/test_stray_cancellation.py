@@ -57,79 +57,64 @@ class TornTask(PartitionTask):
         await stray()
 
 
-def test_a_service_that_is_cut_off_crashes() -> None:
-    async def scenario() -> BaseException | None:
-        service = Torn()
-        await service.start()
-        async with asyncio.timeout(30):
-            await service._crashed.wait()
-        reason = service.crash_reason
-        await service.stop()
-        return reason
-
-    assert isinstance(asyncio.run(scenario()), StrayCancellationError)
+async def test_a_service_that_is_cut_off_crashes() -> None:
+    service = Torn()
+    await service.start()
+    async with asyncio.timeout(30):
+        await service._crashed.wait()
+    reason = service.crash_reason
+    await service.stop()
+    assert isinstance(reason, StrayCancellationError)
 
 
-def test_a_service_that_is_stopped_does_not() -> None:
-    async def scenario() -> BaseException | None:
-        service = Whole()
-        await service.start()
-        await asyncio.sleep(0)
-        await service.stop()
-        return service.crash_reason
-
-    assert asyncio.run(scenario()) is None
+async def test_a_service_that_is_stopped_does_not() -> None:
+    service = Whole()
+    await service.start()
+    await asyncio.sleep(0)
+    await service.stop()
+    assert service.crash_reason is None
 
 
-def test_a_task_that_is_cut_off_stops_the_worker() -> None:
-    async def scenario() -> BaseException:
-        crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+async def test_a_task_that_is_cut_off_stops_the_worker() -> None:
+    crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
-        async def crash(error: BaseException) -> None:
-            crashed.set_result(error)
+    async def crash(error: BaseException) -> None:
+        crashed.set_result(error)
 
-        tasks = PartitionTasks({"engine": TornTask}, crash)
-        tasks.open([0])
-        async with asyncio.timeout(30):
-            error = await crashed
-        await tasks.stop()
-        return error
-
-    assert isinstance(asyncio.run(scenario()), StrayCancellationError)
+    tasks = PartitionTasks({"engine": TornTask}, crash)
+    tasks.open([0])
+    async with asyncio.timeout(30):
+        error = await crashed
+    await tasks.stop()
+    assert isinstance(error, StrayCancellationError)
 
 
-def test_who_is_cancelled_is_cancelled() -> None:
-    async def scenario() -> bool:
-        task = asyncio.create_task(raise_stray_cancellation(asyncio.sleep(3600), "a part"))
-        await asyncio.sleep(0)
+async def test_who_is_cancelled_is_cancelled() -> None:
+    task = asyncio.create_task(raise_stray_cancellation(asyncio.sleep(3600), "a part"))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_the_last_work_is_done_to_its_end_by_who_is_cancelled_meanwhile() -> None:
+    done: list[str] = []
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def last() -> None:
+        begun.set()
+        await may_end.wait()
+        done.append("closed")
+
+    task = asyncio.create_task(finish_before_cancellation(last()))
+    await begun.wait()
+    for _ in range(2):
         task.cancel()
-        await asyncio.wait([task])
-        return task.cancelled()
-
-    assert asyncio.run(scenario())
-
-
-def test_the_last_work_is_done_to_its_end_by_who_is_cancelled_meanwhile() -> None:
-    async def scenario() -> tuple[bool, list[str]]:
-        done: list[str] = []
-        begun, may_end = asyncio.Event(), asyncio.Event()
-
-        async def last() -> None:
-            begun.set()
-            await may_end.wait()
-            done.append("closed")
-
-        task = asyncio.create_task(finish_before_cancellation(last()))
-        await begun.wait()
-        for _ in range(2):
-            task.cancel()
-            await asyncio.sleep(0)
-        assert not task.done()
-        may_end.set()
-        await asyncio.wait([task])
-        return task.cancelled(), done
-
-    assert asyncio.run(scenario()) == (True, ["closed"])
+        await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    await asyncio.wait([task])
+    assert (task.cancelled(), done) == (True, ["closed"])
 
 
 def test_the_last_work_may_fail() -> None:
@@ -142,63 +127,57 @@ async def _breaks() -> None:
 
 
 @pytest.mark.parametrize("end", [stray, _breaks])
-def test_closing_a_client_hides_no_error_and_leaves_no_connection(end: Callable[[], Awaitable[None]]) -> None:
+async def test_closing_a_client_hides_no_error_and_leaves_no_connection(end: Callable[[], Awaitable[None]]) -> None:
     closed: list[str] = []
 
     async def close() -> None:
         closed.append("connections")
 
-    async def scenario() -> None:
-        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
-        consumer._fetcher = SimpleNamespace(close=end)
-        consumer._client.close = close
+    async def fail() -> None:
         try:
             raise RuntimeError("why it is closed")
         finally:
             await close_client(consumer)
 
+    consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
+    consumer._fetcher = SimpleNamespace(close=end)
+    consumer._client.close = close
     with pytest.raises(RuntimeError, match="why it is closed"):
-        asyncio.run(scenario())
+        await fail()
     assert closed == ["connections"]
 
 
-def test_a_client_that_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents.kafka.clients, "CLOSE_S", 0.01)
     closed: list[str] = []
 
     async def close() -> None:
         closed.append("connections")
 
-    async def scenario() -> None:
-        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
-        consumer._fetcher = SimpleNamespace(close=asyncio.Event().wait)
-        consumer._client.close = close
-        await close_client(consumer)
-
-    asyncio.run(scenario())
+    consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
+    consumer._fetcher = SimpleNamespace(close=asyncio.Event().wait)
+    consumer._client.close = close
+    await close_client(consumer)
     assert closed == ["connections"]
 
 
-def test_closing_a_client_is_not_cut_off() -> None:
-    async def scenario() -> bool:
-        closing, may_close, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+async def test_closing_a_client_is_not_cut_off() -> None:
+    closing, may_close, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        async def close() -> None:
-            closing.set()
-            await may_close.wait()
-            closed.set()
+    async def close() -> None:
+        closing.set()
+        await may_close.wait()
+        closed.set()
 
-        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
-        consumer._fetcher = SimpleNamespace(close=close)
-        task = asyncio.create_task(close_client(consumer))
-        await closing.wait()
-        task.cancel()
-        await asyncio.sleep(0)
-        may_close.set()
-        await asyncio.wait([task])
-        return closed.is_set()
-
-    assert asyncio.run(scenario())
+    consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
+    consumer._fetcher = SimpleNamespace(close=close)
+    task = asyncio.create_task(close_client(consumer))
+    await closing.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    may_close.set()
+    await asyncio.wait([task])
+    assert closed.is_set()
 
 
 def consumer_of(module: Any, patch: pytest.MonkeyPatch) -> list[Any]:
@@ -253,26 +232,22 @@ async def _audit(config: Config) -> None:
     [(agents.kafka.clients, _log), (agents.kafka.clients, _tail), (agents.kafka.clients, _audit), (service, _ingest)],
     ids=["log", "tail", "audit", "ingest"],
 )
-def test_who_is_cancelled_leaves_no_consumer_open(
+async def test_who_is_cancelled_leaves_no_consumer_open(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: Any, work: Callable[[Any], Any], again: bool
 ) -> None:
     """While the first one starts; and once more while what was made is stopped."""
-
-    async def scenario() -> None:
-        made = consumer_of(module, monkeypatch)
-        config = job_config("127.0.0.1:1", tmp_path, streams=[stream_table("taxi")])
-        task = asyncio.create_task(work(config))
-        while not made:  # noqa: ASYNC110  what is waited for sets no event
-            await asyncio.sleep(0)
-        await made[0].begun.wait()
+    made = consumer_of(module, monkeypatch)
+    config = job_config("127.0.0.1:1", tmp_path, streams=[stream_table("taxi")])
+    task = asyncio.create_task(work(config))
+    while not made:  # noqa: ASYNC110  what is waited for sets no event
+        await asyncio.sleep(0)
+    await made[0].begun.wait()
+    task.cancel()
+    if again:
+        stopping = asyncio.create_task(made[0].stopping.wait())
+        await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
         task.cancel()
-        if again:
-            stopping = asyncio.create_task(made[0].stopping.wait())
-            await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-        assert [each.stopped for each in made] == [True] * len(made)
-
-    asyncio.run(scenario())
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert [each.stopped for each in made] == [True] * len(made)

@@ -4,7 +4,6 @@ two streams at home on one partition, over a log in memory.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,7 +110,7 @@ def two_seeds(bench: Bench) -> list[tuple[bytes | None, bytes]]:
 @pytest.mark.parametrize(
     ("fault", "kind", "before"), [(gap, GapError, 2), (foreign_record, WireError, 2), (two_seeds, ForkError, 0)]
 )
-def test_the_other_stream_goes_on_at_full_pace(
+async def test_the_other_stream_goes_on_at_full_pace(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -119,45 +118,39 @@ def test_the_other_stream_goes_on_at_full_pace(
     kind: type[Exception],
     before: int,
 ) -> None:
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        records = fault(bench)
-        for life in range(2):  # and stays stopped in the next worker, which says so again
-            caplog.clear()
-            await bench.life(records)
-            assert bench.answered("b") == list(range(STEPS))
-            assert [stop.stream for stop in bench.job.stops] == ["a"], life
-            [line] = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
-            assert line.startswith("STOPPED: stream a (engine of partition 0)")
-            assert "What to do" in line
-            assert "The other streams go on (1)" in line
-            assert REGISTRY.get_sample_value("privstream_stopped", {"stream": "a", "part": "engine"}) == 1
-            assert REGISTRY.get_sample_value("privstream_stopped", {"stream": "b", "part": "engine"}) is None
-        assert bench.answered("a") == list(range(before))
-        # What it may still need stays, and nobody waits for its acknowledgements.
-        assert bench.job.holds_back(0)
-        assert max(bench.trimmed, default=0) <= 2 * before
-        assert bench.acked[-1] >= len(records) - 2
-
-    asyncio.run(scenario())
+    bench = Bench(tmp_path, monkeypatch)
+    records = fault(bench)
+    for life in range(2):  # and stays stopped in the next worker, which says so again
+        caplog.clear()
+        await bench.life(records)
+        assert bench.answered("b") == list(range(STEPS))
+        assert [stop.stream for stop in bench.job.stops] == ["a"], life
+        [line] = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
+        assert line.startswith("STOPPED: stream a (engine of partition 0)")
+        assert "What to do" in line
+        assert "The other streams go on (1)" in line
+        assert REGISTRY.get_sample_value("privstream_stopped", {"stream": "a", "part": "engine"}) == 1
+        assert REGISTRY.get_sample_value("privstream_stopped", {"stream": "b", "part": "engine"}) is None
+    assert bench.answered("a") == list(range(before))
+    # What it may still need stays, and nobody waits for its acknowledgements.
+    assert bench.job.holds_back(0)
+    assert max(bench.trimmed, default=0) <= 2 * before
+    assert bench.acked[-1] >= len(records) - 2
 
 
-def test_a_rebalance_does_not_start_it_again(
+async def test_a_rebalance_does_not_start_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        await bench.life(gap(bench))
-        await bench.life(both(range(STEPS)), restarted=False)  # as if the record that was missing had come back
-        assert bench.answered("a") == [0, 1]
-        assert "STOPPED before, and still: stream a" in caplog.text
-        await bench.life(both(range(STEPS)))  # a person has put it back and restarted the worker
-        assert bench.answered("a") == bench.answered("b") == list(range(STEPS))
-
-    asyncio.run(scenario())
+    bench = Bench(tmp_path, monkeypatch)
+    await bench.life(gap(bench))
+    await bench.life(both(range(STEPS)), restarted=False)  # as if the record that was missing had come back
+    assert bench.answered("a") == [0, 1]
+    assert "STOPPED before, and still: stream a" in caplog.text
+    await bench.life(both(range(STEPS)))  # a person has put it back and restarted the worker
+    assert bench.answered("a") == bench.answered("b") == list(range(STEPS))
 
 
-def test_a_fault_of_the_program_in_one_stream_stops_that_stream(
+async def test_a_fault_of_the_program_in_one_stream_stops_that_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     compute = Stepper.compute
@@ -167,23 +160,22 @@ def test_a_fault_of_the_program_in_one_stream_stops_that_stream(
             raise ZeroDivisionError("x = 0.123")
         return compute(self, seed)
 
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        monkeypatch.setattr(Stepper, "compute", failing)
-        await bench.life(both(range(STEPS)))
-        assert bench.answered("b") == list(range(STEPS))
-        assert bench.seeds("a") == [0, 1]
-        assert bench.answered("a") == [0]
-        monkeypatch.setattr(Stepper, "compute", compute)
-        await bench.life(both(range(STEPS)))
-        assert bench.seeds("a") == bench.answered("a") == list(range(STEPS)), "with the seed that was committed"
-
-    asyncio.run(scenario())
+    bench = Bench(tmp_path, monkeypatch)
+    monkeypatch.setattr(Stepper, "compute", failing)
+    await bench.life(both(range(STEPS)))
+    assert bench.answered("b") == list(range(STEPS))
+    assert bench.seeds("a") == [0, 1]
+    assert bench.answered("a") == [0]
+    monkeypatch.setattr(Stepper, "compute", compute)
+    await bench.life(both(range(STEPS)))
+    assert bench.seeds("a") == bench.answered("a") == list(range(STEPS)), "with the seed that was committed"
     assert "stream a (engine of partition 0): ZeroDivisionError in tests.agents.test_stream_stops_alone" in caplog.text
     assert "0.123" not in caplog.text, "texts of foreign errors may hold values"
 
 
-def test_a_step_that_fails_withholds_none_of_those_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_that_fails_withholds_none_of_those_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Many steps that are closed go together."""
     compute = Stepper.compute
 
@@ -192,53 +184,40 @@ def test_a_step_that_fails_withholds_none_of_those_before_it(tmp_path: Path, mon
             raise ZeroDivisionError
         return compute(self, seed)
 
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        monkeypatch.setattr(Stepper, "compute", failing)
-        together = [(name.encode(), Block(name, 0, 0, 10, STEPS - 1, {}).encode()) for name in ("a", "b")]
-        await bench.life(together)
-        assert bench.answered("b") == list(range(STEPS))
-        assert bench.answered("a") == [0, 1]
-        assert [(stop.stream, stop.step) for stop in bench.job.stops] == [("a", 2)]
-        monkeypatch.setattr(Stepper, "compute", compute)
-        await bench.life(together)
-        assert bench.seeds("a") == bench.answered("a") == list(range(STEPS)), "with the seeds that were committed"
-
-    asyncio.run(scenario())
+    bench = Bench(tmp_path, monkeypatch)
+    monkeypatch.setattr(Stepper, "compute", failing)
+    together = [(name.encode(), Block(name, 0, 0, 10, STEPS - 1, {}).encode()) for name in ("a", "b")]
+    await bench.life(together)
+    assert bench.answered("b") == list(range(STEPS))
+    assert bench.answered("a") == [0, 1]
+    assert [(stop.stream, stop.step) for stop in bench.job.stops] == [("a", 2)]
+    monkeypatch.setattr(Stepper, "compute", compute)
+    await bench.life(together)
+    assert bench.seeds("a") == bench.answered("a") == list(range(STEPS)), "with the seeds that were committed"
 
 
-def test_an_error_of_unknown_effect_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_unknown_effect_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that failed may have happened: only a successor that fences and reads can tell."""
+    bench = Bench(tmp_path, monkeypatch)
 
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
+    async def unknown() -> None:
+        raise KafkaError
 
-        async def unknown() -> None:
-            raise KafkaError
-
-        monkeypatch.setattr(bench.producer, "commit_transaction", unknown)
-        with pytest.raises(KafkaError):
-            await bench.life(both(range(STEPS)))
-        assert not list(bench.job.stops)
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(bench.producer, "commit_transaction", unknown)
+    with pytest.raises(KafkaError):
+        await bench.life(both(range(STEPS)))
+    assert not list(bench.job.stops)
 
 
-def test_the_last_stream_that_stops_ends_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        with pytest.raises(GapError, match="stream b"):
-            await bench.life([*both(range(2)), block("a", 2, lo=25), block("b", 2, lo=25)])
-
-    asyncio.run(scenario())
+async def test_the_last_stream_that_stops_ends_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    with pytest.raises(GapError, match="stream b"):
+        await bench.life([*both(range(2)), block("a", 2, lo=25), block("b", 2, lo=25)])
 
 
-def test_a_record_that_may_be_anyones_stops_all_streams_of_its_partition(
+async def test_a_record_that_may_be_anyones_stops_all_streams_of_its_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        with pytest.raises(WireError):
-            await bench.life([*both(range(2)), (None, b"of another program")])
-
-    asyncio.run(scenario())
+    bench = Bench(tmp_path, monkeypatch)
+    with pytest.raises(WireError):
+        await bench.life([*both(range(2)), (None, b"of another program")])

@@ -4,7 +4,6 @@ engine, publisher and audit delete nothing as soon as they have seen a record of
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,38 +23,31 @@ from tests.kafka.support import job_config, stream_table
 STEPS = 4
 
 
-def test_the_engine_keeps_the_blocks_of_a_stream_that_was_added_later(
+async def test_the_engine_keeps_the_blocks_of_a_stream_that_was_added_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        await bench.life([*both(range(2)), block("c", 0), *both(range(2, STEPS)), block("c", 1)])
-        assert bench.answered("a") == bench.answered("b") == list(range(STEPS))
-        assert bench.trimmed, "what is before it may go"
-        assert max(bench.trimmed) <= 4, "the first block of c stays"
-        assert not list(bench.job.stops)
-
-    asyncio.run(scenario())
+    bench = Bench(tmp_path, monkeypatch)
+    await bench.life([*both(range(2)), block("c", 0), *both(range(2, STEPS)), block("c", 1)])
+    assert bench.answered("a") == bench.answered("b") == list(range(STEPS))
+    assert bench.trimmed, "what is before it may go"
+    assert max(bench.trimmed) <= 4, "the first block of c stays"
+    assert not list(bench.job.stops)
     [warning] = [record.getMessage() for record in caplog.records if "stream c" in record.getMessage()]
     assert "is not configured" in warning
     assert "restart this worker" in warning
 
 
-def test_an_engine_that_goes_on_behind_such_blocks_keeps_them_too(
+async def test_an_engine_that_goes_on_behind_such_blocks_keeps_them_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker read them and died: whoever takes over does not read them again, and knows the fingerprints."""
-
-    async def scenario() -> None:
-        bench = Bench(tmp_path, monkeypatch)
-        await bench.life(both(range(STEPS)))
-        bench.trimmed.clear()
-        bench.job.kept = frozenset()  # of a worker that has seen nothing
-        bench.started.append("c")
-        await bench.life([])
-        assert not bench.trimmed
-
-    asyncio.run(scenario())
+    bench = Bench(tmp_path, monkeypatch)
+    await bench.life(both(range(STEPS)))
+    bench.trimmed.clear()
+    bench.job.kept = frozenset()  # of a worker that has seen nothing
+    bench.started.append("c")
+    await bench.life([])
+    assert not bench.trimmed
 
 
 def test_a_stream_that_is_retired_holds_nothing_back(tmp_path: Path) -> None:
@@ -100,33 +92,27 @@ def event(offset: int, stream: str, value: bytes, acked: list[int] | None = None
 
 
 @pytest.mark.parametrize(("other", "kept"), [("a", False), ("c", True)])
-def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
+async def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, kept: bool
 ) -> None:
     partition = Partition(tmp_path, monkeypatch)
     task = partition.publisher()
 
-    async def scenario() -> None:
-        for offset, (stream, step) in enumerate([(other, 0), ("a", 1), ("a", 2)]):
-            await task.handle(event(offset, stream, Seed(stream, step, bytes(32)).encode()))
-        task._stream_tasks["a"].machine.last_step = 1
-        task.settled()
-
-    asyncio.run(scenario())
+    for offset, (stream, step) in enumerate([(other, 0), ("a", 1), ("a", 2)]):
+        await task.handle(event(offset, stream, Seed(stream, step, bytes(32)).encode()))
+    task._stream_tasks["a"].machine.last_step = 1
+    task.settled()
     assert partition.trimmed == ([] if kept else [1])
 
 
 @pytest.mark.parametrize(("other", "kept"), [("a", False), ("c", True)])
-def test_the_audit_keeps_the_blocks_of_a_stream_that_was_added_later(
+async def test_the_audit_keeps_the_blocks_of_a_stream_that_was_added_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, kept: bool
 ) -> None:
     partition = Partition(tmp_path, monkeypatch)
     task = partition.audit()
 
-    async def scenario() -> None:
-        await task.handle(event(0, other, Block(other, 0, 0, 1, -1, {}).encode()))
-        task._stream_tasks["a"].saved_floor = 1
-        task.saved()
-
-    asyncio.run(scenario())
+    await task.handle(event(0, other, Block(other, 0, 0, 1, -1, {}).encode()))
+    task._stream_tasks["a"].saved_floor = 1
+    task.saved()
     assert partition.trimmed == ([] if kept else [1])

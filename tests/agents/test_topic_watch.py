@@ -109,7 +109,7 @@ class Cluster:
         return (UnknownTopicOrPartitionError.errno, name, bytes(16), False, [], 0, {})
 
 
-def test_a_topic_that_it_may_not_see_is_told_and_the_others_are_judged(
+async def test_a_topic_that_it_may_not_see_is_told_and_the_others_are_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = two_streams(tmp_path)
@@ -124,15 +124,12 @@ def test_a_topic_that_it_may_not_see_is_told_and_the_others_are_judged(
         if looks > LOOKS + 3:
             watching._stopped.set()
 
-    async def scenario() -> None:
-        monkeypatch.setattr(watching, "sleep", slept)
-        monkeypatch.setattr(stop_log, "record", noted)
-        await watching._look(cluster)  # type: ignore[arg-type]
-
     async def noted(*_: Any) -> None:
         pass
 
-    asyncio.run(scenario())
+    monkeypatch.setattr(watching, "sleep", slept)
+    monkeypatch.setattr(stop_log, "record", noted)
+    await watching._look(cluster)  # type: ignore[arg-type]
     assert [(stop.stream, stop.part) for stop in stops] == [("a", "topics")], "b is not blamed"
     [line] = [record.getMessage() for record in caplog.records if "cannot be looked at" in record.getMessage()]
     assert "b.measurements" in line

@@ -215,24 +215,21 @@ def test_workers_of_one_machine_take_a_port_each() -> None:
     assert first < second < 20_100 + PORTS
 
 
-def test_no_page_of_a_stranger_reads_counts_through_the_browser_of_an_operator() -> None:
+async def test_no_page_of_a_stranger_reads_counts_through_the_browser_of_an_operator() -> None:
     """A name that was pointed at 127.0.0.1 (DNS rebinding). Beyond loopback, who reaches the port is said elsewhere."""
     vitals, _ = worker()
 
-    async def run() -> None:
-        async def status(host: str, *, loopback: bool) -> int:
-            async with TestClient(TestServer(application(vitals, loopback=loopback))) as client:
-                answer = await client.get("/metrics", headers={"Host": host})
-                assert ("python_info" in await answer.text()) == (answer.status == 200)
-                return answer.status
+    async def status(host: str, *, loopback: bool) -> int:
+        async with TestClient(TestServer(application(vitals, loopback=loopback))) as client:
+            answer = await client.get("/metrics", headers={"Host": host})
+            assert ("python_info" in await answer.text()) == (answer.status == 200)
+            return answer.status
 
-        for own in ("", "localhost", "LOCALHOST:9464", "127.0.0.1:9464", "[::1]:9464", "10.0.0.7"):
-            assert await status(own, loopback=True) == 200
-        for name in ("rebound.example:9464", "rebound.example", "localhost.rebound.example", "1.2.3"):
-            assert await status(name, loopback=True) == 421
-        assert await status("worker-0.metrics:9464", loopback=False) == 200
-
-    asyncio.run(run())
+    for own in ("", "localhost", "LOCALHOST:9464", "127.0.0.1:9464", "[::1]:9464", "10.0.0.7"):
+        assert await status(own, loopback=True) == 200
+    for name in ("rebound.example:9464", "rebound.example", "localhost.rebound.example", "1.2.3"):
+        assert await status(name, loopback=True) == 421
+    assert await status("worker-0.metrics:9464", loopback=False) == 200
 
 
 def test_what_listens_on_loopback_asks_for_its_own_name() -> None:

@@ -261,18 +261,14 @@ def test_a_witness_that_is_away_is_waited_for_loudly(
     assert "its witness answers again" in caplog.text
 
 
-def test_a_folder_is_not_written_while_another_process_writes(tmp_path: Path) -> None:
+async def test_a_folder_is_not_written_while_another_process_writes(tmp_path: Path) -> None:
     """Without the lock two could both find the record that they replace. A try in vain leaves nothing behind."""
-
-    async def scenario() -> None:
-        place = Folder(tmp_path, "j")
-        first = await place.write("a", b"1", Noted(None))
-        with (tmp_path / "j" / ".a.lock").open("rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            with pytest.raises(BlockingIOError):
-                await place.write("a", b"2", first)
-            assert (await place.read("a")).data == b"1"
-        await place.write("a", b"2", first)
-        assert {path.name for path in (tmp_path / "j").iterdir()} == {"a.json", ".a.lock"}
-
-    asyncio.run(scenario())
+    place = Folder(tmp_path, "j")
+    first = await place.write("a", b"1", Noted(None))
+    with (tmp_path / "j" / ".a.lock").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError):
+            await place.write("a", b"2", first)
+        assert (await place.read("a")).data == b"1"
+    await place.write("a", b"2", first)
+    assert {path.name for path in (tmp_path / "j").iterdir()} == {"a.json", ".a.lock"}

@@ -17,6 +17,7 @@ from engines.core.contract import Columns
 from engines.core.registry import build_domain
 from schemas.config import ENGINES, Stream
 from schemas.events import TICK_HEADER, encode_going_live, encode_tick
+from schemas.releases import STEP_LIMIT
 from tests.protocol.ingest_runs import KEY
 
 START = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
@@ -195,6 +196,9 @@ TICKS: tuple[bytes | None, ...] = (
     b'{"row":0,"source":"s","version":1}', b'{"row":0,"source":"s","step":' + b"9" * 30 + b',"version":1}',
     encode_tick(1 << 62, row=0, source=CANARY), encode_tick(20_000, row=0, source="far"),
     b'{"row":0,"source":"s","step":1,"version":1,"live_from":null}', b'{"row":0,"step":1,"version":1,"live_from":1}',
+    b'{"row":0,"source":"s","step":1,"version":1,"live_from":true}',
+    b'{"row":0,"source":"s","step":1,"version":1,"live_from":-1}',
+    encode_going_live(STEP_LIMIT, live_from=0, row=0, source=""),
     b'{"row":0,"source":"s","step":1,"version":1,"live_from":3}', b'{"row":0,"source":"s","step":1,"version":[2]}',
     encode_going_live(1 << 62, live_from=0, row=0, source=CANARY),
     encode_going_live(30_000, live_from=20_000, row=0, source="far"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -55,6 +56,20 @@ def live_header(step: int, live_from: int | None = None) -> tuple[tuple[str, byt
     """Of the record with which a partition goes live: up to `step` all is over, before `live_from` it is history."""
     begin = step + 1 if live_from is None else live_from
     return ((TICK_HEADER, encode_going_live(step, live_from=begin, row=0, source="test")),)
+
+
+def sealed(machine: PartitionIngest) -> tuple[Block, list[DeadLetter]]:
+    """Its next block, as it is read back, and the dead letters with it."""
+    block, letters = machine.seal()
+    assert block is not None
+    return Block.decode(block.encode()), letters
+
+
+def taken(spec: SourceSpec, records: Sequence[RawRecord]) -> tuple[Block, list[DeadLetter]]:
+    """What partition 0 makes of these records, in one block."""
+    machine = PartitionIngest(spec, 0)
+    machine.take(records)
+    return sealed(machine)
 
 
 @dataclass

@@ -19,10 +19,10 @@ from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
 from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
-from schemas.errors import FingerprintError, GapError, RecordError
-from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, encode_going_live, encode_tick, read_tick
-from schemas.releases import STEP_LIMIT, cut
-from tests.protocol.ingest_runs import SPEC, body, live_header, tick_header
+from schemas.errors import FingerprintError, GapError
+from schemas.events import LARGEST_JUMP, Reason
+from schemas.releases import cut
+from tests.protocol.ingest_runs import SPEC, body, live_header, sealed, taken, tick_header
 
 SECOND_MS = 1000
 
@@ -40,11 +40,10 @@ def tick(offset: int, step: int) -> RawRecord:
     return RawRecord(offset, -1, None, None, tick_header(step))
 
 
-def sealed(machine: PartitionIngest, *, at: int = 0) -> Block:
-    block, _ = machine.seal()
-    assert block is not None
-    machine.committed(at=at)
-    return Block.decode(block.encode())
+def next_block(machine: PartitionIngest) -> Block:
+    block, _ = sealed(machine)
+    machine.committed(at=0)
+    return block
 
 
 @given(
@@ -77,13 +76,13 @@ def test_once_live_only_the_clock_closes_steps_whatever_crashes(pieces: list[tup
             ticked += number
         else:
             if machine.changed:
-                blocks.append(sealed(machine))
+                blocks.append(next_block(machine))
             machine = PartitionIngest(spec, 0)
             for block in blocks:
                 machine.apply(block)
         assert (machine.live, machine.live_from, machine.ticked) == (live_from is not None, live_from, ticked)
     if machine.changed:
-        blocks.append(sealed(machine))
+        blocks.append(next_block(machine))
     total: Counter[int] = Counter()
     for block in blocks:
         total.update({step: folded.total for step, folded in block.steps.items()})
@@ -108,7 +107,7 @@ def test_events_of_live_producers_before_the_marker_join_their_own_steps() -> No
             record(7, at=904.5, arrives=904.5),
         ]
     )
-    block = sealed(machine)
+    block = next_block(machine)
     assert {step: folded.total for step, folded in block.steps.items()} == {0: 1, 900: 1, 901: 1, 902: 1, 904: 1}
     assert dict(block.counts) == {"ACCEPTED": 5, "TOO_FAR_AHEAD": 1}
     assert (block.tick, block.live_from) == (900, 1)
@@ -123,7 +122,7 @@ def test_a_partition_that_is_added_is_live_as_the_one_whose_users_it_gets(role: 
     parent.take([marker(0, over, 0)])
     child = PartitionIngest(replace(spec, partitions=2), 1)
     list(child.begin_as(parent))
-    first = sealed(child)
+    first = next_block(child)
     assert (first.live_from, first.tick) == (0, over)
     again = PartitionIngest(replace(spec, partitions=2), 1)
     again.apply(first)
@@ -138,7 +137,7 @@ def test_the_first_tick_of_a_partition_that_is_added_may_be_as_far_as_that_of_it
     first = PartitionIngest(replace(SPEC, partitions=2), 1)
     list(first.begin_as(parent))
     child = PartitionIngest(replace(SPEC, partitions=2), 1)
-    child.apply(sealed(first))
+    child.apply(next_block(first))
     child.resume(0)
     for machine, begin in ((parent, 100), (child, 0)):
         machine.take([tick(begin, 3 * LARGEST_JUMP)])
@@ -158,53 +157,8 @@ def test_the_gap_between_history_and_present_may_be_longer_than_any_tick_jumps()
     machine = PartitionIngest(SPEC, 0)
     machine.take([tick(0, 5), marker(1, 3 * LARGEST_JUMP, 6)])
     assert (machine.ticked, machine.live_from) == (3 * LARGEST_JUMP, 6)
-    far = PartitionIngest(SPEC, 0)
-    far.take([tick(0, 5), marker(1, 3 * LARGEST_JUMP)])  # its history alone would jump as far
-    block, [letter] = far.seal()
-    assert block is not None
-    assert (far.live, far.ticked, letter.reason) == (False, 5, Reason.TICK_TOO_FAR)
-
-
-def test_a_stream_by_the_wall_clock_refuses_it_like_a_tick() -> None:
-    machine = PartitionIngest(replace(SPEC, replay=False), 0)
-    machine.take([marker(0, 3)])
-    block, [letter] = machine.seal()
-    assert block is not None
-    assert (block.tick, block.live_from, dict(block.counts)) == (-1, None, {"BAD_TICK": 1})
-    assert letter.reason == Reason.BAD_TICK
-
-
-def test_held_out_events_go_live_as_well() -> None:
-    machine = PartitionIngest(replace(SPEC, role="held_out", bounds=None, key=None, partitioner=None), 0)
-    machine.take([marker(0, 3), tick(1, 9)])
-    assert (machine.live, machine.ticked) == (True, 3)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": 1}',
-        b'{"version": 1, "step": 1, "row": 0, "source": "", "live_from": null}',
-        b'{"version": 1, "step": 1, "row": 0, "source": "", "live_from": true}',
-        b'{"version": 1, "step": 1, "row": 0, "source": "", "live_from": 3}',
-        b'{"version": 1, "step": 1, "row": 0, "source": "", "live_from": -1}',
-        encode_going_live(STEP_LIMIT, live_from=0, row=0, source=""),
-    ],
-)
-def test_what_only_looks_like_it_is_refused(value: bytes) -> None:
-    machine = PartitionIngest(SPEC, 0)
-    machine.take([RawRecord(0, -1, None, None, ((TICK_HEADER, value),))])
-    assert (machine.live, machine.ticked) == (False, -1)
-    block = sealed(machine)
-    assert dict(block.counts) == {"BAD_TICK": 1}
-
-
-def test_what_is_written_is_read() -> None:
-    assert read_tick(encode_going_live(7, live_from=3, row=9, source="a")) == (7, 9, "a", 3)
-    assert read_tick(encode_going_live(-1, live_from=0, row=0, source="")).replayed == -1
-    assert read_tick(encode_tick(7, row=9, source="a")) == (7, 9, "a", None)
-    with pytest.raises(RecordError):
-        read_tick(b"[]")
+    block, [letter] = taken(SPEC, [tick(0, 5), marker(1, 3 * LARGEST_JUMP)])  # its history alone would jump as far
+    assert (block.live_from, block.tick, letter.reason) == (None, 5, Reason.TICK_TOO_FAR)
 
 
 def test_the_configuration_stays_as_it_is() -> None:

@@ -19,7 +19,6 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import MAX_ID_BYTES, IdBytes
-from schemas.blocks import Block
 from schemas.events import TICK_HEADER, Reason
 from tests.protocol.hostile import (
     CANARY,
@@ -31,7 +30,7 @@ from tests.protocol.hostile import (
     records,
     written,
 )
-from tests.protocol.ingest_runs import Outcome
+from tests.protocol.ingest_runs import Outcome, sealed, taken
 
 LEAST_KINDS = 60
 PASSED = {Reason.ACCEPTED.name, Reason.OVER_BOUND.name}
@@ -40,15 +39,11 @@ WHOLE = {Reason.NOT_JSON.name, Reason.EMPTY.name, Reason.TOO_LARGE.name}
 
 def refused(spec: SourceSpec) -> Counter[tuple[str, str]]:
     """(reason, field) -> records, of every hostile record and tick, each of them looked at."""
-    machine = PartitionIngest(spec, 0)
     kinds = list(hostile_records(spec).items())
     feed = [RawRecord(at, START_MS, CANARY.encode(), value) for at, (_, value) in enumerate(kinds)]
     feed += [RawRecord(at, START_MS, None, b"", ((TICK_HEADER, tick),)) for at, tick in enumerate(TICKS, len(feed))]
     feed.append(RawRecord(len(feed), START_MS, None, written(good_event(spec, user="a user of its own"))))
-    machine.take(feed)
-    block, letters = machine.seal()
-    assert block is not None
-    block = Block.decode(block.encode())
+    block, letters = taken(spec, feed)
     found = Counter({(reason, field): n for reason, fields in block.refused.items() for field, n in fields.items()})
     counted = Counter(block.counts)
     counted.pop(Reason.CLIPPED.name, 0)
@@ -90,10 +85,7 @@ def test_at_least_sixty_kinds_are_counted_by_reason_and_field() -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_the_good_event_is_good(name: str) -> None:
-    machine = PartitionIngest(SPECS[name], 0)
-    machine.take([RawRecord(0, START_MS, None, written(good_event(SPECS[name])))])
-    block, _ = machine.seal()
-    assert block is not None
+    block, _ = taken(SPECS[name], [RawRecord(0, START_MS, None, written(good_event(SPECS[name])))])
     assert block.counts == {"ACCEPTED": 1}
 
 
@@ -106,9 +98,7 @@ def fed(spec: SourceSpec, feed: Sequence[RawRecord], ticks: dict[int, int], cuts
             machine.tick(ticks[begin])
         machine.take([record for record in feed if begin <= record.offset < end])
     machine.advance(last)
-    block, letters = machine.seal()
-    assert block is not None
-    outcome.add(Block.decode(block.encode()), letters)
+    outcome.add(*sealed(machine))
     return outcome
 
 

@@ -16,7 +16,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import Snapshot
 from schemas.blocks import Block
 from schemas.errors import GapError, WireError
-from tests.protocol.ingest_runs import SPEC, Outcome, body, live_header, run, tick_header
+from tests.protocol.ingest_runs import SPEC, Outcome, body, live_header, run, sealed, tick_header
 
 BUDGETS = st.sampled_from([1, 1 << 20])  # one bucket, or all of them
 
@@ -183,19 +183,15 @@ def test_trimming_below_the_floor_forgets_nobody(budget: int, transactions: int,
 
 
 def test_a_gap_is_refused() -> None:
+    """One between blocks is refused in `test_twins`."""
     machine = PartitionIngest(SPEC, 0)
     machine.take([RawRecord(0, -1, None, body())])
-    block, _ = machine.seal()
-    assert block is not None
-    later = replace(block, lo=1, hi=2)
-    with pytest.raises(GapError, match="comes next"):
-        PartitionIngest(SPEC, 0).apply(later)
+    block, _ = sealed(machine)
     with pytest.raises(GapError, match="comes next"):
         PartitionIngest(SPEC, 0).apply(replace(block, partition=1))
-    with pytest.raises(GapError, match="offset 0"):
-        machine.take([RawRecord(0, -1, None, body())])
-    with pytest.raises(GapError, match="offset 3"):
-        machine.take([RawRecord(3, -1, None, body()), RawRecord(3, -1, None, body())])
+    for offsets in ([0], [3, 3]):
+        with pytest.raises(GapError, match=f"offset {offsets[0]}"):
+            machine.take([RawRecord(offset, -1, None, body()) for offset in offsets])
 
 
 def test_too_much_trimming_is_refused() -> None:
@@ -225,25 +221,46 @@ def two_blocks() -> tuple[Block, Block]:
     """The first, committed at 2, and the one after it."""
     machine = PartitionIngest(SPEC, 0)
     machine.take([RawRecord(0, -1, None, body())])
-    first, _ = machine.seal()
+    first, _ = sealed(machine)
     machine.committed(at=2)
     machine.take([RawRecord(1, -1, None, body())])
-    second, _ = machine.seal()
-    assert first is not None
-    assert second is not None
-    return first, second
+    return first, sealed(machine)[0]
 
 
-def test_somebody_elses_snapshot_is_refused() -> None:
+def snapshot_and_block() -> tuple[PartitionIngest, Block, Snapshot, Block]:
+    """A machine, its first block, and the snapshot and the block of its second transaction."""
     machine = PartitionIngest(SPEC, 0)
     machine.take([RawRecord(0, -1, None, body())])
     assert machine.snapshots(1 << 20) == []  # nothing committed holds the floor back yet
-    machine.seal()
+    first, _ = sealed(machine)
     machine.committed(at=0)
-    machine.take([RawRecord(1, -1, None, body())])
+    machine.take([RawRecord(1, -1, None, body()), RawRecord(2, -1, None, body())])
     [snapshot] = machine.snapshots(1 << 20)
-    assert isinstance(snapshot, Snapshot)
+    return machine, first, snapshot, sealed(machine)[0]
+
+
+def test_somebody_elses_snapshot_is_refused() -> None:
+    _, _, snapshot, _ = snapshot_and_block()
     with pytest.raises(GapError, match="other bounds"):
         PartitionIngest(SPEC, 1).load(snapshot.value)
     with pytest.raises(WireError):
         PartitionIngest(SPEC, 0).load(b"nonsense")
+
+
+@pytest.mark.parametrize("cut", [None, 2, 4], ids=["alone", "its block cut shorter", "its block cut longer"])
+def test_a_snapshot_without_its_block_is_refused(cut: int | None) -> None:
+    """No worker commits a transaction in part. Going on would charge its users twice now, and forget some of them at
+    the next start; later too, where somebody went on and cut the next block otherwise.
+    """
+    _, first, snapshot, second = snapshot_and_block()
+    machine = PartitionIngest(SPEC, 0)
+    machine.load(snapshot.value)
+    machine.apply(first)
+
+    def restore() -> None:
+        if cut is not None:
+            machine.apply(replace(second, hi=cut), at=3)
+        machine.check_restored(trimmed_to=0)
+
+    with pytest.raises(GapError, match="without its block"):
+        restore()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,18 @@ from agents.protocol.partitioner import partitions_of
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.userhash import IdBytes, hash_ids
 from schemas.events import TICK_HEADER, Reason
-from tests.protocol.ingest_runs import COUNTING, KEY, SPEC, STEP_US, body, live_header, run, tick_header
+from tests.protocol.ingest_runs import (
+    COUNTING,
+    KEY,
+    SPEC,
+    STEP_US,
+    body,
+    live_header,
+    run,
+    sealed,
+    taken,
+    tick_header,
+)
 
 USER_NAMES = st.sampled_from(["ann", "bob", "eve", 7])
 GOOD_BODIES = st.builds(
@@ -135,8 +147,7 @@ def test_a_block_ends_where_it_has_so_many_dead_letters() -> None:
     assert machine.room > 0
     machine.take(records[-1:])
     assert machine.room == 0
-    block, letters = machine.seal()
-    assert block is not None
+    _, letters = sealed(machine)
     assert len(letters) == MAX_LETTERS
     machine.committed(at=0)
     assert machine.room > MAX_LETTERS
@@ -180,8 +191,7 @@ def _fates(records: list[RawRecord], cuts: list[int]) -> list[tuple[int, str, in
     machine, fates = PartitionIngest(SPEC, 0), []
     for record in records:
         machine.take([record])
-        block, _ = machine.seal()
-        assert block is not None
+        block, _ = sealed(machine)
         machine.committed(at=0)
         fates += [(record.offset, reason, max(block.steps, default=-1)) for reason in block.counts]
     return fates
@@ -240,20 +250,19 @@ def test_a_record_on_another_partition_than_its_users() -> None:
     for partition in range(4):
         machine = PartitionIngest(spec, partition)
         machine.take([RawRecord(0, -1, None, body())])
-        block, _ = machine.seal()
-        assert block is not None
+        block, _ = sealed(machine)
         assert dict(block.counts) == {"ACCEPTED" if partition == home else "WRONG_PARTITION": 1}
 
 
-def test_a_wall_clock_takes_no_ticks_from_records() -> None:
+@pytest.mark.parametrize("header", [tick_header(3), live_header(3)])
+def test_a_wall_clock_takes_no_ticks_from_records(header: Any) -> None:
     machine = PartitionIngest(replace(SPEC, replay=False), 0)
-    machine.take([RawRecord(0, -1, None, b"", tick_header(3))])
-    block, [letter] = machine.seal()
-    assert block is not None
-    assert (block.tick, dict(block.counts), letter.reason) == (-1, {"BAD_TICK": 1}, Reason.BAD_TICK)
+    machine.take([RawRecord(0, -1, None, b"", header)])
+    block, [letter] = sealed(machine)
+    assert (block.tick, block.live_from, dict(block.counts)) == (-1, None, {"BAD_TICK": 1})
+    assert letter.reason is Reason.BAD_TICK
     machine.tick(2)
-    block, _ = machine.seal()
-    assert block is not None
+    block, _ = sealed(machine)
     assert (block.lo, block.hi, block.tick) == (1, 1, 2)
     assert machine.seal() == (None, [])
 
@@ -268,26 +277,18 @@ def test_the_truth_has_no_users_no_bounds_and_no_letters() -> None:
     truth = replace(SPEC, role="held_out", fields=fields, key=None, partitioner=None, bounds=None)
     machine = PartitionIngest(truth, 0)
     machine.take([RawRecord(offset, -1, None, body(u=None)) for offset in range(9)] + [RawRecord(9, -1, None, b"{")])
+    machine.take([RawRecord(10, -1, None, None, live_header(3)), RawRecord(11, -1, None, None, tick_header(9))])
     assert machine.snapshots(1 << 20) == []
-    block, letters = machine.seal()
-    assert block is not None
-    assert (dict(block.counts), letters, len(block.users)) == ({"ACCEPTED": 9, "NOT_JSON": 1}, [], 0)
+    block, letters = sealed(machine)
+    assert (dict(block.counts), letters, len(block.users)) == ({"ACCEPTED": 9, "NOT_JSON": 1, "BAD_TICK": 1}, [], 0)
+    assert (machine.live, block.tick) == (True, 3)
 
 
 def test_a_block_holds_hashes_and_no_ids() -> None:
-    machine = PartitionIngest(SPEC, 0)
-    machine.take([RawRecord(0, -1, b"ann", body(u="ann-the-user"))])
-    block, _ = machine.seal()
-    assert block is not None
+    block, _ = taken(SPEC, [RawRecord(0, -1, b"ann", body(u="ann-the-user"))])
     assert b"ann" not in block.encode()
     assert block.users[:, :2].tobytes() == hash_ids(IdBytes.of(["ann-the-user"]), KEY).tobytes()
     assert len(PartitionIngest(SPEC, 0).spec.key or b"") == 16
-
-
-def test_a_tick_beyond_all_reason_is_no_tick() -> None:
-    machine = PartitionIngest(SPEC, 0)
-    machine.take([RawRecord(0, -1, None, b"", tick_header(1 << 60))])
-    assert machine.ticked == -1
 
 
 def test_the_largest_block_stays_below_four_mebibytes() -> None:
@@ -298,9 +299,7 @@ def test_the_largest_block_stays_below_four_mebibytes() -> None:
     for at in range(0, count, 10_000):
         machine.take(records[at : at + 10_000])
     assert machine.room == 0
-    block, _ = machine.seal()
-    assert block is not None
-    assert len(block.encode()) < 4 << 20
+    assert len(sealed(machine)[0].encode()) < 4 << 20
 
 
 def test_a_record_that_lies_about_its_arrival_moves_its_own_event_alone() -> None:
@@ -317,8 +316,7 @@ def test_a_record_that_lies_about_its_arrival_moves_its_own_event_alone() -> Non
         machine.take(records)
         machine.advance(6)
         machine.tick(0)
-        block, _ = machine.seal()
-        assert block is not None
+        block, _ = sealed(machine)
         merge.fold(0, block)
         assert (block.lo, block.hi, block.tick, merge.closed_to) == (0, 6, 0, 0), "steps end by the clock alone"
         after = BlockMerge("s", 1, wall.domain.words)

@@ -39,7 +39,7 @@ def test_a_stream_that_was_left_out_goes_on_where_it_was() -> None:
     assert judged([left_out, other], 20, Places(a=8, b=20)) == Starts({"a": 8, "b": 20}, {}, 20)
 
 
-@pytest.mark.parametrize("end", [4, 12, 20])
+@pytest.mark.parametrize("end", [4, 7, 9, 12, 20])
 def test_blocks_that_end_elsewhere_than_was_noted_are_refused_and_the_other_stream_goes_on(end: int) -> None:
     """At 20 too, where the group stands: blocks that nobody committed with it are somebody else's."""
     found = judged([Standing("a", True, end), Standing("b", True, 20)], 20, Places(a=8, b=20))

@@ -16,7 +16,7 @@ from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.config import ENGINES, Stream
 from schemas.errors import ForkError, GapError, LostTopicError, WireError
-from schemas.releases import Candidate, cut, link, sha256
+from schemas.releases import Candidate, Channel, cut, link, sha256
 
 STEPS = 4
 STREAM = contract_case("spatial").stream("default")
@@ -81,13 +81,30 @@ def test_a_missing_step_is_a_gap() -> None:
         recovered([LEDGER[0], *LEDGER[2:]])
 
 
+@pytest.mark.parametrize("channel", ["synthetic", "measurements"])
+def test_records_of_a_step_that_the_ledger_does_not_have_stop_the_stream(channel: Channel) -> None:
+    publisher = StreamPublisher("s")
+    publisher.check_end(channel, -1)
+    with pytest.raises(
+        GapError, match=f"records of step 0 are public \\({channel}\\), and the public ledger ends at step -1"
+    ):
+        publisher.check_end(channel, 0)
+
+
+def test_half_a_candidate_is_none_and_is_written_again() -> None:
+    """Chunks that were committed without the rest; the same seed gives the same ones again."""
+    chunks = cut(candidates(STREAM)[0].encode().release, stream=STREAM.name, step=0, chunk_bytes=300)
+    assert len(chunks) > 3
+    publisher, log = StreamPublisher(STREAM.name), [*chunks[:2], *chunks]
+    found = [publisher.on_record(offset, chunk) for offset, chunk in enumerate(log)]
+    assert [each is not None for each in found] == [False] * (len(log) - 1) + [True]
+
+
 def test_what_it_remembers_does_not_grow_with_the_steps() -> None:
-    stepper = Stepper.of(STREAM, 1)
-    stepper.fold(0, Block(STREAM.name, 0, 0, 1, STEPS - 1, {}))
     log = [
         chunk
-        for step in range(STEPS)
-        for chunk in cut(stepper.compute(bytes([step, 0]) * 16).encode().release, stream=STREAM.name, step=step)
+        for step, each in enumerate(candidates(STREAM))
+        for chunk in cut(each.encode().release, stream=STREAM.name, step=step)
     ]
     publisher = recovered(LEDGER[:-1])
     for offset, chunk in enumerate(log):

@@ -17,7 +17,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from engines.tabular.domain import Category, TableDomain
 from schemas.blocks import Block
 from schemas.events import LARGEST_JUMP, Reason
-from tests.protocol.ingest_runs import SPEC, body, tick_header
+from tests.protocol.ingest_runs import SPEC, body, sealed, taken, tick_header
 
 TABLE = dataclasses.replace(
     SPEC,
@@ -56,18 +56,16 @@ BAD: list[tuple[SourceSpec, bytes | None, Reason, str]] = [
 ]
 
 
-def sealed(machine: PartitionIngest, *values: bytes | None) -> tuple[Block, list[Any]]:
+def fed(machine: PartitionIngest, *values: bytes | None) -> tuple[Block, list[Any]]:
     first = machine.next_offset
     machine.take([RawRecord(first + place, 0, None, value) for place, value in enumerate(values)])
-    block, letters = machine.seal()
-    assert block is not None
-    return Block.decode(block.encode()), letters
+    return sealed(machine)
 
 
 @pytest.mark.parametrize(("spec", "value", "reason", "field"), BAD)
 def test_the_field(spec: SourceSpec, value: bytes | None, reason: Reason, field: str) -> None:
     good = row() if spec is TABLE else body()
-    block, letters = sealed(PartitionIngest(spec, 0), good, value, good)
+    block, letters = fed(PartitionIngest(spec, 0), good, value, good)
     assert block.refused[reason.name] == {field: 3 if reason is Reason.WRONG_PARTITION else 1}
     assert (letters[-2 if reason is Reason.WRONG_PARTITION else -1].reason, letters[-1].field) == (reason, field)
 
@@ -79,12 +77,12 @@ def test_every_reason_says_what_to_do() -> None:
 
 def test_totals_outlive_the_blocks_that_they_count() -> None:
     machine = PartitionIngest(SPEC, 0)
-    sealed(machine, body(), b"{", body(x=7))
-    block, _ = sealed(machine, *[body()] * 3, body(x=7))
+    fed(machine, body(), b"{", body(x=7))
+    block, _ = fed(machine, *[body()] * 3, body(x=7))
     successor = PartitionIngest(SPEC, 0)
     successor.apply(block, trimmed_to=1)
     successor.lose(20)
-    block, _ = sealed(successor, body(y=7))
+    block, _ = fed(successor, body(y=7))
     assert block.totals == {
         "ACCEPTED": {"": 3}, "OVER_BOUND": {"": 1}, "NOT_JSON": {"": 1}, "OUTSIDE_DOMAIN": {"x": 2, "y": 1},
         "LOST": {"": 13},
@@ -96,10 +94,7 @@ def test_totals_outlive_the_blocks_that_they_count() -> None:
     ("step", "closed"), [(LARGEST_JUMP - 1, LARGEST_JUMP - 1), (LARGEST_JUMP, -1), (1_700_000, -1)]
 )
 def test_a_tick_that_no_replay_writes_closes_nothing(step: int, closed: int) -> None:
-    machine = PartitionIngest(SPEC, 0)
-    machine.take([RawRecord(0, 0, None, b"", tick_header(step)), RawRecord(1, 0, None, body())])
-    block, letters = machine.seal()
-    assert block is not None
+    block, letters = taken(SPEC, [RawRecord(0, 0, None, b"", tick_header(step)), RawRecord(1, 0, None, body())])
     assert block.tick == closed
     assert [letter.reason for letter in letters] == ([] if closed >= 0 else [Reason.TICK_TOO_FAR])
     assert block.counts["ACCEPTED"] == 1
@@ -111,8 +106,7 @@ def test_a_jump_is_measured_from_the_tick_before_in_one_fetch_or_two() -> None:
         machine = PartitionIngest(SPEC, 0)
         machine.take(ticks[:cut])
         machine.take(ticks[cut:])
-        block, letters = machine.seal()
-        assert block is not None
+        block, letters = sealed(machine)
         assert (block.tick, [letter.offset for letter in letters]) == (27_000, [2])
 
 
@@ -121,7 +115,7 @@ def test_a_stream_that_joins_behind_deleted_ticks_takes_the_first_one(restarted:
     machine = PartitionIngest(SPEC, 0)
     machine.resume(5)
     if restarted:
-        block, _ = sealed(machine, b"{")
+        block, _ = fed(machine, b"{")
         machine = PartitionIngest(SPEC, 0)
         machine.apply(block)
         machine.resume(block.hi)
