@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StepClock:
-    """Public constants.
+    """Assigns events to public steps; its settings are public constants.
 
     Attributes:
         steps: where each begins and ends.
@@ -100,7 +100,7 @@ STEPS_PER_S = 100  # about what one worker publishes of empty steps on a busy ma
 
 
 def steps_over(stream: Stream, now_us: int) -> int:
-    """Steps that are over and that a new stream would publish first; 0 where it starts now, or a replay says when."""
+    """Return how many steps are over that a new stream would publish first; 0 where it starts now, or is a replay."""
     if stream.time.clock == "replay" or stream.time.start_us is None:
         return 0
     return max(0, StepClock.of(stream).last_over(now_us, grace_us=stream.time.grace_us) + 1)

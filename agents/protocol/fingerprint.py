@@ -56,7 +56,7 @@ CONFIGURED = (
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Public facts of one stream.
+    """Public facts that one stream was started with.
 
     Attributes:
         fields: JSON-able, possibly nested.
@@ -87,7 +87,7 @@ class Fingerprint:
             raise WireError(f"damaged fingerprint of {len(data)} bytes: {type(error).__name__}") from None
 
     def differing(self, now: Fingerprint) -> dict[str, tuple[Any, Any]]:
-        """Field -> what it was and what it is asked to be now, where that differs."""
+        """Return field -> what it was and what it is asked to be now, where that differs."""
         stored, asked = dict(_flat(self.fields)), dict(_flat(now.fields))
         both = {name: (stored.get(name), asked.get(name)) for name in sorted(stored.keys() | asked.keys())}
         found = {name: (before, after) for name, (before, after) in both.items() if before != after}
@@ -114,13 +114,13 @@ class Fingerprint:
             raise FingerprintError(f"stream {self.stream} was started with something else\n  " + "\n  ".join(lines))
 
     def raised(self, partitions: int) -> Fingerprint:
-        """The same, of a source of more partitions."""
+        """Return the fingerprint of the same stream once its source has more partitions."""
         fields = {**self.fields, PARTITIONS: partitions}
         return replace(self, fields=fields, raised_from=int(self.fields[PARTITIONS]))
 
 
 def holding(records: Iterable[bytes]) -> dict[str, Fingerprint]:
-    """Stream -> the record that holds: its first one, raised by those that follow from it. Raises: WireError."""
+    """Return stream -> the record that holds: its first one, raised by those that follow from it. Raises: WireError."""
     found: dict[str, Fingerprint] = {}
     for data in records:
         fingerprint = Fingerprint.decode(data)

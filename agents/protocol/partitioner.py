@@ -25,7 +25,8 @@ _CRC_TABLE = np.array([zlib.crc32(bytes([byte])) for byte in range(256)], np.uin
 
 
 def partitions_of(ids: IdBytes, *, partitioner: Partitioner, partitions: int) -> IntArray:
-    """The partition of each id, as producers with that partitioner choose it from the id's UTF-8 as the record's key.
+    """Return the partition of each id, as producers with that partitioner choose it from the id's UTF-8 as the record's
+    key.
 
     Args:
         partitioner: `murmur2` (Java, aiokafka), `crc32` (librdkafka's `consistent`), `none`: partition 0.
@@ -39,18 +40,18 @@ def partitions_of(ids: IdBytes, *, partitioner: Partitioner, partitions: int) ->
 
 @lru_cache(1 << 12)
 def home_partition(stream: str, partitions: int) -> int:
-    """Partition of the job's private topics on which everything of a stream is kept: that of its name as a key."""
+    """Return the partition of the private topics on which everything of a stream is kept: that of its name as a key."""
     ids = IdBytes.of([stream])
     return int(partitions_of(ids, partitioner="murmur2", partitions=partitions)[0])
 
 
 def bounds_partition(stream: str, source_partition: int, partitions: int) -> int:
-    """Partition of the bounds topic for one source partition: they are large, so a stream's are spread out."""
+    """Return the partition of the bounds topic for a source partition: they are large, so a stream's are spread out."""
     return (home_partition(stream, partitions) + source_partition) % partitions
 
 
 def murmur2(ids: IdBytes) -> Hash32:
-    """Kafka's murmur2 of each id, `(ids,)` uint32."""
+    """Return Kafka's murmur2 of each id, `(ids,)` uint32."""
     hashes = np.empty(len(ids.lengths), np.uint32)
     whole_words = ids.lengths >> 3
     for words in distinct(whole_words):
@@ -77,7 +78,7 @@ def _mix(state: Hash32, block: Hash32) -> Hash32:
 
 
 def _last_bytes(state: Hash32, tail: npt.NDArray[np.uint64], rest: npt.NDArray[np.uint64]) -> Hash32:
-    """The 0 to 7 bytes after the last whole word: one more block of four where there is one, then up to three."""
+    """Mix in the 0 to 7 bytes after the last whole word: a block of four where there is one, then up to three."""
     low = tail.astype(np.uint32)
     state = np.where(rest >= 4, _mix(state, low), state)
     remainder = np.where(rest >= 4, (tail >> np.uint64(32)).astype(np.uint32), low)
@@ -92,7 +93,7 @@ def _finish(state: Hash32) -> Hash32:
 
 
 def crc32(ids: IdBytes) -> Hash32:
-    """CRC-32 of each id, `(ids,)` uint32, as `zlib.crc32`."""
+    """Return the CRC-32 of each id, `(ids,)` uint32, as `zlib.crc32`."""
     state = np.full(len(ids.lengths), 0xFFFFFFFF, np.uint32)
     for index in range(int(ids.lengths.max(initial=0))):
         rows = np.flatnonzero(ids.lengths > index)

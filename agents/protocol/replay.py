@@ -70,7 +70,9 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class ReplayChunk:
-    """What one transaction writes, all of it or nothing: in order by topic and partition. It ends at `progress`."""
+    """The records that one transaction writes, all of it or nothing: in order by topic and partition. It ends at
+    `progress`.
+    """
 
     records: Mapping[TopicAndPartition, Sequence[Planned]]
     progress: Progress
@@ -130,7 +132,7 @@ class ReplayPlan:
             )
 
     def chunk(self, rows: Sequence[Row], steps: Sequence[int | None]) -> ReplayChunk:
-        """The records of the next rows, and their ticks.
+        """Return the records of the next rows, and their ticks.
 
         Args:
             steps: of each row, by its event time; None where that cannot be read, below 0 before the stream's start.
@@ -178,7 +180,7 @@ class ReplayPlan:
         return self.close(self.until - 1)
 
     def go_live(self, over: int) -> ReplayChunk:
-        """The last record of every partition, behind the history: from there on the wall clock closes steps.
+        """Return the last record of every partition, behind the history: from there on the wall clock closes steps.
 
         Args: over: last step that is over, public; closed there with what nobody has closed before it.
         """
@@ -198,7 +200,7 @@ class ReplayPlan:
         return Progress(self.step, self.row, self.source, self.live_from)
 
     def _kept(self, steps: Sequence[int | None]) -> int:
-        """How many of the next rows are written: those before the first one at or after `until`. Checks them all."""
+        """Check the next rows, and return how many are written: those before the first one at or after `until`."""
         closed, kept, ended = self.step, 0, self.left_out > 0
         for number, step in enumerate(steps, self.row + self.left_out + 1):
             if self.leaves_out(step):
@@ -236,7 +238,8 @@ class ReplayPlan:
 
 
 def progress_of(ticks: Iterable[bytes | None]) -> Progress:
-    """Where a replay goes on, from the last committed tick of every partition of its topics; None where there is none.
+    """Return where a replay goes on, from the last committed tick of every partition of its topics; None where there is
+    none.
 
     Raises: ReplayError if they do not agree: then these topics were not written by one replay.
     """
@@ -255,7 +258,8 @@ def progress_of(ticks: Iterable[bytes | None]) -> Progress:
 
 
 def without_added(ticks: Sequence[bytes | None], topics: Mapping[str, int]) -> list[bytes | None]:
-    """Without partitions that a topic has got since: its last ones, of which none was ever ticked though others were.
+    """Return the ticks without those of partitions that a topic has got since: its last ones, of which none was ever
+    ticked though others were.
 
     Their first ticks are those of the rows to come: what was closed before, ingest knows of the partitions whose users
     they got (`agents.protocol.ingest.added`).
@@ -303,7 +307,7 @@ class RowTimes:
     parser: TimeParser
 
     def of(self, rows: Sequence[Row]) -> list[int | None]:
-        """Microseconds since 1970 UTC of each row; None where the time cannot be read."""
+        """Return the microseconds since 1970 UTC of each row; None where the time cannot be read."""
         [path] = paths_of(ROWS, [self.field])
         values = [path.find(row) for row in rows]
         wanted = (int, float, str) if self.parser.numeric else (str,)
@@ -348,7 +352,7 @@ def place_by_user(field: str, partitioner: Partitioner) -> Place:
 
 
 def clock_of(stream: Stream) -> StepClock:
-    """The steps of a stream that is driven by ticks in its records. Raises: ReplayError for one that is not."""
+    """Return the steps of a stream that is driven by ticks in its records. Raises: ReplayError for one that is not."""
     if stream.time.clock != "replay" or stream.time.start_us is None:
         raise ReplayError(
             f'stream {stream.name} has clock = "{stream.time.clock}": its steps end by the clock on the wall, so a '
@@ -358,7 +362,7 @@ def clock_of(stream: Stream) -> StepClock:
 
 
 def check_writable(stream: Stream) -> None:
-    """A replay writes rows as JSON objects. Raises: ReplayError where the stream would not read these."""
+    """Check that the stream reads JSON objects, which a replay writes. Raises: ReplayError."""
     fix = (
         f"Fix: write the history to {stream.source} with the producer's own serializers, and let the stream read it "
         'with clock = "wall"; or replay it with format = "json" into a topic and a stream of its own.'
@@ -381,7 +385,7 @@ def times_of(stream: Stream) -> RowTimes:
 
 
 def until_of(stream: Stream, clock: StepClock, text: str) -> int:
-    """The step that begins at a local time of the stream. Raises: ReplayError if none does."""
+    """Return the step that begins at a local time of the stream. Raises: ReplayError if none does."""
     start = _local(stream, clock.start_of(0))
     try:
         local = datetime.fromisoformat(text)
@@ -418,7 +422,7 @@ def plan_of(
     until: int | None = None,
     written: bool = True,
 ) -> ReplayPlan:
-    """The plan of a stream's rows from `begin` on: by user where there are users, in turn otherwise.
+    """Return the plan of a stream's rows from `begin` on: by user where there are users, in turn otherwise.
 
     Args: written: see `ReplayPlan`.
     """
@@ -438,6 +442,6 @@ def plan_of(
 
 
 def steps_of(clock: StepClock, times: Sequence[int | None]) -> list[int | None]:
-    """The step of each time; None stays None."""
+    """Return the step of each time; None stays None."""
     known = np.array([0 if at is None else at for at in times], np.int64)
     return [None if at is None else step for at, step in zip(times, clock.step_of(known).tolist(), strict=True)]

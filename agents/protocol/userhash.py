@@ -31,18 +31,18 @@ _LARGEST_INT = 10**MAX_ID_BYTES
 
 
 def user_key(secret: bytes, *, stream: str) -> bytes:
-    """The 16-byte hash key of one stream. Streams get different keys: their stores cannot be joined on users."""
+    """Return the 16-byte hash key of one stream. Streams get different keys: their stores cannot be joined on users."""
     return hmac.digest(secret, b"privstream user hash 1\0" + stream.encode(), "sha256")[:KEY_BYTES]
 
 
 def key_id(key: bytes) -> str:
-    """Names a key without giving it away: for the fingerprint that refuses to go on with another one."""
+    """Return a name of a key that does not give it away: for the fingerprint that refuses to go on with another one."""
     return hashlib.sha256(b"privstream user key id 1\0" + key).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdBytes:
-    """UTF-8 of a batch of ids in one buffer, padded at the end so that any 8 bytes from a start can be read.
+    """The UTF-8 of a batch of ids in one buffer, padded at the end so that any 8 bytes from a start can be read.
 
     Attributes:
         data: `(bytes,)` uint8; id i is `data[starts[i] : starts[i] + lengths[i]]`.
@@ -56,7 +56,8 @@ class IdBytes:
 
     @staticmethod
     def of(ids: Sequence[object]) -> IdBytes:
-        """
+        """Return the bytes of ids.
+
         >>> IdBytes.of(["ann", 7, "", True]).usable.tolist()
         [True, True, False, False]
         """
@@ -82,7 +83,7 @@ class IdBytes:
         return IdBytes(data, starts, lengths, usable)
 
     def word(self, rows: IntArray, index: int) -> Words:
-        """Eight bytes of each id from its byte `8 * index` on, little-endian; bytes past its end may be anything."""
+        """Return eight bytes of each id from byte `8 * index` on, little-endian; bytes past its end may be anything."""
         windows = np.ndarray((len(self.data) - 7,), "<u8", self.data.data, strides=(1,))
         return windows[self.starts[rows] + 8 * index].astype(np.uint64, copy=False)
 
@@ -92,7 +93,7 @@ def _checked(ids: Sequence[object]) -> bytes:
 
 
 def id_bytes(value: object) -> bytes:
-    """One id, one at a time; b"" stands for an unusable one. Ids that have the same bytes are one user."""
+    """Return the bytes of one id; b"" stands for an unusable one. Ids that have the same bytes are one user."""
     if type(value) is int and -_LARGEST_INT < value < _LARGEST_INT:
         return str(value).encode()
     if type(value) is not str or "\0" in value:
@@ -105,7 +106,7 @@ def id_bytes(value: object) -> bytes:
 
 
 def hash_ids(ids: IdBytes, key: bytes) -> Words:
-    """SipHash-2-4-128 of each id.
+    """Return the SipHash-2-4-128 of each id.
 
     Returns: `(ids, 2)` uint64, the digest as two little-endian words. The first word is never 0, which marks free slots
         in a table; 2**-64 of all ids share the hash of another for it. Unusable ids get some hash.

@@ -34,7 +34,7 @@ ROLES = ("ingest", "engine", "publish", "audit")
 
 
 def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type] = ()) -> faust.App:
-    """The application of one worker.
+    """Return the application of one worker.
 
     Args:
         roles: which of `ROLES` to run; `ingest` comes as one of `services`.
@@ -109,7 +109,8 @@ def _follow_assignment(app: faust.App, job: Job, table: DurableTable, tasks: Par
 
 
 def data_folder(config: Config) -> Path:
-    """Where the workers of this machine keep what they can read back from Kafka; made if it is missing.
+    """Return the folder where workers of this machine keep what they can read back from Kafka; make it if it is
+    missing.
 
     Raises: StoreError.
     """

@@ -40,7 +40,7 @@ def state_name(stream: str) -> str:
 
 
 class AuditTask(StreamsTask):
-    """Audits of the streams on one partition."""
+    """Audits the streams on one partition."""
 
     role = "audit"
     record_s = COMPUTE_S  # it may wait for a stream that is measured
@@ -104,7 +104,7 @@ class AuditTask(StreamsTask):
             self._acknowledge()
 
     def serves(self, stream: str) -> bool:
-        """An audit that has failed, and that of a stream that has stopped, ends; nothing else ends with it."""
+        """Whether an audit goes on: it ends where it has failed or its stream has stopped, and nothing ends with it."""
         return not (self.job.stops.stopped(stream) or self.job.stops.has(stream, "audit", None))
 
     def _holds_back(self) -> bool:
@@ -116,7 +116,7 @@ class AuditTask(StreamsTask):
         """The audit of a stream stops as a whole: the ingest of its held-out events is a part of it."""
 
     def leave_out(self, stream: str) -> None:
-        """A stream_task ends by itself once its audit has stopped."""
+        """Do nothing: a stream task ends by itself once its audit has stopped."""
 
     async def close(self) -> None:
         await super().close()
@@ -124,7 +124,7 @@ class AuditTask(StreamsTask):
             await close_client(self.producer)
 
     def saved(self) -> None:
-        """A checkpoint is durable: acknowledge what is in it, and delete what nothing else needs."""
+        """Acknowledge what is in a checkpoint, now that it is durable, and delete what nothing else needs."""
         self._acknowledge()
         self._trimmer.below(min(stream_task.saved_floor for stream_task in self._stream_tasks.values()))
 
@@ -135,7 +135,7 @@ class AuditTask(StreamsTask):
 
 
 class AuditStreamTask:
-    """One stream's audit."""
+    """Audits one stream."""
 
     def __init__(self, task: AuditTask, machine: HeldOutAudit) -> None:
         self._task = task
@@ -202,7 +202,7 @@ class AuditStreamTask:
 
 
 def held_out_start(job: Job, table: DurableTable) -> Callable[[int], int]:
-    """Where a partition of the topic of held-out data is read from."""
+    """Return what says where a partition of the topic of held-out data is read from."""
 
     def start(partition: int) -> int:
         names = [state_name(stream.name) for stream in job.streams_on(partition) if stream.audit]

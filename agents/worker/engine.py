@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class EngineTask(StreamsTask):
-    """Sole writer of one partition of the release log."""
+    """The sole writer of one partition of the release log."""
 
     role = "engine"
 
@@ -147,7 +147,7 @@ class EngineTask(StreamsTask):
         return streams_of(key, [stream.name for stream in self._job.streams_on(self.partition)], self._job.kept)
 
     def leave_out(self, stream: str) -> int | None:
-        """Its records hold back no acknowledgement: where it goes on after a restart is said by its own state."""
+        """Leave a stream out. Its records hold back no acknowledgement: its own state says where a restart goes on."""
         self._positions.pop(stream, None)
         machine = self._streams.pop(stream, None)
         return None if machine is None else machine.step
@@ -197,7 +197,7 @@ class EngineTask(StreamsTask):
         return None
 
     async def _commit(self, what: str, stream: str, records: Sequence[LogRecord], state: Records = ()) -> int:
-        """All records in one transaction, and `state` on the table's changelog; return the last offset there.
+        """Commit all records in one transaction, and `state` on the table's changelog; return the last offset there.
 
         On an error the worker ends: only reading the log tells what came of it.
         """
@@ -233,7 +233,9 @@ class EngineTask(StreamsTask):
         return last
 
     async def _fence_anew(self) -> None:
-        """Where the cluster has forgotten this writer. Raises: BrokerError where somebody has written meanwhile."""
+        """Fence again where the cluster has forgotten this writer. Raises: BrokerError where somebody has written
+        meanwhile.
+        """
         if self.closed:
             raise BrokerError(f"{self._id} was forgotten, and its partition is somebody else's by now")
         await close_client(self._producer)
@@ -245,7 +247,8 @@ class EngineTask(StreamsTask):
 
 
 def blocks_start(job: Job, table: DurableTable) -> Callable[[int], int]:
-    """Where a partition of the blocks topic is read from: where the least advanced state ends that is stored here.
+    """Return what says where a partition of the blocks topic is read from: where the least advanced state ends that is
+    stored here.
 
     The engine passes over blocks that are in the state it goes on from, which may be newer.
     """

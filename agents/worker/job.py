@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Job:
-    """What the tasks of one worker share.
+    """The state that the tasks of one worker share.
 
     Attributes:
         source_partitions: stream -> partitions of its source topic; `audit_partitions` the same of its audit topic.
@@ -57,7 +57,7 @@ class Job:
 
     @cached_property
     def witness(self) -> Store:
-        """Where the last answered steps are noted. Raises: ConfigError."""
+        """The place where the last answered steps are noted. Raises: ConfigError."""
         return store_of(self.config.job)
 
     def witness_remark(self, stream: str) -> str:
@@ -68,16 +68,17 @@ class Job:
 
     @property
     def caveat(self) -> str:
-        """Why the releases are not private; empty: they are."""
+        """The reason why the releases are not private; empty: they are."""
         return "" if self.insecure_seed is None else "the noise came from an insecure seed"
 
     def streams_on(self, partition: int) -> Sequence[Stream]:
-        """The streams whose home is this partition."""
+        """Return the streams whose home is this partition."""
         partitions = self.config.kafka.partitions
         return [stream for stream in self.config.streams if home_partition(stream.name, partitions) == partition]
 
     def holds_back(self, partition: int) -> bool:
-        """Whether private records on this partition must stay: a stream at home there cannot say what it still needs.
+        """Return whether private records on this partition must stay: a stream at home there cannot say what it still
+        needs.
 
         It has stopped, or it is not configured here: taken out, and may be put back, or served by another worker.
         """
@@ -87,7 +88,7 @@ class Job:
         )
 
     def meet(self, name: str) -> None:
-        """Somebody has a private record of this stream: if it is not configured here, what it needs stays.
+        """Keep what a stream needs of which somebody has a private record, if it is not configured here.
 
         It was taken out, or a worker with a later configuration started it. Whoever deletes calls this for each record
         that is read, so before anything behind it can be deleted.
@@ -104,14 +105,14 @@ class Job:
         )  # fmt: skip
 
     async def meet_all(self) -> None:
-        """The streams that were started until now. For whoever goes on behind records that it has not read itself: of
-        a stream that is started later, all records are written later. Raises: BrokerError, WireError.
+        """Meet the streams that were started until now. For whoever goes on behind records that it has not read itself:
+        of a stream that is started later, all records are written later. Raises: BrokerError, WireError.
         """
         for name in sorted(await stored_fingerprints(self.config)):
             self.meet(name)
 
     def draw_seed(self, stream: str, step: int) -> bytes:
-        """32 bytes from which all noise of the step is expanded."""
+        """Return the 32 bytes from which all noise of the step is expanded."""
         if self.insecure_seed is None:
             return fresh_seed()
         return repeated_seed(self.insecure_seed, stream, step)

@@ -50,7 +50,7 @@ STATES = ("starting", "ready", "dead")
 
 
 class WorkerState(Collector):
-    """What the probes answer, as a state set, and how far reading is behind."""
+    """Shows what the probes answer, as a state set, and how far reading is behind."""
 
     def __init__(self, vitals: Vitals) -> None:
         self._vitals = vitals

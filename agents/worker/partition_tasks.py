@@ -59,20 +59,20 @@ class PartitionTask(abc.ABC):
         self.closed = True
 
     def shows(self, pulse: Pulse) -> None:
-        """Something in this task begins to work by itself."""
+        """Watch something in this task that begins to work by itself."""
         pulse.ready = True
         self.pulses.append(pulse)
         if self.vitals is not None and not self.closed:
             self.vitals.take(pulse)
 
     async def opened(self) -> None:
-        """`open`, as a piece of work."""
+        """Do `open`, as a piece of work."""
         with self.pulse.at("opens, and reads back what is committed", COMPUTE_S):
             await self.open()
         self.pulse.ready = True
 
     async def handle_all(self) -> NoReturn:
-        """Every record, for as long as the task lives."""
+        """Handle every record, for as long as the task lives."""
         while True:
             self.pulse.waits("waits for records")
             event = await self.queue.get()
@@ -85,7 +85,7 @@ class PartitionTask(abc.ABC):
 
 
 class StreamsTask(PartitionTask):
-    """One that serves all streams at home on its partition: what fails in one of them stops that stream alone."""
+    """A task that serves all streams at home on its partition: what fails in one of them stops that stream alone."""
 
     role: Part
 
@@ -95,16 +95,16 @@ class StreamsTask(PartitionTask):
 
     @property
     def stop_place(self) -> int | None:
-        """Where a stream stops in `Stops`."""
+        """The partition where a stream stops in `Stops`; None: as a whole."""
         return self.partition
 
     @abc.abstractmethod
     def leave_out(self, stream: str) -> int | None:
-        """A stream stops: do nothing more for it. Returns the step that would have come next, if that is known."""
+        """Do nothing more for a stream that stops. Returns the step that would have come next, if that is known."""
 
     @contextlib.contextmanager
     def serving(self, *streams: str) -> Iterator[None]:
-        """For what may go wrong with some streams alone: they stop, the task goes on.
+        """Do what may go wrong with some streams alone: they stop, and the task goes on.
 
         Raises: the error, if nothing is left to do in this job.
         """
@@ -132,7 +132,7 @@ class AckList:
         self._held: deque[tuple[str, int, Any]] = deque()
 
     def hold(self, stream: str, mark: int, event: Any) -> None:
-        """`mark`: what must be below the stream's settled mark before the event is acknowledged."""
+        """Hold an event. Args: mark: what must be below the stream's settled mark before it is acknowledged."""
         event.value = event.message.value = None
         self._held.append((stream, mark, event))
 
@@ -147,7 +147,7 @@ class AckList:
 
 
 class PartitionTasks:
-    """All tasks of this worker.
+    """The tasks of this worker.
 
     Args:
         factories: role -> how to make the task of a partition.
@@ -242,7 +242,7 @@ class PartitionTasks:
 
 
 def streams_of(key: bytes | None, served: Sequence[str], others: Collection[str]) -> Sequence[str]:
-    """The streams of a partition that a record on it may concern, by its key alone: its value cannot be read.
+    """Return the streams of a partition that a record on it may concern, by its key alone: its value cannot be read.
 
     Without a key that says so it may be anybody's, and concerns all that are `served` there.
     """

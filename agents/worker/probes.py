@@ -108,7 +108,7 @@ def serve(host: str, port: int, vitals: Vitals) -> int | None:
 
 
 async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
-    """At the first free port; the successor of this process takes it at once. Raises: OSError of the last one."""
+    """Listen at the first free port; a successor of this process takes it at once. Raises: OSError of the last."""
     last = min(port + PORTS, 65536) - 1
     for at in range(port, last):
         with contextlib.suppress(OSError):  # another worker of this machine has it: probes are no reason not to work

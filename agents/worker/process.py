@@ -103,7 +103,7 @@ def run_worker(
 
 
 def no_core_dumps() -> None:
-    """A crash of a native library leaves no copy of this process on a disk: events, seeds and passwords are in it."""
+    """Let a crash of a native library leave no copy of this process on a disk, with events, seeds and passwords."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -117,7 +117,7 @@ async def _live(
     trusted: Mapping[str, int],
     roles: tuple[str, ...],
 ) -> BaseException | None:
-    """One life of a worker. Returns the error that ended it, None after a signal.
+    """Live one life of a worker. Returns the error that ended it, None after a signal.
 
     However it ends, what has stopped is written down here, before anything is given up.
     """
@@ -169,7 +169,7 @@ async def _serve(app: Any, leaving: Leaving) -> BaseException | None:
 
 
 async def with_folder(config: Config) -> Config:
-    """The same, with the folder that its state tables have by default on this cluster."""
+    """Return the configuration with the folder that its state tables have by default on this cluster."""
     if config.job.data_dir is not None:
         return config
     async with admin_client(config.kafka) as admin:
@@ -254,7 +254,7 @@ async def prepare(
 
 
 def _by_stream(config: Config, problems: Iterable[TopicProblem]) -> dict[str, PrivstreamError]:
-    """The streams that cannot start as their own topics are. Raises: TopicError, if it is one of the job's topics."""
+    """Return streams that cannot start as their own topics are. Raises: TopicError, if it is one of the job's."""
     problems = list(problems)
     by_topic = {problem.topic: problem for problem in problems}
     own = {topic for stream in config.streams for topic in _topics_of(stream)}

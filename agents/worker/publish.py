@@ -47,7 +47,7 @@ LATE_S = 1.0  # what computing and committing may take before a publication coun
 
 
 class PublishTask(StreamsTask):
-    """Sole writer of the public topics of the streams on one partition."""
+    """The sole writer of the public topics of the streams on one partition."""
 
     role = "publish"
 
@@ -104,12 +104,12 @@ class PublishTask(StreamsTask):
             self._acknowledge()
 
     def witness(self, stream: str, pulse: Pulse) -> StreamWitness:
-        """Of a stream."""
+        """Return the witness of a stream."""
         job = self._job
         return StreamWitness(job.config, stream, job.witness, pulse, trusted=job.trusted.get(stream))
 
     async def logged(self, stream: str, step: int) -> str | None:
-        """The digest of a step's candidate on the release log as it is now; None where it is not there."""
+        """Return the digest of a step's candidate on the release log as it is now; None where it is not there."""
         view, found = LogView(stream), None
         async with log_reader(self._job.config.kafka, self._job.topics.releases, self.partition) as releases:
             async for records in releases.read():
@@ -121,11 +121,11 @@ class PublishTask(StreamsTask):
         return found
 
     def new_queue(self) -> LogQueue:
-        """For what a stream reads here."""
+        """Return a queue for what a stream reads here."""
         return LogQueue(self._job.config.kafka, self._job.topics.releases, self.partition)
 
     def leave_out(self, stream: str) -> int:
-        """A stream_task ends by itself once its stream has stopped."""
+        """Return the next step: a stream task ends by itself once its stream has stopped."""
         return self._stream_tasks[stream].machine.last_step + 1
 
     async def close(self) -> None:
@@ -134,7 +134,7 @@ class PublishTask(StreamsTask):
             await stream_task.close()
 
     def settled(self) -> None:
-        """A step is public: acknowledge and delete what is older on the release log."""
+        """Acknowledge and delete what is older on the release log than a step that is public."""
         self._acknowledge()
         needed = [offset for each in self._stream_tasks.values() if (offset := each.first_needed()) is not None]
         if needed:
@@ -162,7 +162,7 @@ class PublishStreamTask:
 
     @cached_property
     def queue(self) -> LogQueue:
-        """What is on the release log and was not looked at yet."""
+        """The records of the release log that were not looked at yet."""
         return self._task.new_queue()
 
     @cached_property
@@ -171,11 +171,11 @@ class PublishStreamTask:
 
     @cached_property
     def _clock(self) -> StepClock:
-        """Not of a stream that could not start: where it begins may not be known."""
+        """The steps; not of a stream that could not start: where it begins may not be known."""
         return StepClock.of(self._stream)
 
     def serves(self) -> bool:
-        """False once nothing more of the stream may be published by this process."""
+        """Return false once nothing more of the stream may be published by this process."""
         return not self._stops.silent(self.name)
 
     async def open(self, kafka: Kafka) -> None:
@@ -243,8 +243,8 @@ class PublishStreamTask:
         self.queue.put(offset, record)
 
     def first_needed(self) -> int | None:
-        """First log offset that this stream may need: its newest public candidate stays. None where it has nothing
-        there.
+        """Return the first log offset that this stream may need: its newest public candidate stays. None where it has
+        nothing there.
 
         A candidate is committed together with its state, so what is older is adopted.
         """
@@ -279,7 +279,7 @@ class PublishStreamTask:
             self._task.settled()
 
     def _show(self, due: Sequence[Publication]) -> None:
-        """What has become public, as metrics."""
+        """Show what has become public, as metrics."""
         PUBLISHED.labels(self.name).inc(len(due))
         now = time.time()
         for each in due:
@@ -288,11 +288,11 @@ class PublishStreamTask:
         show_public(self._stream, due[-1].step, self._clock, due[-1].ledger)
 
     async def _read(self, offset: int, record: LogRecord) -> Publication | None:
-        """In a thread: a large candidate takes seconds to unpack, in which the event loop must go on."""
+        """Read a record in a thread: a large candidate takes seconds to unpack, in which the event loop must go on."""
         return await asyncio.to_thread(self.machine.on_record, offset, record)
 
     async def _overdue(self, first: Publication) -> tuple[list[Publication], Publication | None]:
-        """`first` and the steps after it that are on the log already and late too; and the one that is not due yet."""
+        """Return `first` and the steps after it that are on the log already and late too; and the one not due yet."""
         held: Publication | None = None
         due, size = [first], first.size
         while len(due) < MOST_STEPS and size < ENOUGH_BYTES and not self.queue.empty():
@@ -306,8 +306,8 @@ class PublishStreamTask:
         return due, held
 
     async def publish(self, due: Sequence[Publication]) -> None:
-        """Steps, one after the other, in one transaction. On any error the worker ends and its successor reads the
-        ledger.
+        """Publish steps, one after the other, in one transaction. On any error the worker ends and its successor reads
+        the ledger.
 
         The witness has the last of them before anything is sent: readers of uncommitted records see what is.
 
@@ -328,7 +328,9 @@ class PublishStreamTask:
         failpoint("publish_committed")
 
     async def _fence_anew(self) -> None:
-        """Where the cluster has forgotten this writer. Raises: BrokerError where somebody has published meanwhile."""
+        """Fence again where the cluster has forgotten this writer. Raises: BrokerError where somebody published
+        meanwhile.
+        """
         if self._task.closed:
             raise BrokerError(f"{self._id} was forgotten, and its partition is somebody else's by now")
         await close_client(self._producer)
@@ -379,12 +381,12 @@ class PublishStreamTask:
             raise
 
     async def _wait_until_due(self, held: Publication) -> None:
-        """Until the public time of the step, where it has one. Late ones go out at once and are counted."""
+        """Wait until the public time of the step, where it has one. Late ones go out at once and are counted."""
         if self._timed(held):
             await asyncio.sleep(max(self._due_s(held.step) - time.time(), 0.0))
 
     def _timed(self, publication: Publication) -> bool:
-        """Whether the step has a public time: in a replay it has none, since its time is that of the file."""
+        """Return whether the step has a public time: in a replay it has none, since its time is that of the file."""
         return publication.live or self._stream.time.clock == "wall"
 
     def _due_s(self, step: int) -> float:

@@ -37,7 +37,7 @@ class DamagedError(Exception):
 
 
 def meaning_of(error: Exception, path: Path) -> StoreError | DescriptorsError | DamagedError:
-    """What an error of RocksDB says of the folder at `path`."""
+    """Return what an error of RocksDB says of the folder at `path`."""
     text = str(error)
     if NO_FILES.search(text):
         return too_few()

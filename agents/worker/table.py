@@ -51,7 +51,8 @@ class DurableTable(faust.Table):
     """Named bodies of any size, by partition."""
 
     def records(self, partition: int, name: str, body: bytes, *, step: int, position: int) -> Records:
-        """What stores `body` under `name` once all of it is on the changelog, the head last. See `SavedState`.
+        """Return the records that store `body` under `name` once all of it is on the changelog, the head last. See
+        `SavedState`.
 
         Args: position: offset from which the topic is to be read that the body was made of.
         """
@@ -66,7 +67,7 @@ class DurableTable(faust.Table):
         return [*chunks, (name.encode(), orjson.dumps(new))]
 
     async def save(self, partition: int, name: str, body: bytes, *, step: int, position: int) -> None:
-        """Store `body` under `name`; durable, and found by the next `load`, when this returns.
+        """Store `body` under `name`; it is durable, and found by the next `load`, when this returns.
 
         Raises: TimeoutError, KafkaError: then either the old or the new body is there.
         """
@@ -105,7 +106,7 @@ class DurableTable(faust.Table):
                     self._write(partition, items, records[-1].offset)
 
     def load(self, partition: int, name: str) -> SavedState | None:
-        """What was saved last under a name, or None where there is nothing or where it is torn."""
+        """Return what was saved last under a name, or None where there is nothing or where it is torn."""
         head = self._head(partition, name)
         if head is None:
             return None
@@ -117,7 +118,7 @@ class DurableTable(faust.Table):
         return SavedState(head["step"], head["digest"], body)
 
     def position(self, partition: int, name: str) -> int:
-        """Offset from which to read on behind what was saved last under a name; 0: from the beginning."""
+        """Return the offset from which to read on behind what was saved last under a name; 0: from the beginning."""
         head = self._head(partition, name)
         return 0 if head is None else int(head["position"])
 
@@ -128,7 +129,7 @@ class DurableTable(faust.Table):
 
     @cached_property
     def _writing(self) -> dict[int, asyncio.Lock]:
-        """For each partition, so that nothing older is written over what is newer."""
+        """A lock for each partition, so that nothing older is written over what is newer."""
         return defaultdict(asyncio.Lock)
 
     def _head(self, partition: int, name: str) -> dict[str, Any] | None:
@@ -158,13 +159,13 @@ class DurableTable(faust.Table):
         )
 
     def _stored(self, partition: int) -> int:
-        """Up to which offset the changelog is here; -1: nothing of it."""
+        """Return the offset up to which the changelog is here; -1: nothing of it."""
         stored = self.data.persisted_offset(TP(self.changelog, partition))
         return -1 if stored is None else int(stored)
 
     async def _put(self, partition: int, record: tuple[bytes, bytes]) -> None:
-        """Changelog first, awaited. How far the changelog is here stays: a state that was committed before it may not
-        have come in yet.
+        """Write to the changelog first, and wait for it. How far the changelog is here stays: a state that was
+        committed before it may not have come in yet.
         """
         key, value = record
         sent = await self.changelog_topic.send(
@@ -178,7 +179,7 @@ class DurableTable(faust.Table):
             self._write(partition, [record])
 
     def _write(self, partition: int, records: Records, offset: int | None = None) -> None:
-        """All in one batch, with the offset up to which the changelog is here."""
+        """Write all in one batch, with the offset up to which the changelog is here."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for key, value in records:
             batch.put(key, value)

@@ -30,7 +30,9 @@ BOUNDED_DECIMAL = "privstream-decimal"
 
 
 class _Cost(NamedTuple):
-    """Of one value: how deep it can be, how many values in it take no bytes, and whether it may take none itself."""
+    """The cost of one value: how deep it can be, how many values in it take no bytes, and whether it may take none
+    itself.
+    """
 
     depth: int
     free: int
@@ -42,7 +44,7 @@ _NONE = _Cost(1, 1, empty=True)
 
 
 def bound(schema: Any, named: Mapping[str, Any]) -> bool:
-    """See the module; renames the logical type of decimals in place.
+    """Check that reading with a schema has a bound; renames the logical type of decimals in place.
 
     Args: schema, named: as the library parsed them.
     Returns: whether a type of it can hold itself: then `too_deep` must be asked of each value.
@@ -67,7 +69,7 @@ def too_deep(value: Any) -> bool:
 
 
 class _Costs:
-    """Of the types of a schema.
+    """The costs of the types of a schema.
 
     Attributes:
         recursive: whether one can hold itself.
@@ -79,7 +81,7 @@ class _Costs:
         self._known: dict[str, _Cost] = {}
 
     def of(self, schema: Any, above: frozenset[str] = frozenset(), endless: frozenset[str] = frozenset()) -> _Cost:
-        """Args: above: records that this is in; endless: those that it is in whatever the value."""
+        """Return the cost of a type. Args: above: records that it is in; endless: those it is in whatever the value."""
         if isinstance(schema, list):  # a union: the number of its branch is a byte
             each = [self.of(branch, above) for branch in schema]
             return _checked(each, max((one.free for one in each), default=0), empty=False)
@@ -129,7 +131,7 @@ MOST_DECIMAL_BYTES = 64
 
 
 class AvroEncoding(SchemaEncoding):
-    """See the module."""
+    """Avro behind the id of its writer's schema."""
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)
@@ -172,7 +174,7 @@ def reader_of(text: SchemaText) -> Callable[[io.BytesIO], Any]:
 
 
 def _decimal(data: bytes, schema: Any = None, _: Any = None) -> Any:
-    """A decimal; one that is too long stays bytes, which no field can be."""
+    """Return a decimal; one that is too long stays bytes, which no field can be."""
     from fastavro.read import LOGICAL_READERS
 
     return data if len(data) > MOST_DECIMAL_BYTES else LOGICAL_READERS["bytes-decimal"](data, schema, None)

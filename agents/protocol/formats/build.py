@@ -24,7 +24,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {"avro": ("fastavro",), "protobuf": ("goo
 
 @dataclass(frozen=True, slots=True)
 class InputFormat:
-    """How records of a source are written; by default, as JSON objects with nothing around them."""
+    """The format of a source's records; by default, JSON objects with nothing around them."""
 
     format: str = "json"
     envelope: str = "none"

@@ -55,7 +55,7 @@ def carried(data: bytes, headers: Headers) -> tuple[bytes | None, Document]:
 
 
 def unwrap(data: bytes, headers: Headers, read: Callable[[bytes], Any]) -> Document:
-    """Args: read: data in the stream's format. Raises: UnreadableError."""
+    """Return the event with its data. Args: read: reads data in the stream's format. Raises: UnreadableError."""
     inner, document = carried(data, headers)
     return document if inner is None else replace(document, value=read(inner))
 

@@ -30,7 +30,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SchemaRef:
-    """What a record calls its schema: a number, or a GUID of 32 hexadecimal digits."""
+    """The name by which a record calls its schema: a number, or a GUID of 32 hexadecimal digits."""
 
     name: int | str
 
@@ -39,10 +39,10 @@ class SchemaRef:
 
 
 class Encoding(abc.ABC):
-    """From bytes to a document: mappings, lists, texts, numbers, booleans, None, bytes, and Python's types of times."""
+    """Reads bytes as a document: mappings, lists, texts, numbers, booleans, None, bytes, and types of times."""
 
     def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        """The schema that is needed to read it; None where none is.
+        """Return the schema that is needed to read a record; None where none is.
 
         Args: header: of the schema's id, where the record has one.
         """
@@ -73,7 +73,7 @@ _ID, _GUID = 0, 1
 
 
 def header_of(headers: Headers, name: str) -> bytes | None:
-    """The last header of this name."""
+    """Return the last header of a name; None where there is none."""
     found = None
     for each, value in headers:
         if each == name:
@@ -82,7 +82,7 @@ def header_of(headers: Headers, name: str) -> bytes | None:
 
 
 def framed(data: bytes, header: bytes | None) -> tuple[SchemaRef, int]:
-    """The schema, and where what was written with it begins. Raises: UnreadableError.
+    """Return the schema, and where what was written with it begins. Raises: UnreadableError.
 
     >>> framed(bytes([0, 0, 0, 0, 12, 99]), None)
     (SchemaRef(name=12), 5)
@@ -117,7 +117,7 @@ class SchemaText:
 
 
 class SchemaBook:
-    """What is known of one registry; shared by all that reads with it."""
+    """The schemas of one registry that are known; shared by all that reads with it."""
 
     def __init__(self) -> None:
         self._texts: dict[SchemaRef, SchemaText | None] = {}
@@ -161,7 +161,7 @@ class SchemaBook:
 
 @dataclass(frozen=True, slots=True)
 class SchemaEncoding(Encoding):
-    """One whose records name a schema of the registry."""
+    """An encoding whose records name a schema of the registry."""
 
     book: SchemaBook
 

@@ -28,7 +28,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class CsvEncoding(Encoding):
-    """Args: columns: None where each record names them in a line of its own."""
+    """CSV of one line. Args: columns: None where each record names them in a line of its own."""
 
     kinds: Kinds
     columns: tuple[str, ...] | None = None
@@ -62,7 +62,8 @@ class CsvEncoding(Encoding):
 
 
 def cell(text: str, kinds: frozenset[str] | None, decimal: str = ".") -> Any:
-    """
+    """Return the value of a cell.
+
     >>> cell("4,5", frozenset({"number"}), ","), cell("4,5", frozenset({"number"})), cell("007", frozenset({"text"}))
     (4.5, '4,5', '007')
     """

@@ -23,14 +23,14 @@ from schemas.events import Reason
 
 
 def payload(found: Any) -> Any:
-    """Without the schema that JSON converters put around it (schemas.enable)."""
+    """Return a document without the schema that JSON converters put around it (schemas.enable)."""
     if isinstance(found, Mapping) and found.keys() == {"schema", "payload"}:
         return found["payload"]
     return found
 
 
 def changes(found: Any, *, deletes: bool) -> list[Document]:
-    """The events of one change, at least one. Args: deletes: whether `op` is configured. Raises: UnreadableError."""
+    """Return events of one change, at least one. Args: deletes: whether `op` is configured. Raises: UnreadableError."""
     change = payload(found)
     if change is None:  # a tombstone that a converter wrote with its schema
         raise UnreadableError(Reason.NO_EVENT)

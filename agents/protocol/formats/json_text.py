@@ -17,7 +17,7 @@ from schemas.events import Reason
 
 @dataclass(frozen=True, slots=True)
 class JsonEncoding(Encoding):
-    """Args: framed: whether a schema's id stands before each record, or in its headers."""
+    """JSON. Args: framed: whether a schema's id stands before each record, or in its headers."""
 
     framed: bool = False
 
@@ -38,7 +38,7 @@ def read_json(data: bytes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class MessagePackEncoding(Encoding):
-    """See the module."""
+    """MessagePack."""
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         try:
@@ -49,7 +49,7 @@ class MessagePackEncoding(Encoding):
 
 @dataclass(frozen=True, slots=True)
 class TextEncoding(Encoding):
-    """UTF-8."""
+    """A text in UTF-8."""
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         try:

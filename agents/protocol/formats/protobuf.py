@@ -36,7 +36,7 @@ _OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errn
 
 
 def descriptors(text: SchemaText) -> list[Any]:
-    """`FileDescriptorProto` of all files of a schema, each behind those that it imports.
+    """Return the `FileDescriptorProto` of all files of a schema, each behind those that it imports.
 
     Raises: ValueError where it cannot be compiled; ImportError.
     """
@@ -45,7 +45,7 @@ def descriptors(text: SchemaText) -> list[Any]:
 
 
 def _serialized(content: str) -> Any:
-    """As some serializers register it; None where it is text."""
+    """Return the descriptor that some serializers register; None where the schema is text."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -111,7 +111,7 @@ def _compiled(text: SchemaText) -> list[Any]:
 
 
 def _protoc(folder: str) -> bytes:
-    """The descriptors of what lies in a folder. Raises: ValueError; OSError.
+    """Return the descriptors of what lies in a folder. Raises: ValueError; OSError.
 
     By a process of its own: protoc writes to the terminal what it finds wrong, and repeats the schema there; and where
     it crashes on one, the worker does not.
@@ -140,7 +140,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class ProtobufEncoding(SchemaEncoding):
-    """See the module."""
+    """Protocol Buffers behind the id of their schema."""
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)

@@ -73,7 +73,8 @@ class FieldPath:
 
     @staticmethod
     def of(name: str) -> FieldPath:
-        """
+        """Take a field's name apart.
+
         >>> FieldPath.of('"a.b".c').parts, FieldPath.of("$key.id").root
         (('a.b', 'c'), '$key')
         """
@@ -109,7 +110,7 @@ class FieldPath:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """A text that is not of parts and dots stands for itself, as a whole."""
+    """Split a path; a text that is not of parts and dots stands for itself, as a whole."""
     parts, at = [], 0
     while (found := _PART.match(text, at)) is not None:
         parts.append(found[2] if found[1] is None else found[1])
@@ -130,7 +131,8 @@ _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def plain(value: Any) -> Any:
-    """A value of a domain's field, or a user. What can be none, such as bytes, stays what it is: of a wrong type.
+    """Return a value of a domain's field, or a user. What can be none, such as bytes, stays what it is: of a wrong
+    type.
 
     Raises: UnreadableError: a number that is none, or beyond float64.
     """
@@ -164,7 +166,7 @@ def _of_decimal(value: decimal.Decimal) -> int | float:
 
 
 def instant(value: Any, unit: str | None) -> Any:
-    """The time of an event. One that its format knows to be an instant is that, whatever unit it was written in.
+    """Return the time of an event. One that its format knows to be an instant is that, whatever unit it was written in.
 
     Args: unit: `s`, `ms`, `us` where a number is configured; None: a text.
     """
@@ -183,7 +185,7 @@ MOST_MISSING = 64
 
 
 class SourceRecord(Protocol):
-    """What is read of a Kafka record: aiokafka's `ConsumerRecord` is one, and `RawRecord`."""
+    """The parts of a Kafka record that are read: aiokafka's `ConsumerRecord` is one, and `RawRecord`."""
 
     @property
     def offset(self) -> int: ...
@@ -219,7 +221,7 @@ def _unreadable(record: SourceRecord, error: UnreadableError) -> ReadRecord:
 
 
 def paths_of(form: InputFormat, names: Iterable[str]) -> list[FieldPath]:
-    """Where the fields are."""
+    """Return where the fields are."""
     paths = [FieldPath.of(name) for name in names]
     if form == ROWS:
         paths = [path if path.root == "" else FieldPath(path.name, "", (path.name,)) for path in paths]
@@ -263,7 +265,7 @@ class RecordReader:
 
     @property
     def most_events(self) -> int:
-        """Most events of one record."""
+        """The most events of one record."""
         return 2 if self._form.envelope == "debezium" and self._deletes else 1
 
     def missing(self, records: Sequence[SourceRecord]) -> tuple[int, frozenset[SchemaRef]]:
@@ -309,7 +311,7 @@ class RecordReader:
             return None
 
     def unfold(self, records: Sequence[SourceRecord]) -> list[ReadRecord]:
-        """The events of the records in order: one for each, or two; one as well for what cannot be read.
+        """Return the events of the records in order: one for each, or two; one as well for what cannot be read.
 
         Events of one record are of one user at most, whatever its format: else no bound on users would bound what goes
         with the records of one of them.

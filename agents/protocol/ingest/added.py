@@ -34,7 +34,7 @@ COPIED_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """The source topic must have so many partitions before anything else is done."""
+    """Give the source topic so many partitions, before anything else is done."""
 
     partitions: int
 
@@ -55,7 +55,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class StorePartitions:
-    """From now on these streams are of so many source partitions. All of them in one transaction."""
+    """Store that these streams are of so many source partitions from now on, all of them in one transaction."""
 
     streams: Mapping[str, int]
     """Stream -> partitions that its source had."""
@@ -66,14 +66,14 @@ Effect = AddPartitions | Commit | StorePartitions
 
 
 def possible(partitions: int, wanted: int, spec: SourceSpec) -> bool:
-    """Whether a stream can go on where its source gets from `partitions` to `wanted`: each user keeps one table."""
+    """Return whether a stream can go on where its source gets from `partitions` to `wanted`: users keep their table."""
     if wanted < partitions:
         return False
     return spec.bounds is None or wanted == partitions or (spec.partitioner != "none" and wanted % partitions == 0)
 
 
 def children(parent: int, partitions: int, wanted: int) -> range:
-    """The new partitions that get users of an old one.
+    """Return the new partitions that get users of an old one.
 
     >>> list(children(1, 2, 6))
     [3, 5]
@@ -88,7 +88,7 @@ def added(
     truth: Sequence[PartitionIngest] = (),
     unread: Mapping[str, Collection[int]] | None = None,
 ) -> Iterator[Effect]:
-    """All that must be done, in order; each effect is carried out before the next one is asked for.
+    """Yield all that must be done, in order; each effect is carried out before the next one is asked for.
 
     Args:
         parents: restored machines of all old partitions of each stream that bounds its users or feeds an engine; the
@@ -118,7 +118,7 @@ def added(
 
 
 def _first(parent: PartitionIngest, spec: SourceSpec, partition: int) -> Iterator[Commit]:
-    """The bounds and the first block of a partition that is added; the block last, since it answers for the bounds."""
+    """Yield the bounds and the first block of a partition added; the block last, since it answers for the bounds."""
     child = PartitionIngest(spec, partition)
     waiting: list[Snapshot] = []
     for snapshot in child.begin_as(parent):

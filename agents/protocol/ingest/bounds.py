@@ -33,7 +33,7 @@ SURPLUS = 1 << 42
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundSpec:
-    """Public constants.
+    """The settings of bounds; public constants.
 
     Attributes:
         max_contributions: charges of one user in a period.
@@ -81,7 +81,7 @@ class Groups:
         return Groups(order, begins, sizes, np.stack((first[begins], second[begins]), axis=1))
 
     def first_of_each(self, room: IntArray) -> BoolArray:
-        """Marks the first `room` events of each user."""
+        """Mark the first `room` events of each user."""
         rank = np.arange(len(self.order)) - np.repeat(self.begins, self.sizes)
         accepted = np.empty(len(self.order), bool)
         accepted[self.order] = rank < np.repeat(room, self.sizes)
@@ -158,7 +158,7 @@ class Bounds:
         return Accepted(accepted, np.concatenate(rows), np.concatenate(charges), surplus)
 
     def _under_step_cap(self, hashes: Hashes, steps: IntArray) -> BoolArray:
-        """Events among the first `max_per_step` of their user and step.
+        """Return which events are among the first `max_per_step` of their user and step.
 
         An event that the period then refuses uses up a place here, which changes nothing: that user is at the bound, so
         nothing more of the user counts in any step of the period.
@@ -215,7 +215,7 @@ class Bounds:
             self._beyond.expire(open_step)
 
     def tables(self) -> Iterator[tuple[str, int, UserTable]]:
-        """Kind ("period" or "step"), slot and table of all that is remembered: what snapshots hold."""
+        """Yield kind ("period" or "step"), slot and table of all that is remembered: what snapshots hold."""
         yield from (("period", slot, table) for slot, table in sorted(self.periods.items()))
         yield from (("step", slot, table) for slot, table in sorted(self.steps.items()))
         if self._beyond is not None:
@@ -223,7 +223,7 @@ class Bounds:
 
     @property
     def users(self) -> int:
-        """Users with a count, a user of two periods twice."""
+        """The number of users with a count, a user of two periods twice."""
         return sum(len(table) for table in self.periods.values())
 
     @property
@@ -231,11 +231,11 @@ class Bounds:
         return sum(table.nbytes for _, _, table in self.tables())
 
     def bucket_bytes(self) -> int:
-        """About how large the snapshot of one bucket is."""
+        """Return about how large the snapshot of one bucket is."""
         return 64 + 20 * sum(len(table) for _, _, table in self.tables()) // BUCKETS
 
     def _largest(self, kind: Kind, slot: int) -> int:
-        """No count of this table is above."""
+        """Return what no count of this table is above."""
         return self.spec.max_contributions if kind == "period" else self.spec.max_per_step or 0
 
     def _table(self, kind: Kind, slot: int) -> UserTable:

@@ -33,7 +33,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def headers(self) -> list[tuple[str, bytes]]:
-        """Named as Kafka Streams names those of its dead letters (KIP-1034); never a message or a value.
+        """Headers, named as Kafka Streams names those of its dead letters (KIP-1034); never a message or a value.
 
         >>> DeadLetter("taxi", "raw.taxi", 0, 7, Reason.MISSING_FIELD, "lat").headers[0]
         ('__streams.errors.exception', b'MISSING_FIELD')
@@ -42,7 +42,8 @@ class DeadLetter(NamedTuple):
         return [(f"__streams.errors.{name}", str(value).encode()) for name, value in named.items()]
 
     def encode(self) -> bytes:
-        """
+        """Return the value of its record.
+
         >>> DeadLetter("taxi", "raw.taxi", 0, 7, Reason.MISSING_FIELD, "lat").encode()
         b'{"field":"lat","offset":7,"partition":0,"reason":"MISSING_FIELD","stream":"taxi","topic":"raw.taxi","version":1}'
         """

@@ -41,7 +41,7 @@ _VALUE = attrgetter("value")
 
 @dataclass(frozen=True, slots=True)
 class EventFields:
-    """Which fields of a raw event are read, and as what. Names are any texts; no field has two roles.
+    """The fields of a raw event that are read, and as what. Names are any texts; no field has two roles.
 
     Attributes:
         time_is_number: a number, or a number as text; else a text.
@@ -73,9 +73,9 @@ class EventFields:
 
 
 class EventDecoder:
-    """Of JSON objects with top-level fields.
+    """Decodes JSON objects with top-level fields.
 
-    Decodes with a struct made from `EventFields`: attributes `time`, `user`, `trip`, `operation`, `number0`..,
+    Its events are of a struct made from `EventFields`: attributes `time`, `user`, `trip`, `operation`, `number0`..,
     `text0`.., `scalar0`..
     """
 
@@ -106,7 +106,7 @@ class EventDecoder:
 
     @property
     def most_events(self) -> int:
-        """Most events of one record."""
+        """The most events of one record."""
         return 1
 
     def missing(self, records: Sequence[Any]) -> tuple[int, frozenset[SchemaRef]]:
@@ -114,7 +114,7 @@ class EventDecoder:
         return len(records), frozenset()
 
     def unfold(self, records: Sequence[Any]) -> Sequence[Any]:
-        """The events of records, one for each or more; ticks stay as they are."""
+        """Return the events of records, one for each or more; ticks stay as they are."""
         return records
 
     def decode_unfolded(self, events: Sequence[Any]) -> tuple[list[Any], ReasonArray, dict[int, str]]:
@@ -146,7 +146,7 @@ class EventDecoder:
         return events, reasons, at_fault
 
     def _sizes(self, values: Sequence[bytes | None]) -> ReasonArray | None:
-        """Reasons of records that are not even tried; None where there is no such record, which is nearly always."""
+        """Return the reasons of records that are not even tried; None where there is no such record."""
         try:
             lengths = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
         except TypeError:
@@ -190,7 +190,7 @@ class EventDecoder:
         return self._wrong_field(found) if missing is None else (Reason.MISSING_FIELD, missing)
 
     def _too_large_number(self, value: bytes) -> str:
-        """The first field with such a number; "" where it is none of those that are read."""
+        """Return the first field with such a number; "" where it is none of those that are read."""
         try:
             parts = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
         except _REFUSED:
@@ -223,7 +223,7 @@ class EventDecoder:
 
 
 class FormatDecoder(EventDecoder):
-    """Of any other format, and of fields that are not at the top of the value."""
+    """Decodes any other format, and fields that are not at the top of the value."""
 
     weight = 5
 

@@ -39,7 +39,7 @@ class RawRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filtered:
-    """Per event: `reasons` (0 = passed), and what means something only where it passed.
+    """What the filters say of each event: `reasons` (0 = passed), and what means something only where it passed.
 
     `clipped` is for domains that move values to their limits; None for those that refuse them. `at_fault` is by row the
     field that the domain refused, or cannot use.
@@ -136,7 +136,7 @@ class PureFilter:
         return trips
 
     def _operations(self, events: list[Any]) -> npt.NDArray[np.int8]:
-        """+1, -1, or 0 for a text that is neither."""
+        """Return +1, -1, or 0 for a text that is neither."""
         if self._spec.fields.operation is None:
             return np.ones(len(events), np.int8)
         return np.fromiter(
@@ -158,7 +158,7 @@ class PureFilter:
 
 
 def reason_fields(fields: EventFields) -> dict[Reason, str]:
-    """The field that a reason is about, where that does not depend on the record."""
+    """Return the field that a reason is about, where that does not depend on the record."""
     about = {
         fields.time: (Reason.BAD_TIME, Reason.BEFORE_START, Reason.TOO_FAR_AHEAD),
         fields.user: (Reason.BAD_USER, Reason.WRONG_PARTITION),

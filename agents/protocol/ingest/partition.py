@@ -45,7 +45,8 @@ Refused = Counter[tuple[str, str]]
 
 
 def nested(refused: Refused) -> dict[str, dict[str, int]]:
-    """
+    """Return reason -> field -> records.
+
     >>> nested(Counter({("BAD_TIME", "at"): 2}))
     {'BAD_TIME': {'at': 2}}
     """
@@ -56,7 +57,7 @@ def nested(refused: Refused) -> dict[str, dict[str, int]]:
 
 
 class PendingBlock:
-    """What a partition gathers for its next block.
+    """The events, charges and counts of a partition's next block.
 
     Attributes:
         events: keys of accepted events, and the steps that they join.
@@ -94,7 +95,7 @@ class PendingBlock:
         return np.concatenate(rows), np.concatenate(charges)
 
     def folded(self) -> dict[int, Folded]:
-        """Steps with their events."""
+        """Return step -> its events."""
         if not any(len(steps) for _, steps in self.events):
             return {}
         keys, steps = map(np.concatenate, zip(*self.events, strict=True))
@@ -104,7 +105,7 @@ class PendingBlock:
 
 
 def fold(keys: KeyArray) -> Folded:
-    """`Folded.of(keys)`, several times faster where a key is one word: values are sorted, no permutation is."""
+    """Return `Folded.of(keys)`, several times faster where a key is one word: values are sorted, no permutation is."""
     if keys.shape[1] != 1 or len(keys) == 0:
         return Folded.of(keys)
     ordered = np.sort(keys[:, 0])
@@ -119,7 +120,7 @@ _HEADERS = attrgetter("headers")
 
 
 class PartitionIngest:
-    """See the module.
+    """The ingest of one source partition; its promises are in the docstring of the module.
 
     Attributes:
         next_offset: source offset from which to read on.
@@ -151,7 +152,7 @@ class PartitionIngest:
     # --- restoring ------------------------------------------------------------------------------------------------
 
     def load(self, snapshot: bytes) -> None:
-        """The latest snapshot of a bucket; all of them before any block. Raises: WireError, GapError."""
+        """Take in the latest snapshot of a bucket; all of them before any block. Raises: WireError, GapError."""
         self._log.load(snapshot)
 
     def apply(self, block: Block, *, at: int = 0, trimmed_to: int = 0) -> None:
@@ -201,7 +202,7 @@ class PartitionIngest:
         self._log.check_complete()
 
     def check_partitions(self) -> None:
-        """Before records are taken in. Raises: SourceError if users are placed among more partitions by now."""
+        """Check before records are taken in. Raises: SourceError if users are placed among more partitions by now."""
         if self._partitions not in (0, self.spec.partitions):
             raise SourceError(
                 f"stream {self.spec.stream}: {self.spec.topic} is read as one of {self.spec.partitions} partitions, "
@@ -213,8 +214,8 @@ class PartitionIngest:
         self._partitions = partitions
 
     def begin_as(self, parent: PartitionIngest) -> Iterator[Snapshot]:
-        """On a partition that is added, for its first block alone: as far ticked, and live, as the one whose users it
-        gets, with all their bounds. Returns: what must be committed before that block.
+        """Begin a partition that is added, for its first block alone: as far ticked, and live, as the one whose users
+        it gets, with all their bounds. Returns: what must be committed before that block.
         """
         self.ticked, self.live_from = parent.ticked, parent.live_from
         self._began = parent._began  # its first tick may be of any step where that of the parent may be
@@ -266,14 +267,16 @@ class PartitionIngest:
         self.tick(int(ticked[-1]))
 
     def tick(self, step: int) -> None:
-        """Every step up to `step` is over here: later events join later steps. An earlier tick again does nothing."""
+        """Close every step up to `step`: later events join later steps. An earlier tick again does nothing."""
         if step > self.ticked:
             self.ticked = step
             if self._bounds is not None:
                 self._bounds.expire(step + 1)
 
     def advance(self, next_offset: int) -> None:
-        """There is nothing up to `next_offset`: only markers of transactions, or records that were compacted away."""
+        """Pass over what is empty up to `next_offset`: only markers of transactions, or records that were compacted
+        away.
+        """
         self.next_offset = max(self.next_offset, next_offset)
 
     def resume(self, next_offset: int) -> None:
@@ -288,7 +291,7 @@ class PartitionIngest:
         self.advance(next_offset)
 
     def pass_over(self, records: int) -> None:
-        """Records came at offsets where others were read before: counted as lost, since they cannot be told apart."""
+        """Count records as lost that came at offsets where others were read before, since they cannot be told apart."""
         self._pending.counts[Reason.LOST] += records
 
     @property
@@ -313,13 +316,13 @@ class PartitionIngest:
         return self.next_offset, self.ticked, self._partitions, self.live_from
 
     def snapshots(self, budget_bytes: int, *, most: int = BUCKETS) -> list[Snapshot]:
-        """Some bound snapshots, to commit with the block that is sealed NEXT: call right before `seal`."""
+        """Return snapshots of some buckets, to commit with the block that is sealed NEXT: call right before `seal`."""
         if not self.changed:
             return []
         return self._log.write(next_offset=self.next_offset, budget_bytes=budget_bytes, most=most)
 
     def seal(self) -> tuple[Block | None, list[DeadLetter]]:
-        """Everything taken since the last seal as one block; None where there was neither a record nor a tick."""
+        """Return all that was taken since the last seal as one block; None where there was neither record nor tick."""
         if not self.changed:
             return None, []
         gathered, self._pending = self._pending, PendingBlock()
@@ -369,7 +372,7 @@ class PartitionIngest:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _ticks(self, records: Sequence[SourceRecord], reasons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Last closed step after each record, and the rows that are events; marks what is no usable tick."""
+        """Return the last closed step after each record, and the rows that are events; marks what is no usable tick."""
         ticked = np.full(len(records), self.ticked, np.int64)
         last = self.ticked
         if not any(map(_HEADERS, records)):  # nearly always

@@ -32,7 +32,7 @@ class Places(dict[str, int]):
     """Name of a stream's role -> source offset of its next block. A stream that never had one stands there as `NEW`."""
 
     def encode(self) -> str:
-        """Empty if it would be too long: then it can be told no more, and offsets alone decide."""
+        """Return the text; empty if it would be too long, and then offsets alone decide."""
         content = orjson.dumps({"v": VERSION, "next": self}, option=orjson.OPT_SORT_KEYS)
         if len(content) <= MOST_BYTES:
             return content.decode()
@@ -73,7 +73,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """From which source offset each stream goes on, or why it must not.
+    """The source offset from which each stream goes on, or why it must not.
 
     Attributes:
         begin: where a stream begins of which nothing is known.

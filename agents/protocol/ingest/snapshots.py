@@ -42,7 +42,7 @@ class Snapshot:
 
 
 class BucketLog:
-    """Which buckets are written, and from which block on each needs the blocks.
+    """Keeps which buckets are written, and from which block on each needs the blocks.
 
     Args: last_block: offset of this partition's previous block in the blocks topic, None before any.
     """
@@ -66,11 +66,11 @@ class BucketLog:
         return f"{stream}/{partition}/{bucket}".encode()
 
     def charged(self, users: np.ndarray) -> None:
-        """Rows charged by the block that is being gathered."""
+        """Note the rows that were charged by the block that is being gathered."""
         self._new[buckets_of(users)] = True
 
     def write(self, *, next_offset: int, budget_bytes: int, most: int = BUCKETS) -> list[Snapshot]:
-        """Snapshots of some buckets, those first that hold the floor back.
+        """Return snapshots of some buckets, those first that hold the floor back.
 
         Call before sealing, and commit them with the block: they count everything below `next_offset`, that block too.
         """
@@ -88,13 +88,13 @@ class BucketLog:
         return snapshots
 
     def copies(self) -> Iterator[Snapshot]:
-        """Every bucket as a partition begins with it whose bounds are a copy, the empty ones too."""
+        """Yield every bucket, the empty ones too, as a partition begins with it whose bounds are a copy."""
         for bucket in range(BUCKETS):
             yield Snapshot(self.key(self.stream, self.partition, bucket), self._encode(bucket, 0))
 
     @property
     def snapshots(self) -> np.ndarray:
-        """Up to which source offset the snapshot of each bucket counts, for the block about to be written."""
+        """The source offset up to which the snapshot of each bucket counts, for the block about to be written."""
         return np.zeros(0, np.int64) if self.bounds is None else self._written_to.copy()
 
     def floor(self) -> int:
@@ -105,7 +105,7 @@ class BucketLog:
         return min(self.last_block, int(needs.min(initial=self.last_block)))
 
     def seal(self) -> np.ndarray:
-        """Buckets that the sealed block leaves charged; hand them to `committed`."""
+        """Return the buckets that the sealed block leaves charged; hand them to `committed`."""
         new = np.flatnonzero(self._new)
         self._new[:] = False
         return new

@@ -68,7 +68,7 @@ class SourceSpec:
         schemas: SchemaBook | None = None,
         bounded: bool = True,
     ) -> SourceSpec:
-        """The spec of a stream's source topic.
+        """Return the spec of a stream's source topic.
 
         Args:
             stream: a `schemas.config.Stream`.
@@ -127,7 +127,7 @@ class SourceSpec:
 
     @staticmethod
     def held_out(stream: Stream, domain: Domain, **settings: Any) -> SourceSpec:
-        """The spec of a stream's audit topic, with its evaluator's domain; settings as of `of`.
+        """Return the spec of a stream's audit topic, with its evaluator's domain; settings as of `of`.
 
         A simulation has held-out data without a topic.
         """
@@ -136,7 +136,7 @@ class SourceSpec:
 
     @property
     def name(self) -> str:
-        """What its place is noted under; stored, so it never changes. Stream names hold no colon."""
+        """The name under which its place is noted; stored, so it never changes. Stream names hold no colon."""
         return self.stream if self.role == "blocks" else f"truth:{self.stream}"
 
     @property
@@ -145,7 +145,7 @@ class SourceSpec:
 
     @property
     def max_block_records(self) -> int:
-        """Records in one block at most, so that it stays below 4 MiB: key, count, hash, slot and charge of each."""
+        """The most records in one block, so that it stays below 4 MiB: key, count, hash, slot and charge of each."""
         row_bytes = 8 * self.domain.words + 8 + (0 if self.bounds is None else 32)
         if self.fields.trip is not None:
             row_bytes += 32  # a trip may have a row of its own beside its user's
@@ -153,7 +153,7 @@ class SourceSpec:
 
     @property
     def filled(self) -> FilledWords:
-        """Words of a key that are not the domain's to fill. Only of points of trips."""
+        """The words of a key that are not the domain's to fill. Only points of trips have them."""
         assert isinstance(self.domain, FilledDomain), "a field names trips, and the domain has no words for them"
         return self.domain.filled
 

@@ -52,7 +52,8 @@ class Layout:
 
     @staticmethod
     def of_strptime(pattern: str) -> Layout | None:
-        """The layout of a pattern whose directives all have a fixed width when written in full; None for any other.
+        """Return the layout of a pattern whose directives all have a fixed width when written in full; None for any
+        other.
 
         >>> Layout.of_strptime("%d.%m.%Y %H:%M").text
         'dd.oo.YYYY HH:MM'
@@ -166,14 +167,14 @@ class TimeParser:
         return self.format in UNIT_US
 
     def parse(self, values: Sequence[object]) -> tuple[IntArray, BoolArray]:
-        """Microseconds since 1970 UTC of each value, and whether it could be read; others are 0.
+        """Return the microseconds since 1970 UTC of each value, and whether it could be read; others are 0.
 
         Args: values: numbers and texts under a numeric format, texts otherwise.
         """
         return self._numbers(values) if self.numeric else self._texts(cast(Sequence[str], values))
 
     def exact(self, text: str) -> int | None:
-        """One text, one at a time: the meaning that the fast way must agree with."""
+        """Return the microseconds of one text: the meaning that the fast way must agree with."""
         try:
             read = datetime.fromisoformat(text) if self.format == "iso" else datetime.strptime(text, self.format)
             if read.tzinfo is None:
@@ -183,7 +184,7 @@ class TimeParser:
             return None
 
     def exact_number(self, value: object) -> int | None:
-        """One number of a numeric format, exactly."""
+        """Return the microseconds of one number of a numeric format, exactly."""
         unit = UNIT_US[self.format]
         if type(value) is float:
             if not abs(value) <= _EXACT_FLOAT:
@@ -249,7 +250,9 @@ class TimeParser:
         return us
 
     def _zone_offsets(self, local_us: IntArray, good: BoolArray) -> tuple[IntArray, BoolArray]:
-        """Offset of the zone at each local time where its whole hour has one; none where clocks change in the hour."""
+        """Return the offset of the zone at each local time where its whole hour has one; none where clocks change in
+        the hour.
+        """
         if self.zone.key == "UTC":
             return np.zeros(len(local_us), np.int64), np.ones(len(local_us), bool)
         hours = local_us // HOUR_US

@@ -46,7 +46,7 @@ class TripBounds(Bounds):
         return step // self._period * -(-self._period // self._life) + step % self._period // self._life
 
     def start_of(self, cell: int) -> int:
-        """First step of a cell."""
+        """Return the first step of a cell."""
         if self._period is None:
             return cell * self._life
         cells = -(-self._period // self._life)
@@ -97,7 +97,7 @@ class TripBounds(Bounds):
         return self._period is None or left // self._period == right // self._period
 
     def _room(self, kind: str, slot: int, user: tuple[int, int]) -> int:
-        """Trips that may still be admitted of a user in a period, or in a step."""
+        """Return how many trips may still be admitted of a user in a period, or in a step."""
         tables, most = (
             (self.periods, self.spec.max_contributions)
             if kind == "period"
@@ -113,7 +113,7 @@ class TripBounds(Bounds):
         return slot < CELLS and super()._is_step(slot)
 
     def _known(self, trips: Hashes, cells: dict[int, int]) -> dict[tuple[int, tuple[int, int]], int]:
-        """Admitting step by (cell, trip), for these trips and the cells that matter to them."""
+        """Return the admitting step by (cell, trip), for these trips and the cells that matter to them."""
         names = np.unique(trips, axis=0)
         known = {}
         for cell in {near for joined in cells.values() for near in (joined - 1, joined)}:

@@ -28,12 +28,12 @@ _WINDOW = 8  # users of the directory's bin that are looked at at once; a bin ha
 
 
 def buckets_of(hashes: Hashes) -> IntArray:
-    """Bucket of each hash: its top 8 bits."""
+    """Return the bucket of each hash: its top 8 bits."""
     return (hashes[:, 0] >> np.uint64(56)).astype(np.int64)
 
 
 class UserTable:
-    """See the module. Hashes are `(users, 2)` uint64.
+    """Counts by user, as the module says. Hashes are `(users, 2)` uint64.
 
     Args: largest_count: no count is above. It decides how many bytes one takes.
     """
@@ -52,7 +52,7 @@ class UserTable:
         return sum(segment.nbytes for segment in self._segments)
 
     def read(self, hashes: Hashes) -> IntArray:
-        """Counts of DISTINCT users, 0 for one who is not here."""
+        """Return the counts of DISTINCT users, 0 for one who is not here."""
         return self.find(hashes).counts
 
     def find(self, hashes: Hashes) -> FoundUsers:
@@ -65,7 +65,7 @@ class UserTable:
         return FoundUsers(self, first, np.ascontiguousarray(hashes[:, 1]), order)
 
     def bucket(self, bucket: int) -> tuple[Hashes, IntArray]:
-        """Users of one bucket and their counts."""
+        """Return the users of one bucket and their counts."""
         low, high = np.uint64(bucket << 56), np.uint64((bucket + 1 << 56) - 1)
         near = self._segments[self._segment_of(low) : self._segment_of(high) + 1]
         parts = [run.between(low, high) for segment in near for run in segment.runs]
@@ -76,13 +76,13 @@ class UserTable:
         return int(np.searchsorted(self._begins, word, "right")) - 1
 
     def _spans(self, first: Words) -> list[tuple[_Segment, slice]]:
-        """The segments that sorted first words fall into, and which of them do."""
+        """Return the segments that sorted first words fall into, and which of them do."""
         ends = np.searchsorted(first, self._begins[1:]).tolist()
         spans = zip(self._segments, [0, *ends], [*ends, len(first)], strict=True)
         return [(segment, slice(begin, end)) for segment, begin, end in spans if end > begin]
 
     def _entered(self, users: int) -> None:
-        """Some were entered: rewrite what is full, the fullest first, and no more than a batch may."""
+        """Rewrite what is full, now that some were entered: the fullest first, and no more than a batch may."""
         self._users += users
         left = _REWRITTEN + 2 * RECENT_SHARE * users
         full = sorted((each for each in self._segments if each.fullness > 1), key=lambda each: -each.fullness)
@@ -98,7 +98,7 @@ class UserTable:
 
 
 class FoundUsers:
-    """Where some users stand in a table.
+    """The places of some users in a table.
 
     Attributes:
         counts: `(users,)` what each has, in the order in which they were asked for; 0 for who is not there.
@@ -150,7 +150,7 @@ class FoundUsers:
 
 
 class _Place:
-    """For each user: whether it is `there` in a run, and `at` which place it is or belongs."""
+    """Whether each user is `there` in a run, and `at` which place it is or belongs."""
 
     __slots__ = ("at", "there")
 
@@ -194,7 +194,7 @@ class _Run:
         return _Place(np.where(there, near, at), there)
 
     def with_others(self, others: _Run, at: IntArray) -> _Run:
-        """Both runs as one. Args: at: before which places of this run the others belong."""
+        """Return both runs as one. Args: at: before which places of this run the others belong."""
         places = at + np.arange(len(others))
         mine = np.ones(len(self) + len(others), bool)
         mine[places] = False
@@ -206,7 +206,7 @@ class _Run:
         return _Run(*merged)
 
     def between(self, low: np.uint64, high: np.uint64) -> _Run:
-        """Those with a first word from `low` to `high`."""
+        """Return the users with a first word from `low` to `high`."""
         span = slice(int(np.searchsorted(self.first, low)), int(np.searchsorted(self.first, high, "right")))
         return _Run(self.first[span], self.second[span], self.counts[span])
 
@@ -262,7 +262,7 @@ class _Segment:
 
     @property
     def fullness(self) -> float:
-        """Above 1 where the recent ones are to be merged."""
+        """How full the short run is; above 1, it is to be merged."""
         return len(self.recent) / max(_LEAST_RECENT, len(self.run) // RECENT_SHARE)
 
     def merge(self) -> None:
@@ -271,7 +271,7 @@ class _Segment:
         self._list()
 
     def split(self) -> list[_Segment]:
-        """Both halves of the range; only after `merge`."""
+        """Return both halves of the range; only after `merge`."""
         half = 1 << self.bits - 1
         lower = self.run.between(np.uint64(self.begin), np.uint64(self.begin + half - 1))
         upper = self.run.between(np.uint64(self.begin + half), np.uint64(self.begin + 2 * half - 1))

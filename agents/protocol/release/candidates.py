@@ -68,7 +68,7 @@ class CommitCandidates:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The step is settled.
+    """Take note that the step is settled.
 
     Attributes:
         position: blocks below this offset are in the committed state and may be acknowledged.
@@ -87,8 +87,8 @@ Effects = Generator[Effect, Any, None]
 
 
 class StreamCandidates:
-    """State machine of one stream. `read` the log, drive `recover` to its end, then `fold` blocks and drive `advance`
-    after each.
+    """The state machine of one stream. `read` the log, drive `recover` to its end, then `fold` blocks and drive
+    `advance` after each.
     """
 
     def __init__(self, stepper: Stepper, *, chunk_bytes: int = CHUNK_BYTES, enough_bytes: int = ENOUGH_BYTES) -> None:
@@ -107,7 +107,7 @@ class StreamCandidates:
 
     @property
     def position(self) -> int:
-        """Offset of the blocks topic from which to read on."""
+        """The offset of the blocks topic from which to read on."""
         return self.stepper.merge.position
 
     def read(self, log: Iterable[tuple[int, LogRecord]]) -> None:
@@ -122,8 +122,8 @@ class StreamCandidates:
                 self._first = complete.candidate.step
 
     def lacks(self, saved: SavedState | None) -> bool:
-        """Whether what a state table holds is older than the newest answer on the log, or nothing: then the changelog
-        must have a newer one.
+        """Return whether what a state table holds is older than the newest answer on the log, or nothing: then the
+        changelog must have a newer one.
         """
         newest = self._view.newest
         return newest is not None and (saved is None or saved.step < newest.candidate.step)
@@ -194,7 +194,7 @@ class StreamCandidates:
                     releases, size = [], 0
 
     def _commit(self, releases: Sequence[bytes], state: bytes) -> Effects:
-        """Candidates of the steps that are answered next, and the state after the last of them."""
+        """Commit candidates of the steps that are answered next, and the state after the last of them."""
         if not releases:
             return
         steps = range(self.step, self.step + len(releases))

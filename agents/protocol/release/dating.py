@@ -24,13 +24,13 @@ _TEXT, _STEPS = "dating/ids", "dating/steps"
 
 
 class Dating:
-    """Of one stream: the step of each record that is alive, by its id."""
+    """The step of each record of one stream that is alive, by its id."""
 
     def __init__(self) -> None:
         self._steps: dict[str, int] = {}
 
     def take(self, release: Release) -> Callable[[RecordColumns], Sequence[int]]:
-        """What gives the steps of added records: to be called once for each, in their order, as they are made."""
+        """Return what gives the steps of added records: call it once for each, in their order, as they are made."""
         withdrawn = [self._steps.pop(name) for name in release.removed]
         steps: Iterator[int] = iter(
             dated(withdrawn, len(release.added), now=release.step, spans=release.spans).tolist()
@@ -44,7 +44,7 @@ class Dating:
         return steps_of
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a restart goes on from; public values. Raises: ValueError where an engine's id has a line break."""
+        """Return what a restart goes on from; all public. Raises: ValueError where an engine's id has a line break."""
         names = "\n".join(self._steps)
         if names.count("\n") > max(len(self._steps) - 1, 0):
             raise ValueError("an id of a synthetic record has a line break, and would be read back as two")
@@ -61,7 +61,7 @@ class Dating:
 
 
 def dated(withdrawn: Sequence[int], added: int, *, now: int, spans: Iterable[tuple[int, float]]) -> IntArray:
-    """`(added,)` steps: those of the withdrawn records in their order, and of what is new, evenly in between.
+    """Return `(added,)` steps: those of the withdrawn records in their order, and of what is new, evenly in between.
 
     Where less is added than withdrawn, the newest steps lose: noise that made too many is what is taken back.
 
@@ -82,7 +82,7 @@ def dated(withdrawn: Sequence[int], added: int, *, now: int, spans: Iterable[tup
 
 
 def _spread(count: int, now: int, spans: Iterable[tuple[int, float]]) -> IntArray:
-    """So many steps, in proportion to what was measured in each span and evenly within it; neighbours differ."""
+    """Return so many steps, in proportion to what was measured in each span and evenly within it; neighbours differ."""
     weighty = [(since, weight) for since, weight in spans if weight > 0 and since < now]
     if not weighty:
         return np.full(count, now, np.int64)

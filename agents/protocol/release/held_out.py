@@ -59,7 +59,7 @@ class HeldOutAudit:
 
     @property
     def position(self) -> int:
-        """Offset of the truth topic from which to read on."""
+        """The offset of the truth topic from which to read on."""
         return self.merge.position
 
     def fold(self, offset: int, block: Block) -> None:
@@ -94,7 +94,7 @@ class HeldOutAudit:
         return sum(1 for _, step, _, _ in self._waiting if step == self.step) >= facts.records
 
     def measure(self) -> bytes:
-        """The utility record of the step that is ready; moves on to the next. May take long: call it in a thread."""
+        """Return the utility record of the step ready, and move on to the next. May take long: call it in a thread."""
         facts = self._ledger.pop(self.step)
         events, added = self.advance()
         rows = self._alive.values() if self.evaluator.scope == "alive" else added
@@ -148,7 +148,7 @@ class HeldOutAudit:
         return {name: [row.get(name) for row in rows] for name in self.evaluator.fields}
 
     def encode(self) -> bytes:
-        """Everything that later steps need. Private."""
+        """Return everything that later steps need. Private."""
         header = {
             "stream": self.stream.name,
             "step": self.step,

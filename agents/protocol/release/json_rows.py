@@ -11,7 +11,7 @@ _WITHOUT_COMMAS = {int, float, bool, type(None)}
 
 
 def json_rows(columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
-    """Row after row as a JSON object, its members in the order of the columns.
+    """Yield row after row as a JSON object, its members in the order of the columns.
 
     Args: columns: one at least, all of one length.
     Raises: TypeError where a name is no text, or a value not JSON-able.
@@ -26,7 +26,7 @@ def json_rows(columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
 
 
 def _json_column(values: Sequence[Any]) -> Sequence[bytes]:
-    """Each value by itself."""
+    """Return each value as JSON by itself."""
     kinds = set(map(type, values))
     if not kinds:
         return ()

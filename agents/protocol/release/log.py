@@ -43,16 +43,16 @@ class LogView:
         self._chunks: dict[tuple[int, str], dict[int, Chunk]] = {}
 
     def seed(self, step: int) -> bytes | None:
-        """The seed of a step, if it was committed."""
+        """Return the seed of a step, if it was committed."""
         return self._seeds.get(step)
 
     def state_digest(self, step: int) -> str | None:
-        """The digest of the state after a step, if its candidate is complete."""
+        """Return the digest of the state after a step, if its candidate is complete."""
         return self._states.get(step)
 
     @property
     def seeded(self) -> list[int]:
-        """Steps whose seed is known, ascending."""
+        """The steps whose seed is known, ascending."""
         return sorted(self._seeds)
 
     def apply(self, offset: int, record: LogRecord) -> Complete | None:

@@ -18,7 +18,7 @@ from schemas.errors import GapError, SourceError
 
 
 class BlockMerge:
-    """Pending events by step, and how far each source partition has come.
+    """Keeps pending events by step, and how far each source partition has come.
 
     Attributes:
         position: offset of the blocks topic from which to read on; earlier blocks are already in here.
@@ -86,24 +86,24 @@ class BlockMerge:
         return min(self.ticks)
 
     def closed(self, step: int) -> bool:
-        """Whether no further event can join `step`."""
+        """Return whether no further event can join `step`."""
         return self.closed_to >= step
 
     def take(self, step: int) -> Folded:
-        """The events of a closed step, which leave the merge."""
+        """Return the events of a closed step, which leave the merge."""
         return self._pending.pop(step, None) or Folded.empty(self.words)
 
     def take_surplus(self, step: int) -> int:
-        """The surplus of a closed step (`agents.protocol.ingest.bounds`), which leaves the merge. Private."""
+        """Return the surplus of a closed step (`agents.protocol.ingest.bounds`), which leaves the merge. Private."""
         return self._surplus.pop(step, 0)
 
     @property
     def floor(self) -> int:
-        """Blocks below this offset are needed neither here nor to restore any partition's contribution bounds."""
+        """The offset below which blocks are needed neither here nor to restore any partition's contribution bounds."""
         return min([self.position, *(floor for floor in self.floors if floor is not None)])
 
     def progress(self) -> dict[str, Any]:
-        """JSON-able part of the state."""
+        """Return the JSON-able part of the state."""
         live = {} if set(self.live_from) == {None} else {"live_from": list(self.live_from)}
         return {
             **live,
@@ -115,7 +115,7 @@ class BlockMerge:
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Array part of the state: pending events of steps that are still open. Private."""
+        """Return the array part of the state: pending events of steps that are still open. Private."""
         arrays: dict[str, np.ndarray] = {}
         for step in sorted(self._pending):
             arrays[f"pending/{step}/keys"] = self._pending[step].keys

@@ -32,12 +32,12 @@ MOST_BYTES = 900_000
 
 
 def instant(at_us: int) -> datetime.datetime:
-    """Microseconds since the epoch as an aware UTC datetime."""
+    """Return microseconds since the epoch as an aware UTC datetime."""
     return EPOCH + datetime.timedelta(microseconds=at_us)
 
 
 def raw_time(at_us: int, *, time_format: str, timezone: str) -> str | int | float:
-    """A public instant written as the raw events write their time field."""
+    """Return a public instant written as the raw events write their time field."""
     if time_format in ("s", "ms", "us"):
         return at_us // {"s": 1_000_000, "ms": 1_000, "us": 1}[time_format]
     local = instant(at_us).astimezone(zone(timezone))
@@ -51,7 +51,7 @@ def release_records(
     steps_of: Callable[[RecordColumns], Sequence[int]],
     time_of: Callable[[int], str | int | float],
 ) -> Iterator[PublicRecord]:
-    """Synthetic records, tombstones and measurements of a step, in the order in which they are published.
+    """Yield synthetic records, tombstones and measurements of a step, in the order in which they are published.
 
     Tombstones come first: a reader that stops in between holds too few records, never withdrawn ones.
 
@@ -74,7 +74,7 @@ def release_records(
 
 
 def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:
-    """A measurement as records of at most `MOST_BYTES`: one, nearly always.
+    """Return a measurement as records of at most `MOST_BYTES`: one, nearly always.
 
     A larger one is cut: each record has all fields, a run of the longest list (or lists, where several are as long;
     they may lie in objects of the measurement), its number `part` from 0 on, and the number of `parts`; the runs one
@@ -97,7 +97,7 @@ def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:
 
 
 def _lengths(value: object) -> Iterator[int]:
-    """Of all lists in a measurement."""
+    """Yield the lengths of all lists in a measurement."""
     if isinstance(value, list | tuple):
         yield len(value)
     elif isinstance(value, Mapping):
@@ -129,7 +129,7 @@ def ledger_entry(
     draw: str,
     witness: str = "",
 ) -> tuple[bytes, str]:
-    """The ledger record of a step and the chain that goes on from it.
+    """Return the ledger record of a step and the chain that goes on from it.
 
     It is the public account of a step: what was published (by digest), how it was made private, and what a user has
     paid at most.

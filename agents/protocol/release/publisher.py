@@ -29,7 +29,7 @@ from schemas.topics import Topics
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A step to be published, whole, in one transaction; the ledger record is last.
+    """One step to be published, whole, in one transaction; the ledger record is last.
 
     Attributes:
         payload: the framed records of the step.
@@ -58,17 +58,17 @@ class Publication:
 
     @property
     def records(self) -> tuple[PublicRecord, ...]:
-        """All of them, in their order."""
+        """All records of the step, in their order."""
         return (*self.data, self.ledger_record)
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return len(self.payload) + len(self.ledger)
 
 
 class StreamPublisher:
-    """State machine of one stream's public topics."""
+    """The state machine of one stream's public topics."""
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
@@ -101,7 +101,7 @@ class StreamPublisher:
             self.last_step, self.chain, self._chains[step] = step, chain, chain
 
     def chain_of(self, step: int) -> str | None:
-        """The digest of a public step, of any until the release log is read."""
+        """Return the digest of a public step, of any until the release log is read."""
         return self._chains.get(step)
 
     def check_end(self, channel: Channel, newest: int) -> None:
@@ -122,7 +122,7 @@ class StreamPublisher:
         self._measured = newest
 
     def _check_measured(self, candidate: Candidate) -> None:
-        """A public step is read from the log, which keeps the newest: it says which step was measured last."""
+        """Check that the measurements are there that the newest public step on the log says were published last."""
         if self._measured is not None and candidate.measured > self._measured:
             raise LostTopicError(
                 f"stream {self.stream}: {Topics.measurements(self.stream)} does not hold the measurements of step "
@@ -170,7 +170,7 @@ class StreamPublisher:
         return publication
 
     def published(self, step: int) -> None:
-        """The transaction of `step` is committed. Steps of one transaction in their order."""
+        """Note that the transaction of `step` is committed. Steps of one transaction in their order."""
         if not self._waiting or self._waiting[0].step != step:
             raise GapError(f"stream {self.stream}: step {step} was not due")
         self.chain = self._waiting.popleft().chain

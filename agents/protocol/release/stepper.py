@@ -63,7 +63,7 @@ class Stepper:
 
     @classmethod
     def of(cls, stream: Stream, source_partitions: int, *, caveat: str = "", witness: str = "") -> Stepper:
-        """The stepper of a configured stream. `caveat` says why its releases are not private; empty: they are.
+        """Return the stepper of a configured stream. `caveat` says why its releases are not private; empty: they are.
         `witness`: what its ledger entries say in place of a configured witness; empty: nothing.
         """
         words = build_domain(stream).words
@@ -140,7 +140,7 @@ class Stepper:
         )
 
     def _steps_of(self, release: Release) -> Callable[[RecordColumns], Sequence[int]]:
-        """Of added records: those that they say themselves, those that they stand for, or this one."""
+        """Return what gives the steps of added records: those that they say themselves or stand for, or this one."""
         if self._dating is not None:
             return self._dating.take(release)
         now = release.step

@@ -41,7 +41,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the witness says of a stream.
+    """The last step of a stream that its witness has seen.
 
     Attributes:
         step: the last step that may be public. chain: the digest of all public bytes up to it, see `link`.
@@ -54,7 +54,7 @@ class Mark:
     since: int = -1
 
     def encode(self) -> bytes:
-        """Nothing in it is private: the digest is published with the step."""
+        """Return the mark as JSON. Nothing in it is private: the digest is published with the step."""
         words = {"version": VERSION, "stream": self.stream, "step": self.step, "chain": self.chain, "since": self.since}
         return orjson.dumps(words)
 
@@ -77,7 +77,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Under what terms a publisher believes the cluster.
+    """The terms under which a publisher believes the cluster.
 
     Attributes:
         place: where the witness is, for messages.

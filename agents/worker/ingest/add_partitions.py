@@ -47,7 +47,7 @@ AGAIN = "Fix: run the same command again, which completes it; until then no work
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was done: the topic has so many partitions in place of `before`, and `streams` go on with them.
+    """The outcome: the topic has so many partitions in place of `before`, and `streams` go on with them.
 
     None of them does where no stream had begun to read it, or nothing was left to do.
     """
@@ -60,7 +60,7 @@ class Added:
 
 @dataclass(frozen=True)
 class _Source:
-    """The topic, and what reads it.
+    """The topic, and the streams that read it.
 
     Attributes:
         config: of the streams that were started with fewer partitions, and of those that have it as their audit.
@@ -75,7 +75,7 @@ class _Source:
 
     @property
     def drained_first(self) -> bool:
-        """Where the partitions are there already, workers cannot take in what waits."""
+        """Whether what waits must be taken in before: workers cannot do it where the partitions are there already."""
         return all(int(each.fields[PARTITIONS]) == self.found.partitions for each in self.stored.values())
 
 
@@ -190,7 +190,7 @@ async def _check_nobody_works(config: Config, topic: str) -> None:
 
 
 async def _end_replays(config: Config, topic: str) -> None:
-    """Fence those that are under way, and end what a killed one left open. One that began before the partitions were
+    """Fence replays that are under way, and end what a killed one left open. One that began before the partitions were
     added ticks the old ones alone; went it live there, the new ones never would.
     """
     for stream in config.streams:
@@ -202,7 +202,7 @@ async def _end_replays(config: Config, topic: str) -> None:
 async def _tasks(
     source: _Source, specs: Sequence[SourceSpec]
 ) -> AsyncIterator[tuple[list[SourceTask], dict[int, OffsetAndMetadata]]]:
-    """One for each partition that there is to be, fenced; what is there is restored, and what the group says of it.
+    """Yield a task for each partition that there is to be, fenced and restored, and what the group says of it.
 
     Raises: what is wrong with the history of a stream.
     """
@@ -308,7 +308,7 @@ async def _add(source: _Source, partitions: int) -> None:
 
 
 async def _commit(config: Config, task: SourceTask, effect: Commit, offset: int) -> None:
-    """One transaction: snapshots, or a block with its place and the group's offset, which never goes back."""
+    """Commit one transaction: snapshots, or a block with its place and the group's offset, which never goes back."""
     producer, spec, block = task.producer, effect.spec, effect.block
     topics = Topics(config.job.name, config.kafka.partitions)
     await producer.begin_transaction()

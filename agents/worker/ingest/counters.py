@@ -22,7 +22,7 @@ from schemas.blocks import Block
 
 @dataclass(slots=True)
 class SealedBlock:
-    """What one machine gives to a transaction."""
+    """The part of one machine in a transaction."""
 
     machine: PartitionIngest
     block: Block
@@ -33,7 +33,7 @@ class SealedBlock:
 
 @dataclass(slots=True)
 class IngestCounters:
-    """What this worker has committed. Operator only: counts are private.
+    """Counts what this worker has committed. Operator only: counts are private.
 
     Attributes:
         records: (stream, role, reason, field) -> records; the field is "" where none is at fault.
@@ -55,7 +55,7 @@ class IngestCounters:
     bounds_bytes: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def count(self, sealed: SealedBlock) -> None:
-        """A sealed block is committed."""
+        """Count a sealed block that is committed."""
         machine, spec = sealed.machine, sealed.machine.spec
         self.blocks += 1
         self.block_bytes += len(sealed.body)

@@ -62,13 +62,13 @@ class AwaitedTicks:
         del self._waiting[machine]
 
     def asked(self, machine: PartitionIngest) -> int:
-        """The last step whose end has its place already. One that was void is not placed again before it goes live."""
+        """Return the last step whose end has its place; one that was void is not placed again before it goes live."""
         waiting = self._waiting[machine]
         void = -1 if machine.live else self._void.get(machine, -1)
         return max(machine.ticked, void, waiting[-1][0] if waiting else -1)
 
     def put(self, machine: PartitionIngest, step: int, offset: int) -> None:
-        """Steps up to `step` are over, and the partition ended at `offset` when that was noticed."""
+        """Note that steps up to `step` are over, and that the partition ended at `offset` when that was noticed."""
         if machine not in self._waiting:
             return  # left out meanwhile
         waiting = self._waiting[machine]
@@ -76,11 +76,11 @@ class AwaitedTicks:
             waiting.append((step, max(offset, waiting[-1][1]) if waiting else offset))
 
     def places(self) -> Iterator[int]:
-        """The next place of each machine that waits for one."""
+        """Yield the next place of each machine that waits for one."""
         return (waiting[0][1] for waiting in self._waiting.values() if waiting)
 
     def reached(self, machine: PartitionIngest, offset: int) -> Iterator[int]:
-        """The steps that end now that the machine has taken in all records below `offset`."""
+        """Yield the steps that end now that the machine has taken in all records below `offset`."""
         waiting = self._waiting[machine]
         while waiting and offset >= waiting[0][1]:
             step, _ = waiting.popleft()
@@ -97,7 +97,7 @@ LEAST_SLICE = 1_000  # below, the cost of a slice is no longer that of its recor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """Sizes and times; none of them changes a result, only when it comes.
+    """Sizes and times of ingest; none of them changes a result, only when it comes.
 
     Attributes:
         poll_records: records asked of Kafka at once.
@@ -115,7 +115,7 @@ class IngestOptions:
 
 
 class SourceTask:
-    """See the module.
+    """The task of one source partition, as the module says.
 
     Life: `fence`, the machines are restored, then `take` and `reached`, each followed by `flush_if_due`; `close` once.
     """
@@ -181,7 +181,7 @@ class SourceTask:
 
     @contextlib.contextmanager
     def serving(self, machine: PartitionIngest) -> Iterator[None]:
-        """For work of one machine, from which nothing is sent: where it fails, its stream is left out here.
+        """Do work of one machine, from which nothing is sent: where it fails, its stream is left out here.
 
         Raises: the error, if nothing is left to do in this job.
         """
@@ -196,7 +196,7 @@ class SourceTask:
             )
 
     def restored(self, committed: int | None, left_out: Sequence[PartitionIngest], *, begin: int = 0) -> None:
-        """The machines that are left stand where they go on, and the group at `committed`.
+        """Begin where the machines that are left go on, with the group at `committed`.
 
         Of one that failed just now, or stopped before, the place is what the group says, never what its blocks do. Of
         one that never had a block it is noted where it begins: where new ones do now, so that it misses nothing later.
@@ -222,7 +222,7 @@ class SourceTask:
                 self.leave_out(machine)
 
     def leave_out(self, machine: PartitionIngest) -> None:
-        """No more of this machine's stream on this partition. Its place stays that of its last committed block."""
+        """Do no more for this machine's stream on this partition. Its place stays that of its last committed block."""
         if machine in self.machines:
             self.machines.remove(machine)
             self.awaited.leave_out(machine)
@@ -253,7 +253,9 @@ class SourceTask:
             await asyncio.sleep(0)
 
     def _slice_records(self) -> int:
-        """Fewer where many machines take in each slice one after the other before anything else has its turn."""
+        """Return how many records a slice has: fewer where many machines take in each slice one after the other before
+        anything else has its turn.
+        """
         most = self._options.slice_records
         return max(most // sum(machine.decoder.weight for machine in self.machines), min(most, LEAST_SLICE))
 
@@ -275,7 +277,7 @@ class SourceTask:
         return min((fit for fit, _ in found), default=count)
 
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
-        """Without what is already taken in. New records at offsets that were read before are counted as lost."""
+        """Return records that are not taken in yet. New ones at offsets that were read before are counted as lost."""
         if self._cut_at is not None:
             new = from_offset(records, self._cut_at)
             for machine in self.machines:
@@ -283,12 +285,12 @@ class SourceTask:
         return from_offset(records, self.position)
 
     def went_back(self, end: int) -> None:
-        """The source was read up to `position` and has lost its tail; it ends at `end` by now."""
+        """Note that the source was read up to `position` and has lost its tail; it ends at `end` by now."""
         self.went_back_from = self.position
         self._cut_at = end
 
     def lose(self, until: int) -> None:
-        """Source records below `until` are no longer there: count what of them was not taken in, and say it."""
+        """Count, and say, what was not taken in of source records below `until`, which are no longer there."""
         begin = self.position
         if until <= begin or self.closed:
             return
@@ -305,7 +307,7 @@ class SourceTask:
             self._oldest_s = time.monotonic()
 
     def reached(self, position: int) -> None:
-        """All records below `position` are taken in, and more by a machine that is ahead: make the ticks due."""
+        """Make the ticks that are due now that all records below `position` are taken in, more by a machine ahead."""
         self.position = max(self.position, position)
         for machine in list(self.machines):
             with self.serving(machine):
@@ -422,6 +424,6 @@ def part_of(spec: SourceSpec) -> Part:
 
 
 def place_of_blocks(spec: SourceSpec, topics: Topics) -> tuple[str, int]:
-    """Topic and partition of a stream's blocks."""
+    """Return the topic and partition of a stream's blocks."""
     topic = topics.held_out if spec.role == "held_out" else topics.blocks
     return topic, home_partition(spec.stream, topics.partitions)

@@ -51,7 +51,9 @@ class _ChunkedRecords(PartitionRecords):
 
 
 def _getall(result: Any, left: list[Any], max_records: int | None = None) -> list[Any]:
-    """`FetchResult.getall` for a result whose records come in chunks; `left` are those of one that nobody asked for."""
+    """Do as `FetchResult.getall` for a result whose records come in chunks; `left` are those of one that nobody asked
+    for.
+    """
     records = result._partition_records
     if records is None:
         return []
@@ -115,7 +117,7 @@ class _Batch:
 
 
 def from_offset(records: Sequence[Any], offset: int) -> Sequence[Any]:
-    """The records from `offset` on; their offsets ascend."""
+    """Return the records from `offset` on; their offsets ascend."""
     if not records or records[0].offset >= offset:
         return records
     return records[bisect_left(records, offset, key=OFFSET) :]

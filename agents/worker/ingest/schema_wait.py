@@ -32,7 +32,7 @@ NAMED = 3
 
 
 class SchemaWait:
-    """Of one worker."""
+    """Holds back the partitions of one worker that wait for schemas."""
 
     def __init__(self, registry: Registry | None, book: SchemaBook, counters: IngestCounters, vitals: Vitals) -> None:
         self._registry, self._book, self._counters = registry, book, counters
@@ -66,7 +66,7 @@ class SchemaWait:
         self._see_to_it()
 
     def _see_to_it(self) -> None:
-        """Somebody asks while anything is wanted, also what was first wanted when the asking was about to end.
+        """Ask while anything is wanted, also for what was first wanted when the asking was about to end.
 
         Raises: what ended it.
         """
@@ -76,7 +76,7 @@ class SchemaWait:
             self._asking = asyncio.create_task(self._ask())
 
     def held(self, tasks: Mapping[TopicPartition, SourceTask]) -> list[tuple[str, int]]:
-        """The partitions that wait."""
+        """Return the partitions that wait."""
         return [(source.topic, source.partition) for source, task in tasks.items() if task.wanted]
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class SchemaWait:
 
 
 def _named(refs: Iterable[SchemaRef]) -> str:
-    """The first few.
+    """Name the first few schemas.
 
     >>> _named({SchemaRef(12)})
     'schema 12'
@@ -129,5 +129,5 @@ def _named(refs: Iterable[SchemaRef]) -> str:
 
 
 def book_of(specs: Mapping[str, Iterable[Any]]) -> SchemaBook:
-    """The book that all specs share."""
+    """Return the book that all specs share."""
     return next((spec.schemas for each in specs.values() for spec in each), SchemaBook())

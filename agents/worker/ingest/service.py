@@ -52,7 +52,7 @@ Look = Callable[[], Awaitable[None]]
 
 
 async def pass_over(consumer: Any, task: SourceTask, position: int, *, look: Look) -> None:
-    """The consumer is at `position`: find out why nothing came from where the task stands up to there.
+    """Find out why nothing came from where the task stands up to `position`, where the consumer is.
 
     Markers of transactions and compaction leave offsets empty. Where the topic has since lost its head, records were
     deleted unread. Where the consumer went back it is another topic, or one that lost its tail: a Kafka consumer begins
@@ -80,7 +80,7 @@ async def pass_over(consumer: Any, task: SourceTask, position: int, *, look: Loo
 
 
 async def _asked(ask: Callable[..., Awaitable[Any]], task: SourceTask, look: Look) -> int | None:
-    """An offset of the task's partition; None where it is closed meanwhile, since nobody answers for a lost topic."""
+    """Return an offset of the task's partition; None where it is closed meanwhile: nobody answers for a lost topic."""
     while not task.closed:
         try:
             async with asyncio.timeout(GIVE_UP_S):
@@ -91,7 +91,7 @@ async def _asked(ask: Callable[..., Awaitable[Any]], task: SourceTask, look: Loo
 
 
 class StepEnds:
-    """Which steps are over by the wall clock, for the machines of one worker.
+    """Says which steps are over by the wall clock, for the machines of one worker.
 
     Attributes:
         next_us: when the next step of one of them ends, `grace` included, at most a second after `due` was asked; not
@@ -105,7 +105,7 @@ class StepEnds:
     def due(
         self, tasks: Iterable[SourceTask], now_us: int, *, grace_us: Mapping[str, int]
     ) -> list[tuple[SourceTask, PartitionIngest, int]]:
-        """The steps that are over and have no place yet, replayed streams included: see `AwaitedTicks`."""
+        """Return the steps that are over and have no place yet, replayed streams included: see `AwaitedTicks`."""
         found = []
         next_us = now_us + 1_000_000
         for task in tasks:
@@ -281,7 +281,7 @@ class IngestService(LongService):
         return {source for source in self._wanted if source.topic in topics}
 
     def _topics(self) -> set[str]:
-        """Those that a stream still reads."""
+        """Return the topics that a stream still reads."""
         return {
             topic
             for topic, specs in self._specs.items()
@@ -301,7 +301,7 @@ class IngestService(LongService):
 
     @contextlib.asynccontextmanager
     async def _reopening(self, consumer: AIOKafkaConsumer, task: SourceTask) -> AsyncIterator[None]:
-        """For what a task commits. Where the cluster has forgotten its transactional id, it is made anew as after an
+        """Let a task commit. Where the cluster has forgotten its transactional id, it is made anew as after an
         assignment: fenced, and restored from what is on the topics. One that has just been is not.
         """
         try:
@@ -364,9 +364,9 @@ class IngestService(LongService):
 
     @Service.task
     async def _clock(self) -> None:
-        """Wall clock: a step that is over is ticked where the partition ended when that was noticed. Beside the main
-        loop, whose work on fetched records depends on how many people send: that must not decide where a tick stands,
-        or a flood would draw other people's late events into an earlier step.
+        """Follow the wall clock: a step that is over is ticked where the partition ended when that was noticed. Beside
+        the main loop, whose work on fetched records depends on how many people send: that must not decide where a tick
+        stands, or a flood would draw other people's late events into an earlier step.
         """
         pulse = self.vitals.part("clock of the steps")
         pulse.ready = True
@@ -376,8 +376,8 @@ class IngestService(LongService):
             await self.sleep(min(CLOCK_S, self._until_next_end_s()))
 
     def _until_next_end_s(self) -> float:
-        """Until a step ends here whose tick has no place yet; a moment where one is over, longer where its place is
-        long in coming. At most a second.
+        """Return the time until a step ends here whose tick has no place yet; a moment where one is over, longer where
+        its place is long in coming. At most a second.
         """
         now_us = self._broker_clock.bounded_us()
         left_s = 1.0 if now_us is None else (self._step_ends.next_us - now_us) / 1e6
@@ -385,7 +385,7 @@ class IngestService(LongService):
 
     @Service.task
     async def _compare_clocks(self) -> None:
-        """Step ends wait for the first answer: until then nobody knows how wrong this clock is."""
+        """Compare clocks. Step ends wait for the first answer: until then nobody knows how wrong this clock is."""
         try:
             while not self.should_stop:
                 await self._broker_clock.compare()
@@ -425,7 +425,7 @@ class IngestService(LongService):
                 task.reached(position)
 
     async def revoked(self) -> None:
-        """Kafka takes all partitions in a rebalance and assigns again what stays."""
+        """Give up all partitions, as Kafka takes them in a rebalance and assigns again what stays."""
         REBALANCES.labels("ingest").inc()
         await self._give_up()
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def user_keys(config: Config) -> dict[str, bytes | None]:
-    """Stream -> key of its user hash, None where it has no users. Reads the secret files. Raises: ConfigError."""
+    """Read the secret files: stream -> key of its user hash, None where it has no users. Raises: ConfigError."""
     return {stream.name: _user_key(stream) for stream in config.streams}
 
 
 def user_key_ids(config: Config) -> dict[str, str | None]:
-    """Stream -> what names its key in the fingerprint. Raises: ConfigError."""
+    """Return stream -> what names its key in the fingerprint. Raises: ConfigError."""
     return {name: None if key is None else key_id(key) for name, key in user_keys(config).items()}
 
 
@@ -48,7 +48,7 @@ def _user_key(stream: Stream) -> bytes | None:
 def source_specs(
     config: Config, *, source_partitions: Mapping[str, int], audit_partitions: Mapping[str, int] | None = None
 ) -> dict[str, list[SourceSpec]]:
-    """Source and audit topic -> what each stream does with it.
+    """Return source and audit topic -> what each stream does with it.
 
     Args: source_partitions, audit_partitions: stream -> partitions of its topic.
     Raises: ConfigError, EngineInputError.
