@@ -8,6 +8,7 @@ import json
 import math
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -238,8 +239,7 @@ def test_only_the_record_of_a_long_decimal_is_refused_and_its_field_is_named() -
         field["name"] = name
     book = SchemaBook()
     book.put(REF, SchemaText("AVRO", json.dumps(schema)))
-    base = spec(InputFormat("avro"))
-    decoder = type(base)(**{**{n: getattr(base, n) for n in base.__dataclass_fields__}, "schemas": book}).decoder()
+    decoder = replace(spec(InputFormat("avro")), schemas=book).decoder()
     feed = records([framed(REF, b"\2a\0" + varint(length) + b"\1" * length + b"\0") for length in (1, 100, 1)])
     _, reasons, at_fault = decoder.decode_unfolded(decoder.unfold(feed))
     assert reasons.tolist() == [Reason.ACCEPTED, Reason.WRONG_TYPE, Reason.ACCEPTED]

@@ -7,6 +7,7 @@ import decimal
 import json
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -23,6 +24,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from schemas.config.formats import CsvSection
 from schemas.events import Reason
 from tests.formats.forms import AVRO, AVRO_SCHEMA, BOOK, WRITERS, framed, in_avro, records, spec
+from tests.protocol.ingest_runs import taken
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
 EVENTS = st.fixed_dictionaries(
@@ -125,18 +127,11 @@ def test_what_a_registry_does_not_have_or_nobody_can_use() -> None:
         ]
     ):
         book.put(SchemaRef(number), text)
-    base = spec(InputFormat("avro"))
-    machine = PartitionIngest(type(base)(**{**_fields(base), "schemas": book}), 0)
-    machine.take(records([framed(SchemaRef(number), b"\2a") for number in range(5)]))
-    block, letters = machine.seal()
-    assert block is not None
+    feed = records([framed(SchemaRef(number), b"\2a") for number in range(5)])
+    _, letters = taken(replace(spec(InputFormat("avro")), schemas=book), feed)
     assert [letter.reason.name for letter in letters] == [
         "UNKNOWN_SCHEMA", "UNUSABLE_SCHEMA", "UNUSABLE_SCHEMA", "UNUSABLE_SCHEMA", "WRONG_TYPE",
     ]  # fmt: skip
-
-
-def _fields(made: Any) -> dict[str, Any]:
-    return {name: getattr(made, name) for name in made.__dataclass_fields__}
 
 
 def test_a_book_forgets_what_anybody_could_make_up() -> None:
@@ -171,8 +166,7 @@ def test_types_of_avro(kind: Any, written: Any, read: Any) -> None:
     ref = SchemaRef(1000)
     book = SchemaBook()
     book.put(ref, SchemaText("AVRO", json.dumps(schema)))
-    made = spec(InputFormat("avro"), scalars=("more",))
-    decoder = type(made)(**{**_fields(made), "schemas": book}).decoder()
+    decoder = replace(spec(InputFormat("avro"), scalars=("more",)), schemas=book).decoder()
     data = in_avro({**EVENT, "more": written}, schema, ref)
     [event], *_ = decoder.decode_unfolded(decoder.unfold(records([data])))
     assert event.scalar0 == read
@@ -182,7 +176,7 @@ def test_types_of_avro(kind: Any, written: Any, read: Any) -> None:
 @pytest.mark.parametrize(("unit", "read"), [("s", "60.000001"), ("ms", "60000.001"), ("us", 60_000_001)])
 def test_an_instant_is_one_whatever_unit_it_is_written_in(unit: str, read: Any) -> None:
     made = spec(InputFormat("avro"))
-    decoder = type(made)(**{**_fields(made), "format": unit}).decoder()
+    decoder = replace(made, format=unit).decoder()
     [event], *_ = decoder.decode_unfolded(decoder.unfold(records([in_avro({**EVENT, "at": 60_000_001})])))
     assert event.time == read
     assert made.time_parser().parse([60_000_001])[0].tolist() == [60_000_001]
@@ -208,19 +202,9 @@ def test_a_field_that_a_writer_did_not_know_is_not_there_and_one_more_changes_no
     newer = {**AVRO_SCHEMA, "fields": [{"name": "tip", "type": ["null", "long"], "default": None}, *older["fields"]]}
     for number, schema in enumerate((older, AVRO_SCHEMA, newer)):
         book.put(SchemaRef(number), SchemaText("AVRO", json.dumps(schema)))
-    made = spec(InputFormat("avro"), scalars=("tip",))
-    machine = PartitionIngest(type(made)(**{**_fields(made), "schemas": book}), 0)
-    machine.take(
-        records(
-            [
-                in_avro(EVENT, older, SchemaRef(0)),
-                in_avro(EVENT, AVRO_SCHEMA, SchemaRef(1)),
-                in_avro({**EVENT, "tip": 3}, newer, SchemaRef(2)),
-            ]
-        )
-    )
-    block, letters = machine.seal()
-    assert block is not None
+    values = [in_avro(EVENT, older, SchemaRef(0)), in_avro(EVENT, AVRO_SCHEMA, SchemaRef(1))]
+    feed = records([*values, in_avro({**EVENT, "tip": 3}, newer, SchemaRef(2))])
+    block, letters = taken(replace(spec(InputFormat("avro"), scalars=("tip",)), schemas=book), feed)
     assert (block.counts, letters) == ({"ACCEPTED": 3}, [])
 
 
@@ -299,10 +283,7 @@ def test_cells(text: str, kinds: frozenset[str] | None, decimal_: str, read: Any
     ],
 )
 def test_csv_that_is_other_than_it_should_be(value: bytes, reason: Reason, field: str) -> None:
-    machine = PartitionIngest(spec(WRITERS["csv"][1]), 0)
-    machine.take(records([value]))
-    block, letters = machine.seal()
-    assert block is not None
+    block, letters = taken(spec(WRITERS["csv"][1]), records([value]))
     assert block.counts == {reason.name: 1}
     assert [(letter.reason, letter.field) for letter in letters] == (
         [] if reason in (Reason.ACCEPTED, Reason.NO_EVENT) else [(reason, field)]
@@ -310,11 +291,9 @@ def test_csv_that_is_other_than_it_should_be(value: bytes, reason: Reason, field
 
 
 def test_a_header_in_each_record_names_the_cells_in_any_order() -> None:
-    machine = PartitionIngest(spec(InputFormat("csv", csv=CsvSection())), 0)
     good = b"y,at,user,more,x\n0.5,60000000,ann,,0.25\n"
-    machine.take(records([good, b"y,at,user,x\n", b"y,at,user\n1,2,3\n", b"y,y\n1,2\n", b"\n"]))
-    block, letters = machine.seal()
-    assert block is not None
+    feed = records([good, b"y,at,user,x\n", b"y,at,user\n1,2,3\n", b"y,y\n1,2\n", b"\n"])
+    block, letters = taken(spec(InputFormat("csv", csv=CsvSection())), feed)
     assert block.counts == {"ACCEPTED": 1, "NO_EVENT": 1, "MISSING_FIELD": 1, "WRONG_COLUMNS": 1, "UNREADABLE": 1}
     assert [letter.field for letter in letters] == ["x", "", ""]
 

@@ -13,9 +13,9 @@ from agents.protocol.formats.build import ROWS, InputFormat
 from agents.protocol.formats.reader import ABSENT, FieldPath, paths_of
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import RawRecord
-from agents.protocol.ingest.partition import PartitionIngest
 from schemas.events import Reason
 from tests.formats.forms import AVRO_SCHEMA, in_avro, records, spec
+from tests.protocol.ingest_runs import taken
 
 DOCUMENT = {
     "lat": 1, "position": {"lat": 2, "a.b": 3, "$key": 4}, "position.lon": 5, "a.b": {"c": 6}, "$key": 7,
@@ -82,19 +82,16 @@ def test_top_level_fields_are_read_alike_by_both_decoders(broken: list[str], dat
     assert [(e.time, e.user, e.number0) for e in events] == [(e.time, e.user, e.number0) for e in others]
 
 
-def taken(made: Any, feed: list[RawRecord]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    machine = PartitionIngest(made, 0)
-    machine.take(feed)
-    block, letters = machine.seal()
-    assert block is not None
-    return block.counts, [(letter.reason.name, letter.field) for letter in letters]
+def counted(made: Any, feed: list[RawRecord]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    block, letters = taken(made, feed)
+    return dict(block.counts), [(letter.reason.name, letter.field) for letter in letters]
 
 
 def test_keys_headers_and_timestamps() -> None:
     made = spec(InputFormat(), user="$key", time="$timestamp", numbers=("$header.x", "position.y"))
     value = json.dumps({"position": {"y": 0.5}}).encode()
     good = RawRecord(0, 5, b"ann", value, (("x", b"0.5"),))
-    counts, letters = taken(made, [good])
+    counts, letters = counted(made, [good])
     assert letters == [("WRONG_TYPE", "$header.x")], "a header is a text"
     made = spec(
         InputFormat(), user="$key", time="$timestamp", numbers=("position.x", "position.y"), scalars=("$header.k",)
@@ -110,7 +107,7 @@ def test_keys_headers_and_timestamps() -> None:
         good._replace(offset=5, headers=()),
         good._replace(offset=6, value=None),
     ]
-    counts, letters = taken(made, bad)
+    counts, letters = counted(made, bad)
     assert counts == {"ACCEPTED": 2, "MISSING_FIELD": 2, "UNREADABLE": 2, "EMPTY": 1}
     assert letters == [
         ("MISSING_FIELD", "$key"), ("UNREADABLE", "$key"), ("MISSING_FIELD", "$timestamp"), ("UNREADABLE", "$header.k"),
@@ -124,12 +121,12 @@ def test_a_key_in_avro() -> None:
     key = in_avro({"user": "ann", "at": 0, "x": 0.0, "y": None, "note": ""}, AVRO_SCHEMA)
     feed = [RawRecord(0, 0, key, value), RawRecord(1, 0, key[:-1], value), RawRecord(2, 0, b"ann", value)]
     assert made.decoder().missing(feed)[0] == 3
-    counts, letters = taken(made, feed)
+    counts, letters = counted(made, feed)
     assert counts == {"ACCEPTED": 1, "UNREADABLE": 1, "NO_SCHEMA_ID": 1}
     assert [field for _, field in letters] == ["$key.user", "$key.user"]
 
 
 @pytest.mark.parametrize("value", [b"1e999", b'{"at": 1e999}', b"[]", b"7", b'"text"', b"null"])
 def test_what_is_no_object_is_named_on_every_way(value: bytes) -> None:
-    found = taken(spec(InputFormat(), numbers=("a.x", "a.y")), records([value]))[1]
+    found = counted(spec(InputFormat(), numbers=("a.x", "a.y")), records([value]))[1]
     assert found[0][0] in (Reason.WRONG_TYPE.name, Reason.NOT_FINITE.name)

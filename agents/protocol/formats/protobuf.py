@@ -191,8 +191,6 @@ def reader_of(text: SchemaText) -> tuple[Callable[[tuple[int, ...]], Any], Calla
     from google.protobuf import descriptor_pool, message_factory
     from google.protobuf.unknown_fields import UnknownFieldSet
 
-    from agents.protocol.formats.protobuf import descriptors
-
     pool = descriptor_pool.DescriptorPool()
     *others, main = descriptors(text)
     for each in others:
