@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +64,11 @@ class Folded:
         return int(self.counts.sum())
 
 
+_ALWAYS = ("stream", "partition", "lo", "hi", "tick", "counts", "floor")
+_ABSENT = {"refused": {}, "totals": {}, "began": 0, "partitions": 0, "copied": None, "live_from": None}
+"""What the header of a block leaves out where it is so."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
     """See the module. Offsets are of the source partition; `hi` is the next offset to read.
@@ -78,19 +84,15 @@ class Block:
         floor: offset of the blocks topic from which this partition's bounds can be restored (older blocks may go).
         snapshots: `(256,)` int64: for each bucket of the bounds the source offset up to which its latest snapshot
             counts, that of this block's transaction included; 0 where none was ever needed. `(0,)` where nothing is
-            bounded, and in blocks of versions that did not say so.
+            bounded.
         refused: those of `counts` that were refused, by field too.
         totals: all that was ever counted on this partition, up to `hi`; for operators, who see blocks come and go.
-            Since a version that kept it: absent in blocks of earlier ones.
         began: source offset at which the stream began to read this partition; what was before it had been deleted.
         partitions: of the source, among which users have been placed since partitions were added to it; 0: none were.
-            A block that has it is of format version 2 too: an earlier worker that slept while they were added, and
-            fences the partition later, must stop there and not charge users who have moved.
         copied: of a partition that was added, offset of the one whose users came here, up to which the bounds count
             that it began with; None where they began empty.
         live_from: first step that is closed by the wall clock and not by a replay, once the partition has gone live;
-            None before, and for ever where the clock is on the wall from the start. A block that has it is of format
-            version 2: a program that would pass it over, and wait for ticks again, must refuse it.
+            None before, and for ever where the clock is on the wall from the start.
     """
 
     stream: str
@@ -114,23 +116,8 @@ class Block:
 
     def encode(self) -> bytes:
         steps = sorted(self.steps)
-        header = {
-            "stream": self.stream,
-            "partition": self.partition,
-            "lo": self.lo,
-            "hi": self.hi,
-            "tick": self.tick,
-            "steps": steps,
-            "counts": dict(self.counts),
-            "floor": self.floor,
-        }
-        header |= {
-            name: value for name in ("refused", "totals", "began", "partitions") if (value := getattr(self, name))
-        }
-        if self.copied is not None:
-            header["copied"] = self.copied
-        if self.live_from is not None:
-            header["live_from"] = self.live_from
+        header = {name: getattr(self, name) for name in _ALWAYS} | {"steps": steps}
+        header |= {name: value for name, absent in _ABSENT.items() if (value := getattr(self, name)) != absent}
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
         if len(self.snapshots):
             arrays["snapshots"] = self.snapshots
@@ -154,30 +141,9 @@ class Block:
     def decode(data: bytes) -> Block:
         """Raises: WireError."""
         header, arrays = decode(Kind.BLOCK, data)
-        steps = {step: Folded(arrays[f"keys/{step}"], arrays[f"counts/{step}"]) for step in header["steps"]}
-        return Block(
-            stream=header["stream"],
-            partition=header["partition"],
-            lo=header["lo"],
-            hi=header["hi"],
-            tick=header["tick"],
-            steps=steps,
-            users=arrays["users"],
-            increments=arrays["increments"],
-            counts=header["counts"],
-            refused=header.get("refused", {}),
-            totals=header.get("totals", {}),
-            began=header.get("began", 0),
-            live_from=header.get("live_from"),
-            floor=header["floor"],
-            snapshots=arrays.get("snapshots", np.zeros(0, np.int64)),
-            surplus=_surplus(arrays),
-            partitions=header.get("partitions", 0),
-            copied=header.get("copied"),
-        )
-
-
-def _surplus(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
-    if "surplus_steps" not in arrays:
-        return {}
-    return dict(zip(arrays["surplus_steps"].tolist(), arrays["surplus_counts"].tolist(), strict=True))
+        steps = {step: Folded(arrays[f"keys/{step}"], arrays[f"counts/{step}"]) for step in header.pop("steps")}
+        more: dict[str, Any] = {name: arrays[name] for name in ("users", "increments", "snapshots") if name in arrays}
+        if "surplus_steps" in arrays:
+            pairs = zip(arrays["surplus_steps"].tolist(), arrays["surplus_counts"].tolist(), strict=True)
+            more["surplus"] = dict(pairs)
+        return Block(**header, **more, steps=steps)

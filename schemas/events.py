@@ -6,9 +6,8 @@ The last one may say that the partition *goes live*: from there on the wall cloc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import orjson
 
@@ -24,69 +23,46 @@ LARGEST_JUMP = 10_000
 class Reason(IntEnum):
     """Why a raw record was not used. The order is the order of the filters; values are in dead letters, never
     renumber.
+
+    Attributes:
+        meaning: in a sentence, for people.
     """
 
-    ACCEPTED = 0
-    NOT_JSON = 1
-    MISSING_FIELD = 2
-    WRONG_TYPE = 3
-    EMPTY = 4  # tombstone or empty value
-    TOO_LARGE = 5
-    BAD_USER = 6
-    WRONG_PARTITION = 7
-    BAD_TIME = 8
-    BEFORE_START = 9
-    TOO_FAR_AHEAD = 10
-    NOT_FINITE = 11
-    OUTSIDE_DOMAIN = 12
-    BAD_OPERATION = 13
-    BAD_TICK = 14  # unreadable, or where nothing but the wall clock closes steps
-    OVER_BOUND = 15  # counted, not dead-lettered: it is the bound at work, not a fault of the record
-    CLIPPED = 16  # counted beside ACCEPTED: a value was moved to the nearest public limit
-    TICK_TOO_FAR = 17  # a tick that closes more than LARGEST_JUMP steps at once
-    LOST = 18  # counted by offsets: deleted from the source topic before it was read
-    UNREADABLE = 19  # not of the source's format, or cut off
-    NO_SCHEMA_ID = 20  # nothing says with which schema it was written
-    UNKNOWN_SCHEMA = 21  # the registry has no schema of this id
-    UNUSABLE_SCHEMA = 22  # of another kind than the format, or none that its library takes
-    NO_ENVELOPE = 23  # no CloudEvent, no change of a table
-    NO_BEFORE = 24  # a change that does not say which row it takes away
-    WRONG_COLUMNS = 25  # CSV with another header, or another number of cells
-    NO_EVENT = 26  # counted, not dead-lettered: what its format has beside events, such as a header or a tombstone
-    TWO_USERS = 27  # a change that hands a row from one user to another
+    meaning: str
 
+    def __new__(cls, value: int, meaning: str = "") -> Self:
+        reason = int.__new__(cls, value)
+        reason._value_, reason.meaning = value, meaning
+        return reason
 
-MEANING: Mapping[Reason, str] = {
-    Reason.ACCEPTED: "The record is used.",
-    Reason.NOT_JSON: "It is not JSON in UTF-8. NaN and Infinity are not JSON.",
-    Reason.MISSING_FIELD: "A field that the configuration names is absent.",
-    Reason.WRONG_TYPE: "It is no object, or a field holds another type, null among them.",
-    Reason.EMPTY: "It has no value (a tombstone), or an empty one.",
-    Reason.TOO_LARGE: "It has more than 1 MiB.",
-    Reason.BAD_USER: "The user id is neither a text of 1 to 256 bytes nor an integer.",
-    Reason.WRONG_PARTITION: "It is not on the partition of its user, who would be bounded twice.",
-    Reason.BAD_TIME: "The time cannot be read as the configured format.",
-    Reason.BEFORE_START: "Its time is before step 0.",
-    Reason.TOO_FAR_AHEAD: "Its step is more than `max_ahead` beyond the open one.",
-    Reason.NOT_FINITE: "A number is too large for 64 bits of floating point.",
-    Reason.OUTSIDE_DOMAIN: "A value is outside of what the domain declares.",
-    Reason.BAD_OPERATION: "The operation is neither `insert` nor `delete`.",
-    Reason.BAD_TICK: "A tick that cannot be read, or where nothing but the wall clock closes steps.",
-    Reason.OVER_BOUND: "Its user has no contributions left: the bound at work, no fault of the record.",
-    Reason.CLIPPED: "Counted beside ACCEPTED: a value was moved to the nearest public limit.",
-    Reason.TICK_TOO_FAR: "A tick that closes more than 10,000 steps at once.",
-    Reason.LOST: "Deleted from the source topic before it was read; counted by offsets.",
-    Reason.UNREADABLE: "It is cut off, or not of the stream's format.",
-    Reason.NO_SCHEMA_ID: "Nothing says with which schema of the registry it was written.",
-    Reason.UNKNOWN_SCHEMA: "The registry has no schema of its id.",
-    Reason.UNUSABLE_SCHEMA: "Its schema is of another kind than the format, or does not compile.",
-    Reason.NO_ENVELOPE: "It is no CloudEvent, or no change of a table.",
-    Reason.NO_BEFORE: "A change that does not say which row it takes away.",
-    Reason.WRONG_COLUMNS: "CSV with another number of cells, or a header that names a column twice.",
-    Reason.NO_EVENT: "Counted alone: what a format has beside events, such as a header or a tombstone.",
-    Reason.TWO_USERS: "It would be events of two users: a change that hands a row from one to the other.",
-}
-"""In a sentence, for people."""
+    ACCEPTED = 0, "The record is used."
+    NOT_JSON = 1, "It is not JSON in UTF-8. NaN and Infinity are not JSON."
+    MISSING_FIELD = 2, "A field that the configuration names is absent."
+    WRONG_TYPE = 3, "It is no object, or a field holds another type, null among them."
+    EMPTY = 4, "It has no value (a tombstone), or an empty one."
+    TOO_LARGE = 5, "It has more than 1 MiB."
+    BAD_USER = 6, "The user id is neither a text of 1 to 256 bytes nor an integer."
+    WRONG_PARTITION = 7, "It is not on the partition of its user, who would be bounded twice."
+    BAD_TIME = 8, "The time cannot be read as the configured format."
+    BEFORE_START = 9, "Its time is before step 0."
+    TOO_FAR_AHEAD = 10, "Its step is more than `max_ahead` beyond the open one."
+    NOT_FINITE = 11, "A number is too large for 64 bits of floating point."
+    OUTSIDE_DOMAIN = 12, "A value is outside of what the domain declares."
+    BAD_OPERATION = 13, "The operation is neither `insert` nor `delete`."
+    BAD_TICK = 14, "A tick that cannot be read, or where nothing but the wall clock closes steps."
+    OVER_BOUND = 15, "Its user has no contributions left: the bound at work, no fault of the record."
+    CLIPPED = 16, "Counted beside ACCEPTED: a value was moved to the nearest public limit."
+    TICK_TOO_FAR = 17, "A tick that closes more than 10,000 steps at once."
+    LOST = 18, "Deleted from the source topic before it was read; counted by offsets."
+    UNREADABLE = 19, "It is cut off, or not of the stream's format."
+    NO_SCHEMA_ID = 20, "Nothing says with which schema of the registry it was written."
+    UNKNOWN_SCHEMA = 21, "The registry has no schema of its id."
+    UNUSABLE_SCHEMA = 22, "Its schema is of another kind than the format, or does not compile."
+    NO_ENVELOPE = 23, "It is no CloudEvent, or no change of a table."
+    NO_BEFORE = 24, "A change that does not say which row it takes away."
+    WRONG_COLUMNS = 25, "CSV with another number of cells, or a header that names a column twice."
+    NO_EVENT = 26, "Counted alone: what a format has beside events, such as a header or a tombstone."
+    TWO_USERS = 27, "It would be events of two users: a change that hands a row from one to the other."
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:
@@ -140,13 +116,3 @@ def read_tick(value: bytes) -> Tick:
     if type(live_from) is not int or not 0 <= live_from <= step + 1:
         raise RecordError(Reason.BAD_TICK.name)
     return Tick(step, row, str(source), live_from)
-
-
-def decode_tick(value: bytes) -> int:
-    """The last closed step of a tick. Raises: RecordError("BAD_TICK")."""
-    return read_tick(value).step
-
-
-def tick_progress(value: bytes) -> tuple[int, int, str]:
-    """`(step, row, source)` of a tick, see `encode_tick`. Raises: RecordError("BAD_TICK")."""
-    return read_tick(value)[:3]

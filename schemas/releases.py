@@ -158,6 +158,9 @@ class Encoded(NamedTuple):
     state: bytes
 
 
+_HEADER = ("stream", "step", "previous_chain", "chain", "digest", "progress")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """The one answer of a step, before it is published, and the state from which the next step goes on.
@@ -198,15 +201,7 @@ class Candidate:
         if self.arrays is None:
             raise WireError(f"candidate of step {self.step} was read without its state")
         state = encode(Kind.STATE, {"stream": self.stream, "step": self.step}, self.arrays, level=3)
-        header = {
-            "stream": self.stream,
-            "step": self.step,
-            "previous_chain": self.previous_chain,
-            "chain": self.chain,
-            "digest": self.digest,
-            "progress": dict(self.progress),
-            "state": sha256(state),
-        }
+        header = {name: getattr(self, name) for name in _HEADER} | {"state": sha256(state)}
         parts = {"payload": np.frombuffer(self.payload, np.uint8), "ledger": np.frombuffer(self.ledger, np.uint8)}
         return Encoded(encode(Kind.RELEASE, header, parts, level=3), state)
 
@@ -214,24 +209,11 @@ class Candidate:
     def decode(release: bytes, state: bytes | None = None) -> Candidate:
         """Raises: WireError, also when payload, digest and chain, or release and state, do not belong together."""
         header, parts = decode(Kind.RELEASE, release)
-        candidate = Candidate(
-            stream=header["stream"],
-            step=header["step"],
-            previous_chain=header["previous_chain"],
-            chain=header["chain"],
-            digest=header["digest"],
-            payload=parts["payload"].tobytes(),
-            ledger=parts["ledger"].tobytes(),
-            progress=header["progress"],
-            state_digest=header["state"],
-        )
-        digest = sha256(candidate.payload)
+        state_digest, payload, ledger = header.pop("state"), parts["payload"].tobytes(), parts["ledger"].tobytes()
+        candidate = Candidate(**header, payload=payload, ledger=ledger, state_digest=state_digest)
+        digest = sha256(payload)
         chain = link(
-            candidate.previous_chain,
-            stream=candidate.stream,
-            step=candidate.step,
-            digest=digest,
-            ledger=candidate.ledger,
+            candidate.previous_chain, stream=candidate.stream, step=candidate.step, digest=digest, ledger=ledger
         )
         if digest != candidate.digest or chain != candidate.chain:
             raise WireError(f"candidate of step {candidate.step} does not match its digests")
@@ -264,13 +246,7 @@ class Chunk:
     part: bytes = field(repr=False)
 
     def encode(self) -> bytes:
-        header = {
-            "stream": self.stream,
-            "step": self.step,
-            "index": self.index,
-            "count": self.count,
-            "digest": self.digest,
-        }
+        header = {name: getattr(self, name) for name in ("stream", "step", "index", "count", "digest")}
         return frame(Kind.CANDIDATE, header, self.part)
 
     @staticmethod

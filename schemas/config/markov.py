@@ -10,17 +10,17 @@ import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from schemas.arrays import FloatArray, IntArray
 from schemas.config.domain.common import TEXTS, DomainSection, Each, Question
 from schemas.config.options.common import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, PublicFileAt, Whole, refusal
+from schemas.config.values import FieldName, PublicFileAt, Whole, must
 from schemas.errors import ConfigProblem
 from schemas.steps import steps_in
 
@@ -117,14 +117,6 @@ def _moves(lines: Sequence[Sequence[str]], values: Sequence[str], *, unseen: boo
             yield *move, probability
 
 
-def _values(values: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(values)) < len(values):
-        raise refusal("name one state twice", "write every state once")
-    if not all(values):
-        raise refusal("hold an empty text", "name every state; leave out events without one")
-    return values
-
-
 class StatesDomainSection(DomainSection):
     """`kind = "states"`. A record says that its user is in a state in the step of its time."""
 
@@ -132,7 +124,10 @@ class StatesDomainSection(DomainSection):
     field: FieldName = Field(examples=["zone"])
     """Field of the raw event that holds the state, a text."""
     values: Annotated[
-        tuple[Annotated[str, Field(strict=True)], ...], Field(min_length=1, max_length=100_000), AfterValidator(_values)
+        tuple[Annotated[str, Field(strict=True)], ...],
+        Field(min_length=1, max_length=100_000),
+        must(lambda values: len(set(values)) == len(values), "name one state twice", "write every state once"),
+        must(all, "hold an empty text", "name every state; leave out events without one"),
     ] = Field(examples=[["north", "south"]])
     """All states, in order."""
     population: Whole = Field(ge=1, le=2**40, examples=[5000])
@@ -178,16 +173,6 @@ class StatesDomainSection(DomainSection):
         """A file that is no transition matrix of these states."""
         if (matrix := self.matrix) is not None and matrix.problem is not None:
             yield ConfigProblem("transition", *matrix.problem)
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "field": self.field,
-            "values": list(self.values),
-            "population": self.population,
-            "transition": None if self.transition is None else self.transition.sha256,
-            "unseen": int(self.unseen),
-        }
 
 
 class MarkovOptions(OptionsSection):
@@ -256,6 +241,3 @@ class MarkovOptions(OptionsSection):
                 "declared population would be wrong",
                 f"set max_contributions = {steps}, shorten the horizon, or set domain.unseen = true",
             )
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {"horizon": self.horizon, "lag": self.lag, "prior": self.prior, "allocation": self.allocation}

@@ -7,14 +7,13 @@ is set.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from schemas.config.values import ExactDecimal, FieldName, Number, Section, StepLength, Whole, refusal
+from schemas.config.values import ExactDecimal, FieldName, Number, Section, StepLength, Whole, must
 from schemas.errors import ConfigProblem
 from schemas.guarantee import Unit, chance, surest
 from schemas.steps import least_us
@@ -28,30 +27,34 @@ UNUSUAL_DELTA = 1e-5
 """Above it somebody is told to compare delta with the number of users, which no configuration says."""
 
 
-def _epsilon(value: Decimal) -> Decimal:
-    if value <= 0:
-        raise refusal("must be greater than 0", "write a positive number; 1.0 is a usual choice")
-    if value > LARGEST_EPSILON:
-        raise refusal(
-            f"is above {LARGEST_EPSILON}, which protects nobody", "write a small positive number; 1.0 is a usual choice"
-        )
-    return value
-
-
-def _delta(value: float) -> float:
-    if not 0.0 <= value < 1.0:
-        raise refusal("must be at least 0 and below 1", "write 0.0, or a probability far below one in your users")
-    return value
+Epsilon = Annotated[
+    ExactDecimal,
+    must(lambda value: value > 0, "must be greater than 0", "write a positive number; 1.0 is a usual choice"),
+    must(
+        lambda value: value <= LARGEST_EPSILON,
+        f"is above {LARGEST_EPSILON}, which protects nobody",
+        "write a small positive number; 1.0 is a usual choice",
+    ),
+]
+Delta = Annotated[
+    Number,
+    must(
+        lambda value: 0.0 <= value < 1.0,
+        "must be at least 0 and below 1",
+        "write 0.0, or a probability far below one in your users",
+    ),
+]
 
 
 class Privacy(Section):
     """`[streams.privacy]`."""
 
     header: ClassVar[str] = "[streams.privacy]"
+    unpinned: ClassVar[frozenset[str]] = frozenset({"user_key_file"})
 
-    epsilon: Annotated[ExactDecimal, AfterValidator(_epsilon)] = Field(examples=[1.0])
+    epsilon: Epsilon = Field(examples=[1.0])
     """What all releases together may tell of one unit, at most; exactly the decimal number in the file."""
-    delta: Annotated[Number, AfterValidator(_delta)] = Field(0.0, examples=[0.0])
+    delta: Delta = Field(0.0, examples=[0.0])
     """0 for pure epsilon-DP; engines and modes with Gaussian noise need one far below 1 in the number of users."""
     unit: Unit = Field("user", examples=["user"])
     """Whom epsilon protects: all that one `user` contributes, a single `event`, or where a member was (`replace`)."""

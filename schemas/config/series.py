@@ -5,37 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from schemas.config.domain.common import NUMBERS, DomainSection, Each, Question
 from schemas.config.options.common import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, FieldName, Flag, Number, Section, Whole, refusal
+from schemas.config.values import ExactDecimal, FieldName, Flag, Number, Section, Whole, must
 from schemas.errors import ConfigProblem
 
 _WIDEST = 2.0**34
 """Of limits, in sensitivities: beyond it, exact sums would not fit."""
 
 
-def _limits(limits: tuple[float, float]) -> tuple[float, float]:
-    if not limits[0] < limits[1]:
-        raise refusal("are inverted or empty", "write limits = [low, high] with low < high")
-    return limits
-
-
-def _share(share: Decimal) -> Decimal:
-    if share <= 0:
-        raise refusal("must be greater than 0", "write 1 for an even share of the budget")
-    return share
-
-
-def _sensitivity(value: float) -> float:
-    if value <= 0:
-        raise refusal("must be greater than 0", "write how far one user can move a reading at most")
-    return value
+Limits = Annotated[
+    tuple[Number, Number],
+    must(lambda limits: limits[0] < limits[1], "are inverted or empty", "write limits = [low, high] with low < high"),
+]
+Sensitivity = Annotated[
+    Number,
+    must(lambda value: value > 0, "must be greater than 0", "write how far one user can move a reading at most"),
+]
+FieldShare = Annotated[
+    ExactDecimal, must(lambda share: share > 0, "must be greater than 0", "write 1 for an even share of the budget")
+]
+Weight = Annotated[
+    ExactDecimal,
+    must(lambda value: 0 < value <= 1, "must lie in (0, 1]", "write 0.3, say: the part of each release that is new"),
+]
 
 
 class SeriesFieldSection(Section):
@@ -47,11 +46,11 @@ class SeriesFieldSection(Section):
     """Field of the raw events (but for a count), and of the released records."""
     of: Literal["sum", "count", "value"] = Field(examples=["sum"])
     """`sum` of the field over a step's events, their `count`, or the `value` of a reading aggregated upstream."""
-    limits: Annotated[tuple[Number, Number], AfterValidator(_limits)] | None = Field(None, examples=[[0, 10000]])
+    limits: Limits | None = Field(None, examples=[[0, 10000]])
     """Public; values outside are clipped to them, and counted."""
-    sensitivity: Annotated[Number, AfterValidator(_sensitivity)] | None = Field(None, examples=[1])
+    sensitivity: Sensitivity | None = Field(None, examples=[1])
     """`value` only: how far one user can move a reading."""
-    share: Annotated[ExactDecimal, AfterValidator(_share)] = Field(Decimal(1), examples=[1])
+    share: FieldShare = Field(Decimal(1), examples=[1])
     """Of the budget, relative to the other fields' shares."""
 
     def problems(self) -> Iterator[ConfigProblem]:
@@ -142,27 +141,6 @@ class SeriesDomainSection(DomainSection):
                 'describe them as two streams: one with of = "value" only',
             )
 
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "fields": [
-                {
-                    "name": field.name,
-                    "of": field.of,
-                    "limits": None if field.limits is None else list(field.limits),
-                    "sensitivity": field.sensitivity,
-                    "share": str(Fraction(field.share)),
-                }
-                for field in self.series
-            ],
-        }
-
-
-def _weight(value: Decimal) -> Decimal:
-    if not 0 < value <= 1:
-        raise refusal("must lie in (0, 1]", "write 0.3, say: the part of each release that is new")
-    return value
-
 
 class SeriesOptions(OptionsSection):
     """`[streams.options]` of engine `series`."""
@@ -173,7 +151,7 @@ class SeriesOptions(OptionsSection):
     """r of weights w_t^2 in proportion to r^t: a finite total without a horizon, and noise that grows for ever."""
     seasonal: Flag = Field(True, examples=[True])
     """Mode `default`: the clock's days and weeks are looked at."""
-    weight: Annotated[ExactDecimal, AfterValidator(_weight)] = Field(Decimal("0.3"), examples=[0.3])
+    weight: Weight = Field(Decimal("0.3"), examples=[0.3])
     """Modes `paper` and `paper-binomial`: w_t after the first two steps."""
     correlation: Literal["unknown", "positive"] = Field("unknown", examples=["unknown"])
     """Modes `paper` and `paper-binomial`: whether the series is known to be positively correlated."""
@@ -213,12 +191,3 @@ class SeriesOptions(OptionsSection):
     def decay_fraction(self) -> Fraction | None:
         """`decay`, exact."""
         return None if self.decay is None else Fraction(self.decay)
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "horizon": self.horizon,
-            "decay": None if self.decay is None else str(self.decay_fraction),
-            "seasonal": int(self.seasonal),
-            "weight": str(self.weight_fraction),
-            "correlation": self.correlation,
-        }

@@ -32,7 +32,7 @@ from schemas.config.values import (
     refusals,
 )
 from schemas.errors import ConfigProblem
-from schemas.steps import length_fields, steps_in
+from schemas.steps import steps_in
 from schemas.topics import Topics
 
 
@@ -233,7 +233,6 @@ class Stream(Source):
         Left out, so they may change under a running stream: `audit`, `allow_compacted`, `grace`, `publish_delay`,
         `user_key_file` (`run` adds the id of the key itself). Values are integers, texts, floats and None only.
         """
-        privacy, time, domain, options = self.privacy, self.time, self.domain, self.options
         return {
             "name": self.name,
             "engine": self.engine,
@@ -242,20 +241,10 @@ class Stream(Source):
             "format": self.format,
             **self.input_fields(),
             "partitioner": self.partitioner,
-            "privacy": {
-                "epsilon": str(privacy.epsilon_fraction),
-                "delta": privacy.delta,
-                "unit": privacy.unit,
-                "user": privacy.user,
-                "max_contributions": privacy.max_contributions,
-                "max_per_step": privacy.max_per_step,
-                **length_fields("per", privacy.per),
-                "insert_charge": self.insert_charge,
-                "surplus": privacy.surplus,
-            },
-            "time": time.fingerprint_fields,
-            "domain": domain.fingerprint_fields(),
-            "options": options.fingerprint_fields(),
+            "privacy": {**self.privacy.fingerprint_fields(), "insert_charge": self.insert_charge},
+            "time": self.time.fingerprint_fields(),
+            "domain": self.domain.fingerprint_fields(),
+            "options": self.options.fingerprint_fields(),
             # Absent for a first version, so that streams of old which still draw the same go on.
             **({"noise": self.noise_version} if self.noise_version > 1 else {}),
         }

@@ -19,7 +19,7 @@ from schemas import zones
 from schemas.config.values import Duration, FieldName, Section, StepLength, Whole, microseconds, refusal
 from schemas.errors import ConfigProblem
 from schemas.releases import STEP_LIMIT
-from schemas.steps import EPOCH, LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, least_us, length_fields
+from schemas.steps import EPOCH, LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, least_us
 
 NUMERIC_FORMATS = ("s", "ms", "us")
 _LEAST_US = 366 * 86_400_000_000
@@ -103,6 +103,7 @@ class Timing(Section):
     """`[streams.time]`."""
 
     header: ClassVar[str] = "[streams.time]"
+    unpinned: ClassVar[frozenset[str]] = frozenset({"grace"})
 
     field: FieldName = Field(examples=["pickup_datetime"])
     """Field of the raw event that holds its time."""
@@ -189,26 +190,16 @@ class Timing(Section):
         """Microseconds that a step has at least; the length of each where `step` is a duration."""
         return least_us(self.step)
 
-    @property
     def fingerprint_fields(self) -> dict[str, Any]:
-        """See `Stream.fingerprint_fields`."""
-        return {
-            "field": self.field,
-            "format": self.format,
-            "timezone": self.timezone,
-            "start": self.start,
-            **length_fields("step", self.step),
-            "clock": self.clock,
-            "max_ahead": self.max_ahead,
-            **({"records": self.records} if self.records != "released" else {}),
-        }
+        fields = super().fingerprint_fields()
+        return fields if self.records != "released" else {key: fields[key] for key in fields.keys() - {"records"}}
 
     def fingerprint_from(self, start: str) -> dict[str, Any]:
         """`fingerprint_fields`, with when steps of the calendar begin from a local time on, and by which database of
         zones: another one that moves a begin would let an event join another step."""
         calendar = self.calendar_from(start)
         pinned = {} if calendar is None else {"begins": calendar.digest(), "tzdata": zones.database()}
-        return {**self.fingerprint_fields, **pinned}
+        return {**self.fingerprint_fields(), **pinned}
 
     @property
     def grace_us(self) -> int:

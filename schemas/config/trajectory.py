@@ -89,17 +89,8 @@ class TripsDomainSection(DomainSection):
                 yield ConfigProblem(key, f'is the field "{field}", which has a meaning already', "name another field")
 
     def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "trip": self.trip,
-            "x": self.x,
-            "y": self.y,
-            "bounds": list(self.bounds),
-            "end": self.end,
-            "end_value": self.end_value,
-            "order": self.order,
-            **({} if self.file is None else {"file": self.file.sha256, "reach_m": self.reach_m}),
-        }
+        fields = super().fingerprint_fields()
+        return fields if self.file is not None else {key: fields[key] for key in fields.keys() - {"file", "reach_m"}}
 
 
 MOST_STEPS = 10_000
@@ -153,14 +144,3 @@ class TrajectoryOptions(TripOptionsSection):
             yield ConfigProblem(
                 "options.longest", f"is more than {MOST_STEPS} steps", "lower it, or make time.step longer"
             )
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "idle_us": microseconds(self.idle),
-            "longest_us": microseconds(self.longest),
-            "max_points": self.max_points,
-            "max_moves": self.max_moves,
-            "side": self.side,
-            "spread": self.spread,
-            "records": int(self.records),
-        }

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, get_args
@@ -41,7 +42,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from schemas.errors import ConfigError, ConfigProblem
-from schemas.steps import CALENDAR_PATTERN, CalendarLength, Length, parse_calendar
+from schemas.steps import CALENDAR_PATTERN, CalendarLength, Length, length_fields, parse_calendar
 
 FOLDER = "folder"
 """In the validation context: the folder of the configuration, from which paths of public files go."""
@@ -74,11 +75,13 @@ class Section(BaseModel):
 
     Attributes:
         header: of the section, as messages name it.
+        unpinned: names of keys that may change under a running stream.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     header: ClassVar[str] = ""
+    unpinned: ClassVar[frozenset[str]] = frozenset()
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What is wrong with the keys of this section taken together."""
@@ -147,10 +150,38 @@ class Section(BaseModel):
             return f"move it to {' or '.join(others)}"
         return f"remove it; keys of {cls.header} are {', '.join(keys)}"
 
+    def fingerprint_fields(self) -> dict[str, Any]:
+        """Return everything here that the guarantee and the meaning of stored states rest on: all but `unpinned`.
+
+        As integers, texts, floats, lists and None: durations in microseconds, decimals as fractions, files by digest.
+        """
+        pinned: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            key, value = field.alias or name, getattr(self, name)
+            if name not in self.unpinned:
+                is_length = timedelta in types_in(field.annotation)
+                pinned |= length_fields(key, value) if is_length else {key: _pinned(value)}
+        return pinned
+
     @classmethod
     def key_names(cls) -> list[str]:
         """Return its keys as the file has them."""
         return [field.alias or name for name, field in cls.model_fields.items()]
+
+
+def _pinned(value: Any) -> Any:
+    match value:
+        case bool():
+            return int(value)
+        case Decimal():
+            return str(Fraction(value))
+        case PublicFile():
+            return value.sha256
+        case Section():
+            return value.fingerprint_fields()
+        case tuple():
+            return [_pinned(each) for each in value]
+    return value
 
 
 def sections_below(model: type[Section]) -> Iterator[type[Section]]:

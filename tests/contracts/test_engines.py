@@ -277,13 +277,12 @@ def test_the_ingest_fills_the_words_of_a_key_that_the_domain_declares_and_no_oth
     values = [*scalars(stream.model_dump()["domain"]), 0.5, 1, "a"]
     fields = [*domain.number_fields, *domain.text_fields, *domain.value_fields]
     machine = PartitionIngest(spec, 0)
-    kept: list[int] = []
-    machine._pending.add = lambda keys, steps: kept.extend(map(tuple, keys.tolist()))  # type: ignore[method-assign]
     events = [
         {**{each: chance.choice(values) for each in fields}, "u": f"u{at}", "n": f"trip {at}", "t": 1_577_836_800}
         for at in range(4000)
     ]
     machine.take([RawRecord(at, -1, None, orjson.dumps(event)) for at, event in enumerate(events)])
+    kept = [tuple(key) for keys, _ in machine._pending.events for key in keys.tolist()]
     assert kept, "no event was accepted"
     assert not np.array(encoded, np.uint64)[:, filled].any(), "these the domain leaves 0"
     own = [word for word in range(domain.words) if word not in filled]

@@ -30,7 +30,7 @@ from agents.local.offline.seen import RowsSeen
 from agents.protocol.replay import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
-from schemas.events import tick_progress
+from schemas.events import read_tick
 from tests.kafka.support import WAIT_AT_MOST_S, until
 
 PARTITIONS = 3
@@ -107,7 +107,7 @@ def records(config: Config, topic: str) -> list[list[Any]]:
 def progress(config: Config) -> set[tuple[int, int]]:
     """Last closed step and next row, as the last ticks say: one, if they agree."""
     ticks = asyncio.run(last_ticks(config.kafka, topics(config)))
-    return {tick_progress(tick or b"")[:2] for tick in ticks}
+    return {read_tick(tick or b"")[:2] for tick in ticks}
 
 
 def rows_in(partitions: Sequence[Sequence[Any]]) -> Counter[int]:
@@ -121,8 +121,8 @@ def assert_every_row_once(config: Config, count: int) -> None:
         partitions = records(config, topic)
         assert rows_in(partitions) == Counter(range(count))
         for tp in partitions:
-            ticks = [tick_progress(tick) for tick in map(tick_of, tp) if tick is not None]
-            steps = [step for step, _, _ in ticks]
+            ticks = [read_tick(tick) for tick in map(tick_of, tp) if tick is not None]
+            steps = [tick.step for tick in ticks]
             assert steps == sorted(steps)
             assert ticks[-1][:2] == (4, count)
             assert tick_of(tp[-1]) is not None
@@ -130,7 +130,7 @@ def assert_every_row_once(config: Config, count: int) -> None:
             for record in tp:
                 tick = tick_of(record)
                 if tick is not None:
-                    closed = tick_progress(tick)[0]
+                    closed = read_tick(tick).step
                 else:
                     step = (orjson.loads(record.value)["at"] - START) // DAY
                     assert closed == step - 1  # behind the ticks of all earlier steps, before that of its own
@@ -352,4 +352,4 @@ def test_a_replay_that_is_done_closes_its_steps_on_partitions_added_since(bootst
         assert (again.rows, again.rows_before) == (0, 20)
         return await last_ticks(config.kafka, {source: PARTITIONS + 1})
 
-    assert {tick_progress(tick or b"")[:2] for tick in asyncio.run(raised())} == {(step, 20)}
+    assert {read_tick(tick or b"")[:2] for tick in asyncio.run(raised())} == {(step, 20)}

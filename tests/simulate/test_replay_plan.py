@@ -22,7 +22,7 @@ from agents.protocol.replay import (
     resumed,
     without_added,
 )
-from schemas.events import decode_tick, tick_progress
+from schemas.events import read_tick
 from schemas.topics import TopicAndPartition
 
 TOPICS = {"raw": 3, "audit": 2}
@@ -71,7 +71,7 @@ class Topics:
         closed, joined = -1, []
         for record in self.records.get(tp, []):
             if record.tick is not None:
-                closed = decode_tick(record.tick)
+                closed = read_tick(record.tick).step
             elif record.value is not None:
                 row = orjson.loads(record.value)
                 joined.append((row["row"], max(-1 if row["step"] is None else row["step"], closed + 1)))
@@ -217,7 +217,7 @@ def test_sorted_rows_join_their_own_step_and_find_every_earlier_one_closed(
         closed = -1
         for record in topics.records[tp]:
             if record.tick is not None:
-                closed = decode_tick(record.tick)
+                closed = read_tick(record.tick).step
             else:
                 assert orjson.loads(record.value or b"")["step"] == closed + 1
     if steps:
@@ -236,11 +236,11 @@ def test_ticks_never_go_back_and_each_chunk_ends_in_one(stream: list[tuple[Step,
             for record in records:
                 if record.tick is not None:
                     assert (record.key, record.value) == (None, None)
-                    step = decode_tick(record.tick)
+                    step = read_tick(record.tick).step
                     assert step >= last.get(tp, -1)
                     last[tp] = step
             assert records[-1].tick is not None
-            assert tick_progress(records[-1].tick) == (plan.step, plan.row, SOURCE)
+            assert read_tick(records[-1].tick)[:3] == (plan.step, plan.row, SOURCE)
         assert planned.rows == len(part)
 
 
@@ -252,7 +252,13 @@ def test_a_refused_row_is_named_by_number_and_changes_nothing() -> None:
     assert "secret" not in str(refused.value)
     assert (plan.step, plan.row, plan.last) == (-1, 2, 0)
     records = plan.chunk(rows_of([1, 2], [1, 1]), [1, 2]).records["raw", 0]
-    assert [orjson.loads(r.value)["row"] if r.value else decode_tick(r.tick or b"") for r in records] == [0, 0, 1, 1, 1]
+    assert [orjson.loads(r.value)["row"] if r.value else read_tick(r.tick or b"").step for r in records] == [
+        0,
+        0,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_rows_that_ingest_refuses_by_themselves_may_stand_anywhere() -> None:
@@ -289,7 +295,7 @@ def test_a_public_end_that_is_past_or_beyond_reason_is_refused() -> None:
 def test_public_time_can_close_steps_without_rows() -> None:
     plan = ReplayPlan({"raw": 2}, place, SOURCE)
     chunk = plan.close(4)
-    assert [decode_tick(r.tick or b"") for tp in chunk.records.values() for r in tp] == [4, 4]
+    assert [read_tick(r.tick or b"").step for tp in chunk.records.values() for r in tp] == [4, 4]
     assert plan.close(2).progress.step == 4
 
 

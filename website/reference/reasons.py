@@ -7,7 +7,7 @@ import inspect
 import schemas.errors
 from agents.kafka.lifecycle.refusals import WHAT_TO_DO
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
-from schemas.events import MEANING, Reason
+from schemas.events import Reason
 from website.reference.source import cell, table
 
 COUNTED = {*UNLETTERED, Reason.CLIPPED, Reason.LOST}
@@ -20,7 +20,7 @@ def page() -> str:
             f"`{reason.name}`",
             str(int(reason)),
             "no, counted" if reason in COUNTED else "yes",
-            cell(MEANING[reason]),
+            cell(reason.meaning),
             cell(WHAT_TO_DO.get(reason.name, "")),
         ]
         for reason in Reason

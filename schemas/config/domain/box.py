@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -106,13 +106,3 @@ class BoxDomainSection(PlanarDomainSection):
     @classmethod
     def questions(cls) -> tuple[Question | Each, ...]:
         return (*WHERE, BOUNDS)
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "x": self.x,
-            "y": self.y,
-            "bounds": list(self.bounds),
-            "op": self.op,
-            **self.ttl_fields,
-        }

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from schemas.config.values import EVENT_FIELD, FieldName, Section, StepLength
 from schemas.errors import ConfigProblem
-from schemas.steps import Length, length_fields
+from schemas.steps import Length
 
 FieldKind = Literal["number", "text", "boolean"]
 """What values of a raw event's field are."""
@@ -150,11 +150,6 @@ class DomainSection(Section):
         return None
 
     @property
-    def ttl_fields(self) -> dict[str, Any]:
-        """`lifetime` among `fingerprint_fields`."""
-        return length_fields("ttl", self.lifetime)
-
-    @property
     def deletion_key(self) -> str | None:
         """The key by which events are deleted, `op` or `ttl`; None where they stay."""
         if self.operation_field is not None:
@@ -164,10 +159,6 @@ class DomainSection(Section):
     def roles(self) -> Iterator[tuple[str, str]]:
         """(key of this section, field of the raw event that it names), each field once: none may have two roles."""
         yield from ()
-
-    @abstractmethod
-    def fingerprint_fields(self) -> dict[str, Any]:
-        """Everything here that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""
 
 
 class DeletableDomainSection(DomainSection):

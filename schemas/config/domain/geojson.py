@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import orjson
 from pydantic import AfterValidator, Field
 
 from schemas.config.domain.box import WHERE, PlanarDomainSection
 from schemas.config.domain.common import Each, Question
-from schemas.config.values import Number, PublicFile, PublicFileAt, refusal
+from schemas.config.values import Number, PublicFile, PublicFileAt, must, refusal
 from schemas.errors import ConfigProblem
 
 _TYPES = (
@@ -46,13 +46,14 @@ def _geojson(file: PublicFile) -> PublicFile:
     return file
 
 
-def _reach(value: float) -> float:
-    if not 0 < value <= MOST_REACH_M:
-        raise refusal(f"must be above 0 and at most {MOST_REACH_M:,.0f} metres", "write 50 for the accuracy of GPS")
-    return value
-
-
-ReachM = Annotated[Number, AfterValidator(_reach)]
+ReachM = Annotated[
+    Number,
+    must(
+        lambda value: 0 < value <= MOST_REACH_M,
+        f"must be above 0 and at most {MOST_REACH_M:,.0f} metres",
+        "write 50 for the accuracy of GPS",
+    ),
+]
 """Type of a key that says how far from lines an event may be, in metres."""
 GeoJsonFileAt = Annotated[PublicFileAt, AfterValidator(_geojson)]
 """Type of a key that names a GeoJSON file."""
@@ -93,14 +94,3 @@ class GeoJsonDomainSection(PlanarDomainSection):
         if "lat" in self.x.lower() and any(part in self.y.lower() for part in ("lon", "lng")):
             yield ConfigProblem("x", f'"{self.x}" sounds like the latitude', "x is the longitude: swap x and y")
         yield from super().problems()
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "x": self.x,
-            "y": self.y,
-            "file": self.file.sha256,
-            "reach_m": self.reach_m,
-            "op": self.op,
-            **self.ttl_fields,
-        }

@@ -119,16 +119,8 @@ class AttributeSection(Section):
 
     def meaning(self) -> list[Any]:
         """What stored states rest on."""
-        return [
-            self.field,
-            None if self.values is None else [_text(value) for value in self.values],
-            None if self.edges is None else list(self.edges),
-            int(self.integer),
-            None if self.points is None else list(self.points),
-            int(self.missing),
-            self.unknown,
-            self.other,
-        ]
+        values = None if self.values is None else [_text(value) for value in self.values]
+        return list({**self.fingerprint_fields(), "values": values}.values())
 
 
 class ImpossiblePair(Section):
@@ -148,6 +140,8 @@ class ImpossiblePair(Section):
 
 class TableDomainSection(DeletableDomainSection):
     """`kind = "table"`: rows of attributes, listed here or in a JSON Schema."""
+
+    unpinned: ClassVar[frozenset[str]] = frozenset({"schema_file"})
 
     kind: Literal["table"] = "table"
     attributes: tuple[AttributeSection, ...] = Field((), examples=[[{"field": "sex", "values": ["f", "m"]}]])
@@ -223,13 +217,9 @@ class TableDomainSection(DeletableDomainSection):
         yield from super().problems()
 
     def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "attributes": [attribute.meaning() for attribute in self.all_attributes],
-            "impossible": [
-                [pair.left, [_text(v) for v in pair.left_values], pair.right, [_text(v) for v in pair.right_values]]
-                for pair in self.impossible
-            ],
-            "op": self.op,
-            **self.ttl_fields,
-        }
+        impossible = [
+            [pair.left, [_text(v) for v in pair.left_values], pair.right, [_text(v) for v in pair.right_values]]
+            for pair in self.impossible
+        ]
+        attributes = [attribute.meaning() for attribute in self.all_attributes]
+        return {**super().fingerprint_fields(), "attributes": attributes, "impossible": impossible}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -119,17 +119,3 @@ class ZonesDomainSection(DeletableDomainSection):
             yield ConfigProblem("measures", reason, "write one for each zone, in their order")
         elif not any(self.measures):
             yield ConfigProblem("measures", "are all 0, which leaves no zone", "write what each zone weighs")
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "field": self.field,
-            "zones": None if self.zones is None else list(self.zones),
-            "measures": None if self.measures is None else list(self.measures),
-            "file": None if self.file is None else self.file.sha256,
-            "name_property": self.name_property,
-            "x": self.x,
-            "y": self.y,
-            "op": self.op,
-            **self.ttl_fields,
-        }

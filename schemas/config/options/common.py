@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Protocol, Self
-
-from pydantic import AfterValidator
+from typing import Annotated, ClassVar, Protocol, Self
 
 from schemas.config.domain.common import DomainSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, Section, refusal
+from schemas.config.values import ExactDecimal, Section, must
 from schemas.errors import ConfigProblem
 
 
@@ -55,10 +52,6 @@ class OptionsSection(Section):
         """
         return False
 
-    @abstractmethod
-    def fingerprint_fields(self) -> dict[str, Any]:
-        """Everything that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""
-
 
 class TripOptionsSection(OptionsSection):
     """Of an engine that has a domain of trips, whose records together are one contribution."""
@@ -68,11 +61,12 @@ class TripOptionsSection(OptionsSection):
         """Steps in which records of one trip pass, the first one's included; a step has so many us or more."""
 
 
-def _share(value: Decimal) -> Decimal:
-    if not 0 < value < 1:
-        raise refusal("must lie between 0 and 1, both excluded", "write 0.5 to give either half of the budget")
-    return value
-
-
-Share = Annotated[ExactDecimal, AfterValidator(_share)]
+Share = Annotated[
+    ExactDecimal,
+    must(
+        lambda value: 0 < value < 1,
+        "must lie between 0 and 1, both excluded",
+        "write 0.5 to give either half of the budget",
+    ),
+]
 """A part of a budget, exact, between 0 and 1."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -75,14 +75,3 @@ class SpatialOptions(OptionsSection):
                 'mode "default" counts each event once and has no counters',
                 'remove the key, or set mode = "paper"',
             )
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "counter": self.counter,
-            "horizon": self.horizon,
-            "depth": self.depth,
-            "initial_steps": self.initial_steps,
-            "split": str(self.split_fraction),
-            "threshold": self.threshold,
-            "max_leaves": self.max_leaves,
-        }

@@ -9,7 +9,7 @@ from itertools import combinations
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from schemas.config.domain.common import DomainSection
 from schemas.config.domain.table import TableDomainSection
@@ -17,7 +17,7 @@ from schemas.config.options.common import OptionsSection
 from schemas.config.options.spatial import CounterName, horizon_problems
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, FieldName, Flag, Section, Whole, refusal
+from schemas.config.values import ExactDecimal, FieldName, Flag, Section, Whole, must
 from schemas.errors import ConfigProblem
 
 MAX_WAYS = 3
@@ -25,16 +25,10 @@ BYTES_PER_CELL = 96
 """Of memory, as the engine reckons."""
 
 
-def _positive(value: Decimal) -> Decimal:
-    if value <= 0:
-        raise refusal("must be above 0", "write 1, or leave the marginal out")
-    return value
-
-
-def _part(value: Decimal) -> Decimal:
-    if not 0 <= value <= 1:
-        raise refusal("must lie between 0 and 1", "write 0.02 for two percent")
-    return value
+Weight = Annotated[ExactDecimal, must(lambda value: value > 0, "must be above 0", "write 1, or leave the marginal out")]
+Part = Annotated[
+    ExactDecimal, must(lambda value: 0 <= value <= 1, "must lie between 0 and 1", "write 0.02 for two percent")
+]
 
 
 class Marginal(Section):
@@ -44,12 +38,14 @@ class Marginal(Section):
 
     of: tuple[FieldName, ...] = Field(min_length=1, max_length=MAX_WAYS, examples=[["age", "income"]])
     """Its attributes, in any order."""
-    weight: Annotated[ExactDecimal, AfterValidator(_positive)] = Decimal(1)
+    weight: Weight = Decimal(1)
     """How much it matters, beside the others."""
 
 
 class TabularOptions(OptionsSection):
     """`[streams.options]` of engine `tabular`."""
+
+    unpinned: ClassVar[frozenset[str]] = frozenset({"churn", "max_cells"})
 
     ways: tuple[Whole, ...] = Field((1, 2), examples=[[1, 2]])
     """All marginals of so many attributes matter; 1 to 3. One-way marginals are always measured."""
@@ -57,7 +53,7 @@ class TabularOptions(OptionsSection):
     """Where given, these matter and not those of `ways`."""
     records: Flag = Field(True, examples=[True])
     """False publishes measurements only."""
-    churn: Annotated[ExactDecimal, AfterValidator(_part)] = Field(Decimal("0.02"), examples=[0.02])
+    churn: Part = Field(Decimal("0.02"), examples=[0.02])
     """Rows that a step may change, as a share of the table, beyond twice the events that it is thought to have."""
     max_cells: Whole = Field(4_000_000, ge=1, le=1_000_000_000, examples=[4_000_000])
     """Of all marginals together: memory, state and a step's work are proportional to them."""
@@ -133,13 +129,5 @@ class TabularOptions(OptionsSection):
             )
 
     def fingerprint_fields(self) -> dict[str, Any]:
-        return {
-            "ways": list(self.ways),
-            "marginals": [[*marginal.of, str(Fraction(marginal.weight))] for marginal in self.marginals],
-            "records": int(self.records),
-            "rounds": self.rounds,
-            "counter": self.counter,
-            "horizon": self.horizon,
-            "fit": self.fit,
-            "model_cells": self.model_cells,
-        }
+        marginals = [[*marginal.of, str(Fraction(marginal.weight))] for marginal in self.marginals]
+        return {**super().fingerprint_fields(), "marginals": marginals}

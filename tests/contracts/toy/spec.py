@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -27,15 +27,9 @@ class AnythingDomain(DomainSection):
     def roles(self) -> Iterator[tuple[str, str]]:
         yield "field", self.field
 
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {"kind": self.kind, "field": self.field}
-
 
 class ToyOptions(OptionsSection):
     """`[streams.options]` of engine `toy`: none."""
-
-    def fingerprint_fields(self) -> dict[str, Any]:
-        return {}
 
 
 SPEC = EngineSpec(
