@@ -34,6 +34,7 @@ from engines.core.state import reading
 from engines.spatial.domain.base import coordinates_at_fault
 from engines.trajectory.trips import LATTICE, LATTICE_BITS, MIDDLE, Trips
 from schemas.arrays import FloatArray, IntArray, KeyArray, ReasonArray
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -194,13 +195,13 @@ class Assembly:
         return Assembly(np.zeros((0, WORDS + 1), np.uint64), np.zeros((0, _NAME), np.uint64))
 
     @aggregate
-    def with_step(self, keys: KeyArray, *, step: int, rules: Closing) -> tuple[Assembly, Trips]:
-        """Take in a step's keys, distinct rows in any order.
+    def with_step(self, events: Folded, *, step: int, rules: Closing) -> tuple[Assembly, Trips]:
+        """Take in a step's events, whose keys are distinct rows in any order.
 
         Returns: what is under way after it, and the trips that closed, in the order of their names.
         Raises: EngineInputError if keys are not of the domain, or a record could not have passed.
         """
-        keys = keys if len(keys) else np.zeros((0, WORDS), np.uint64)
+        keys = events.keys if len(events.keys) else np.zeros((0, WORDS), np.uint64)
         if keys.shape[1] != WORDS:
             raise EngineInputError(f"keys must have {WORDS} words")
         if len(keys) and int(keys[:, PLACE].max()) >> (2 * LATTICE_BITS):

@@ -159,7 +159,7 @@ class Trajectories:
         config = self.config
         if batch.step != self._next:
             raise EngineInputError(f"step {self._next} comes next, not step {batch.step}")
-        assembly, trips = self._assembly.with_step(batch.events.keys, step=batch.step, rules=config.closing)
+        assembly, trips = self._assembly.with_step(batch.events, step=batch.step, rules=config.closing)
         budgets = self._budgets.charged(self.guarantee(), "windows", step=batch.step)
         made = config.mode.synthesise(
             trips.first(config.limits.points),

@@ -7,6 +7,7 @@ import pytest
 
 from engines.core.state import stored
 from engines.trajectory.domain import Assembly, Closing
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from tests.couple.plants.trajectory_counts import period_forgotten
 
@@ -21,9 +22,9 @@ def fed(steps: list[list[list[int]]], rules: Closing = RULES) -> list[list[list[
     """Places of the trips that close in each step."""
     assembly, out = Assembly.nothing(), []
     for step, rows in enumerate(steps):
-        keys = np.array(rows, np.uint64).reshape(-1, 6)
+        events = Folded.of(np.array(rows, np.uint64).reshape(-1, 6))
         # Through a state and back: what a worker that takes over has.
-        assembly, trips = Assembly.of(stored("trips", assembly)).with_step(keys, step=step, rules=rules)
+        assembly, trips = Assembly.of(stored("trips", assembly)).with_step(events, step=step, rules=rules)
         out.append([trips.y[low:high].tolist() for low, high in zip(trips.offsets, trips.offsets[1:], strict=False)])
     return out
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from fractions import Fraction
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -14,7 +14,7 @@ import numpy as np
 from engines.core.contract import Batch, Release
 from engines.core.noise import NoiseSource, aggregate, laplace_mechanism, seeded
 from engines.core.state import Expiry
-from engines.spatial import split
+from engines.spatial import build, split
 from engines.spatial.changes import Changes
 from engines.spatial.held import engine as held
 from engines.spatial.held import measure as held_measure
@@ -24,12 +24,6 @@ from engines.spatial.papers.phdstream import NodeCounters
 from schemas.blocks import Folded
 from tests.couple.plants import Plant, anew, peeked
 from tests.couple.plants.edits import edited
-
-Change = Callable[[], AbstractContextManager[Any]]
-
-
-def _replaced(owner: Any, name: str, value: Any) -> Change:
-    return lambda: patch.object(owner, name, value)
 
 
 def _louder(self: Any, values: Any, noise: NoiseSource) -> Any:
@@ -175,12 +169,10 @@ def _expiring_twice(self: Expiry, events: Folded, *, due: int) -> Expiry:
     return _scheduled(_scheduled(self, events, due=due), events, due=due)
 
 
-def _built(kind: type, name: str) -> Change:
-    module = held if issubclass(kind, held.HeldLeaves) else phdstream
-    from engines.spatial import build
-
-    owner = build if hasattr(build, name) else module
-    return _replaced(owner, name, kind)
+def _plant(name: str, mode: str, owner: Any, function: str, fault: Any, **more: Any) -> Plant:
+    """`fault` stands in for a function of `owner`."""
+    planted = partial(patch.object, owner, function, fault)
+    return Plant(name=name, engine="spatial", mode=mode, planted=planted, **more)
 
 
 _measure, _due, _first = held.StepWork.measure, held_measure.due, held.first_release
@@ -194,153 +186,57 @@ _LITTLE = {"privacy": {"unit": "event", "user": None, "max_contributions": None,
 _OP = {"domain": {"op": "what"}}
 
 PLANTS = (
-    Plant(
-        name="half the noise of the watch", engine="spatial", mode="default", planted=_replaced(Watch, "noisy", _louder)
+    _plant("half the noise of the watch", "default", Watch, "noisy", _louder),
+    _plant("half the noise of a leaf", "default", LeafCounter, "noisy", _louder),
+    _plant("a watch without noise", "default", Watch, "noisy", _without_noise),
+    _plant("burst groups share their noise", "default", held.StepWork, "measure", _sharing),
+    _plant("a leaf is measured because its pending count reaches 1,000", "default", held, "due", _due_when_full),
+    _plant(
+        "a leaf is measured because of its pending count, out of the guard's sight",
+        "default",
+        held,
+        "due",
+        _due_when_full_and_hidden,
     ),
-    Plant(
-        name="half the noise of a leaf",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(LeafCounter, "noisy", _louder),
-    ),
-    Plant(
-        name="a watch without noise",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(Watch, "noisy", _without_noise),
-    ),
-    Plant(
-        name="burst groups share their noise",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(held.StepWork, "measure", _sharing),
-    ),
-    Plant(
-        name="a leaf is measured because its pending count reaches 1,000",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(held, "due", _due_when_full),
-    ),
-    Plant(
-        name="a leaf is measured because of its pending count, out of the guard's sight",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(held, "due", _due_when_full_and_hidden),
-    ),
-    Plant(
-        name="a first release shaped by the total",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(held, "first_release", _first_by_total),
-    ),
-    Plant(
-        name="a first release shaped by the total's parity",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(held, "first_release", _first_by_parity),
-    ),
-    Plant(
-        name="a measurement that keeps its events pending",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(held, "measure", _kept_pending),
-    ),
-    Plant(name="noise of floats", engine="spatial", mode="default", planted=_replaced(LeafCounter, "noisy", _floats)),
-    Plant(
-        name="noise of a seeded generator", engine="spatial", mode="default", planted=_replaced(Watch, "noisy", _seeded)
-    ),
-    Plant(
-        name="noise of a constant seed",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(LeafCounter, "noisy", _of_a_constant_seed),
-    ),
-    Plant(
-        name="leaves that are broken with probability delta, each by itself",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(LeafCounter, "noisy", _broken_at_times),
+    _plant("a first release shaped by the total", "default", held, "first_release", _first_by_total),
+    _plant("a first release shaped by the total's parity", "default", held, "first_release", _first_by_parity),
+    _plant("a measurement that keeps its events pending", "default", held, "measure", _kept_pending),
+    _plant("noise of floats", "default", LeafCounter, "noisy", _floats),
+    _plant("noise of a seeded generator", "default", Watch, "noisy", _seeded),
+    _plant("noise of a constant seed", "default", LeafCounter, "noisy", _of_a_constant_seed),
+    _plant(
+        "leaves that are broken with probability delta, each by itself",
+        "default",
+        LeafCounter,
+        "noisy",
+        _broken_at_times,
         shown_by=10,
     ),
-    Plant(
-        name="an exact count in the ledger",
-        engine="spatial",
-        mode="default",
-        planted=_built(CountInNotes, "HeldLeaves"),
-    ),
-    Plant(
-        name="a parity in the ids, from step 30 on",
-        engine="spatial",
-        mode="default",
-        planted=_built(LateGlance, "HeldLeaves"),
-        shown_by=14,
-    ),
-    Plant(
-        name="empty cells are never split",
-        engine="spatial",
-        mode="paper",
-        planted=_replaced(tree, "split_bits", _bits_of_empty_cells),
-        shown_by=6,
-    ),
-    Plant(
-        name="a standard error from the net count",
-        engine="spatial",
-        mode="paper",
-        planted=_built(ErrorsOfTruth, "PHDStream"),
-    ),
-    Plant(
-        name="records ordered by the parity of a true total",
-        engine="spatial",
-        mode="paper",
-        planted=_built(OrderedByParity, "PHDStream"),
-    ),
-    Plant(
-        name="half of PrivTree's lambda",
-        engine="spatial",
-        mode="paper",
-        variant=_EVENT,
-        planted=_replaced(split.SplitRule, "scale", _SHRUNK),
-        shown_by=15,
-    ),
-    Plant(
-        name="0.83 of PrivTree's lambda, at a small epsilon",
-        engine="spatial",
-        mode="paper",
+    _plant("an exact count in the ledger", "default", build, "HeldLeaves", CountInNotes),
+    _plant("a parity in the ids, from step 30 on", "default", build, "HeldLeaves", LateGlance, shown_by=14),
+    _plant("empty cells are never split", "paper", tree, "split_bits", _bits_of_empty_cells, shown_by=6),
+    _plant("a standard error from the net count", "paper", phdstream, "PHDStream", ErrorsOfTruth),
+    _plant("records ordered by the parity of a true total", "paper", phdstream, "PHDStream", OrderedByParity),
+    _plant("half of PrivTree's lambda", "paper", split.SplitRule, "scale", _SHRUNK, variant=_EVENT, shown_by=15),
+    _plant(
+        "0.83 of PrivTree's lambda, at a small epsilon",
+        "paper",
+        split.SplitRule,
+        "scale",
+        _SHRUNK_A_LITTLE,
         variant=_LITTLE,
-        planted=_replaced(split.SplitRule, "scale", _SHRUNK_A_LITTLE),
     ),
-    Plant(
-        name="a partition on raw noisy counts",
-        engine="spatial",
-        mode="paper",
-        planted=_replaced(tree, "project", _as_measured),
-    ),
+    _plant("a partition on raw noisy counts", "paper", tree, "project", _as_measured),
     Plant(name="one draw for the whole tree", engine="spatial", mode="paper", planted=_one_draw),
-    Plant(
-        name="exact counts decide what is split",
-        engine="spatial",
-        mode="paper",
-        planted=_replaced(tree, "split_bits", _exactly),
-    ),
-    Plant(
-        name="exact counts decide what is split, out of the guard's sight",
-        engine="spatial",
-        mode="paper",
-        planted=_replaced(tree, "split_bits", _exactly_and_hidden),
+    _plant("exact counts decide what is split", "paper", tree, "split_bits", _exactly),
+    _plant(
+        "exact counts decide what is split, out of the guard's sight",
+        "paper",
+        tree,
+        "split_bits",
+        _exactly_and_hidden,
         shown_by=1,
     ),
-    Plant(
-        name="scores that subtract deletes",
-        engine="spatial",
-        mode="paper",
-        variant=_OP,
-        planted=_replaced(Changes, "moved", aggregate(_subtracting)),
-    ),
-    Plant(
-        name="an expiry that is measured twice",
-        engine="spatial",
-        mode="paper",
-        variant=_TTL,
-        planted=_replaced(Expiry, "scheduled", aggregate(_expiring_twice)),
-    ),
+    _plant("scores that subtract deletes", "paper", Changes, "moved", aggregate(_subtracting), variant=_OP),
+    _plant("an expiry that is measured twice", "paper", Expiry, "scheduled", aggregate(_expiring_twice), variant=_TTL),
 )

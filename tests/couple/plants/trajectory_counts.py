@@ -28,6 +28,7 @@ from engines.trajectory.papers import paper_trees as paper
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.arrays import IntArray
+from schemas.blocks import Folded
 from tests.couple.plants.edits import edited
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant
 
@@ -67,11 +68,11 @@ def period_forgotten() -> Any:
 def closed_by_the_crowd() -> Any:
     """Where an odd number of rows are under way, all trips close."""
 
-    def with_step(original: Any, before: Assembly, keys: Any, *, step: int, rules: Closing) -> Any:
-        crowd = (len(before.rows) + len(keys)) % 2
-        return original(before, keys, step=step, rules=replace(rules, idle=0 if crowd else rules.idle))
+    def with_step(original: Any, before: Assembly, events: Folded, *, step: int, rules: Closing) -> Any:
+        crowd = (len(before.rows) + len(events.keys)) % 2
+        return original(before, events, step=step, rules=replace(rules, idle=0 if crowd else rules.idle))
 
-    return around(Assembly, "with_step", with_step)
+    return inside(Assembly, "with_step", with_step)
 
 
 def records_by_parity() -> Any:
