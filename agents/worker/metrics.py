@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from prometheus_client import Counter, Gauge, Histogram
-from prometheus_client.core import REGISTRY, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agents.kafka.lifecycle.vitals import Vitals
@@ -70,11 +70,6 @@ class WorkerState(Collector):
             for (topic, partition), place in places.items():
                 lag.add_metric([topic, str(partition)], max(place.end - place.position, 0))
         yield lag
-
-
-def expose_worker(vitals: Vitals) -> None:
-    """Show what the worker is; once a process."""
-    REGISTRY.register(WorkerState(vitals))
 
 
 def show_public(stream: Stream, step: int, clock: StepClock, ledger: bytes) -> None:

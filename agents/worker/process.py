@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from prometheus_client.core import REGISTRY
+
 from agents.kafka import stop_log
 from agents.kafka.cluster import passes, said, until_it_answers
 from agents.kafka.fingerprint import check_fingerprints
@@ -36,11 +38,11 @@ from agents.kafka.topics import (
 )
 from agents.kafka.witness import UNCONFIGURED
 from agents.worker.app import ROLES, build_app, data_folder
-from agents.worker.ingest.counters import IngestCounters, expose_ingest
+from agents.worker.ingest.counters import IngestCounters, IngestMetrics
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import source_specs, user_key_ids
 from agents.worker.job import Job
-from agents.worker.metrics import RESTARTS, expose_worker
+from agents.worker.metrics import RESTARTS, WorkerState
 from agents.worker.probes import serve
 from agents.worker.topic_watch import TopicWatch
 from schemas.errors import LostTopicError, PrivstreamError, TopicError
@@ -77,7 +79,7 @@ def run_worker(
         leaving.install()
     vitals = Vitals()
     if config.job.http_port is not None:
-        expose_worker(vitals)
+        REGISTRY.register(WorkerState(vitals))
         serve(config.job.http_host, config.job.http_port, vitals)
     RESTARTS.inc(int(os.environ.get(AGAIN, "0")))
     loop = asyncio.new_event_loop()
@@ -236,7 +238,7 @@ async def prepare(
     if "ingest" in roles and taken_in:
         counters = IngestCounters()
         if config.job.http_port is not None:
-            expose_ingest(counters)
+            REGISTRY.register(IngestMetrics(counters))
         audited = checked.audit_partitions if "audit" in roles else None
         specs = source_specs(checked.config, source_partitions=taken_in, audit_partitions=audited)
         services.append(

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -53,20 +53,16 @@ class PublishTask(StreamsTask):
 
     def __init__(self, job: Job, partition: int) -> None:
         super().__init__(partition, job.stops)
-        self._job = job
+        self.job = job
         self._stream_tasks: dict[str, PublishStreamTask] = {}
         self._acks = AckList()
         self._trimmer = Trimmer(job.config, job.topics.releases, partition, held=lambda: job.holds_back(partition))
 
-    @property
-    def kafka(self) -> Kafka:
-        return self._job.config.kafka
-
     async def open(self) -> None:
-        for stream in self._job.streams_on(self.partition):
-            stream_task = self._stream_tasks[stream.name] = PublishStreamTask(self, stream, self._job.stops)
+        for stream in self.job.streams_on(self.partition):
+            stream_task = self._stream_tasks[stream.name] = PublishStreamTask(self, stream, self.job.stops)
             with self.serving(stream.name):
-                await stream_task.open(self.kafka)
+                await stream_task.open(self.job.config.kafka)
 
     async def run(self) -> None:
         await self.opened()
@@ -91,9 +87,9 @@ class PublishTask(StreamsTask):
 
     async def handle(self, event: Any) -> None:
         needed = False
-        with self.serving(*streams_of(event.message.key, list(self._stream_tasks), self._job.kept)):
+        with self.serving(*streams_of(event.message.key, list(self._stream_tasks), self.job.kept)):
             record = decode_log_record(event.value)
-            self._job.meet(record.stream)
+            self.job.meet(record.stream)
             stream_task = self._stream_tasks.get(record.stream)
             if stream_task is not None and stream_task.serves():
                 needed = True
@@ -102,27 +98,6 @@ class PublishTask(StreamsTask):
         if not needed:
             event.ack()
             self._acknowledge()
-
-    def witness(self, stream: str, pulse: Pulse) -> StreamWitness:
-        """Return the witness of a stream."""
-        job = self._job
-        return StreamWitness(job.config, stream, job.witness, pulse, trusted=job.trusted.get(stream))
-
-    async def logged(self, stream: str, step: int) -> str | None:
-        """Return the digest of a step's candidate on the release log as it is now; None where it is not there."""
-        view, found = LogView(stream), None
-        async with log_reader(self._job.config.kafka, self._job.topics.releases, self.partition) as releases:
-            async for records in releases.read():
-                for record in records:
-                    if record.key == stream.encode():
-                        complete = await asyncio.to_thread(view.apply, record.offset, decode_log_record(record.value))
-                        if complete is not None and complete.candidate.step == step:
-                            found = complete.candidate.chain
-        return found
-
-    def new_queue(self) -> LogQueue:
-        """Return a queue for what a stream reads here."""
-        return LogQueue(self._job.config.kafka, self._job.topics.releases, self.partition)
 
     def leave_out(self, stream: str) -> int:
         """Return the next step: a stream task ends by itself once its stream has stopped."""
@@ -163,11 +138,13 @@ class PublishStreamTask:
     @cached_property
     def queue(self) -> LogQueue:
         """The records of the release log that were not looked at yet."""
-        return self._task.new_queue()
+        job = self._task.job
+        return LogQueue(job.config.kafka, job.topics.releases, self._task.partition)
 
     @cached_property
     def _witness(self) -> StreamWitness:
-        return self._task.witness(self.name, self.pulse)
+        job = self._task.job
+        return StreamWitness(job.config, self.name, job.witness, self.pulse, trusted=job.trusted.get(self.name))
 
     @cached_property
     def _clock(self) -> StepClock:
@@ -195,10 +172,22 @@ class PublishStreamTask:
         await self._look_behind(kafka, showed=showed)
         # Behind the fence: what a predecessor noted is there, and it commits nothing any more.
         with alone(self.name):
-            await self._witness.open(self.machine, partial(self._task.logged, self.name))
+            await self._witness.open(self.machine, self._logged)
         if self._ledger is not None:
             show_public(self._stream, self.machine.last_step, self._clock, self._ledger)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
+
+    async def _logged(self, step: int) -> str | None:
+        """Return the digest of a step's candidate on the release log as it is now; None where it is not there."""
+        job, view, found = self._task.job, LogView(self.name), None
+        async with log_reader(job.config.kafka, job.topics.releases, self._task.partition) as releases:
+            async for records in releases.read():
+                for record in records:
+                    if record.key == self.name.encode():
+                        complete = await asyncio.to_thread(view.apply, record.offset, decode_log_record(record.value))
+                        if complete is not None and complete.candidate.step == step:
+                            found = complete.candidate.chain
+        return found
 
     async def _look_behind(self, kafka: Kafka, *, showed: bool) -> None:
         """Compare the other public topics with the ledger, by the newest step of each.
@@ -335,7 +324,7 @@ class PublishStreamTask:
             raise BrokerError(f"{self._id} was forgotten, and its partition is somebody else's by now")
         await close_client(self._producer)
         self._producer = await fenced_anew(
-            self._task.kafka, self._id, (Topics.ledger(self.name), 0),
+            self._task.job.config.kafka, self._id, (Topics.ledger(self.name), 0),
             lambda newest: self._ledger == (newest.value if newest else None),
             timeout_ms=TRANSACTION_TIMEOUT_MS,
         )  # fmt: skip

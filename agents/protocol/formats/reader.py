@@ -48,12 +48,7 @@ _PART = re.compile(r'"([^"]*)"|([^."]+)')
 _ROOTS = ("$key", "$header", "$timestamp", "$envelope", "$operation")
 
 
-class _Absent:
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT: Final = _Absent()
+ABSENT: Final = object()
 """Where there is no such field; other than None, which is a value."""
 
 

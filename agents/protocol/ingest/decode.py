@@ -37,6 +37,7 @@ from schemas.events import Reason
 MAX_VALUE_BYTES = 1 << 20
 _REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 _VALUE = attrgetter("value")
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ class EventDecoder:
                 return Reason.WRONG_TYPE, name
         if fields.user is not None and type(found[fields.user]) not in (int, str):
             return Reason.BAD_USER, fields.user
-        return Reason.NOT_FINITE, next((name for name in fields.numbers if _beyond_float(found[name])), "")
+        return Reason.NOT_FINITE, next((name for name in fields.numbers if abs(found[name]) > _LARGEST), "")
 
 
 class FormatDecoder(EventDecoder):
@@ -257,11 +258,3 @@ class FormatDecoder(EventDecoder):
             if name:
                 at_fault[row] = name
         return decoded, reasons, at_fault
-
-
-def _beyond_float(number: int | float) -> bool:
-    try:
-        float(number)
-    except OverflowError:
-        return True
-    return False

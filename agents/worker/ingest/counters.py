@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from prometheus_client.core import REGISTRY, CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agents.kafka.lifecycle.refusals import RefusalAlarm, by_reason_and_field
@@ -70,7 +70,7 @@ class IngestCounters:
 
 
 class IngestMetrics(Collector):
-    """Reads the counters when it is asked; counting itself stays free of Prometheus."""
+    """Reads the counters when it is asked, once registered; counting itself stays free of Prometheus."""
 
     def __init__(self, counters: IngestCounters) -> None:
         self._counters = counters
@@ -106,8 +106,3 @@ class IngestMetrics(Collector):
         )
         yield CounterMetricFamily("privstream_ingest_blocks", "PRIVATE. Blocks committed", value=counters.blocks)
         yield CounterMetricFamily("privstream_ingest_block_bytes", "PRIVATE. Their bytes", value=counters.block_bytes)
-
-
-def expose_ingest(counters: IngestCounters) -> None:
-    """Show these counters; once a process."""
-    REGISTRY.register(IngestMetrics(counters))

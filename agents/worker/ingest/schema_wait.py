@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
@@ -126,8 +126,3 @@ def _named(refs: Iterable[SchemaRef]) -> str:
     names = sorted(str(ref) for ref in refs)
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
-
-
-def book_of(specs: Mapping[str, Iterable[Any]]) -> SchemaBook:
-    """Return the book that all specs share."""
-    return next((spec.schemas for each in specs.values() for spec in each), SchemaBook())

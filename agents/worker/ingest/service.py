@@ -30,13 +30,14 @@ from agents.kafka.lifecycle.vitals import COMPUTE_S, WORK_S, Reach, Reading, Vit
 from agents.kafka.membership import HEARTBEAT_S, ask_for_missing_topics, give_place_up, keep_place
 from agents.kafka.security import security_kwargs
 from agents.protocol.clock import MANY_STEPS, backlog_sentence
+from agents.protocol.formats.contract import SchemaBook
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask, part_of
 from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
-from agents.worker.ingest.schema_wait import SchemaWait, book_of
+from agents.worker.ingest.schema_wait import SchemaWait
 from agents.worker.metrics import REBALANCES
 from schemas.errors import ForgottenIdError
 
@@ -167,7 +168,8 @@ class IngestService(LongService):
         self.vitals = Vitals() if vitals is None else vitals
         self._pulse = self.vitals.part("ingest")
         self._reading = Reading()
-        self._schemas = SchemaWait(config.kafka.registry, book_of(specs), self.counters, self.vitals)
+        book = next((spec.schemas for each in specs.values() for spec in each), SchemaBook())  # which all share
+        self._schemas = SchemaWait(config.kafka.registry, book, self.counters, self.vitals)
         self._config = config
         self._specs = specs
         self._watch = SourceWatch(specs, sources or {})
