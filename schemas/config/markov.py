@@ -33,21 +33,16 @@ _MEND = "write a row of probabilities for each state, in the order of values, wi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """The entries that are not zero, `(entries,)` each; states are numbered in the order of `values`.
-
-    Attributes:
-        problem: why the file is no transition matrix, and what to do; None where it is one.
-    """
+    """The entries that are not zero, `(entries,)` each; states are numbered in the order of `values`."""
 
     states: int
     rows: IntArray
     columns: IntArray
     probabilities: FloatArray
-    problem: tuple[str, str] | None = None
 
 
-class _NoMatrixError(ValueError):
-    pass
+class NoMatrixError(ValueError):
+    """A file is no transition matrix; the text says why."""
 
 
 def entries(content: bytes, values: Sequence[str], *, unseen: bool) -> Entries:
@@ -55,8 +50,11 @@ def entries(content: bytes, values: Sequence[str], *, unseen: bool) -> Entries:
 
     >>> entries(b"0.5,0.5\\n0,1\\n", ("a", "b"), unseen=False).probabilities.tolist()
     [0.5, 0.5, 1.0]
-    >>> entries(b"0.5,0.4\\n0,1\\n", ("a", "b"), unseen=False).problem[0]
-    'line 1 sums to 0.9, and a row of probabilities sums to 1'
+    >>> entries(b"0.5,0.4\\n0,1\\n", ("a", "b"), unseen=False)
+    Traceback (most recent call last):
+    schemas.config.markov.NoMatrixError: line 1 sums to 0.9, and a row of probabilities sums to 1
+
+    Raises: NoMatrixError.
     """
     states = len(values) + unseen
     try:
@@ -69,17 +67,10 @@ def entries(content: bytes, values: Sequence[str], *, unseen: bool) -> Entries:
         if (off := np.flatnonzero(np.abs(sums - 1) > TOLERANCE)).size:
             row = int(off[0])
             name = f'state "{[*values, UNSEEN][row]}"' if moves else f"line {row + 1}"
-            raise _NoMatrixError(f"{name} sums to {sums[row]:.6g}, and a row of probabilities sums to 1")
+            raise NoMatrixError(f"{name} sums to {sums[row]:.6g}, and a row of probabilities sums to 1")
     except (UnicodeDecodeError, csv.Error):
-        return _refused(states, "is no CSV file in UTF-8")
-    except _NoMatrixError as error:
-        return _refused(states, str(error))
+        raise NoMatrixError("is no CSV file in UTF-8") from None
     return made
-
-
-def _refused(states: int, reason: str) -> Entries:
-    nothing = np.zeros(0, np.int64)
-    return Entries(states, nothing, nothing, np.zeros(0), (reason, _MEND))
 
 
 def _probability(text: str, line: int) -> float:
@@ -88,16 +79,16 @@ def _probability(text: str, line: int) -> float:
     except ValueError:
         value = math.nan
     if not 0.0 <= value <= 1.0 + TOLERANCE:
-        raise _NoMatrixError(f"line {line} holds something that is no probability")
+        raise NoMatrixError(f"line {line} holds something that is no probability")
     return value
 
 
 def _rows(lines: Sequence[Sequence[str]], states: int) -> Iterator[tuple[int, int, float]]:
     if len(lines) != states:
-        raise _NoMatrixError(f"has {len(lines)} rows, and there are {states} states")
+        raise NoMatrixError(f"has {len(lines)} rows, and there are {states} states")
     for row, line in enumerate(lines):
         if len(line) != states:
-            raise _NoMatrixError(f"line {row + 1} has {len(line)} entries, and there are {states} states")
+            raise NoMatrixError(f"line {row + 1} has {len(line)} entries, and there are {states} states")
         for column, text in enumerate(line):
             if (probability := _probability(text, row + 1)) > 0:
                 yield row, column, probability
@@ -108,10 +99,10 @@ def _moves(lines: Sequence[Sequence[str]], values: Sequence[str], *, unseen: boo
     seen = set()
     for number, line in enumerate(lines, start=2):
         if len(line) != len(HEADER) or line[0] not in numbers or line[1] not in numbers:
-            raise _NoMatrixError(f"line {number} does not name two states and a probability")
+            raise NoMatrixError(f"line {number} does not name two states and a probability")
         move = numbers[line[0]], numbers[line[1]]
         if move in seen:
-            raise _NoMatrixError(f"line {number} gives a move for the second time")
+            raise NoMatrixError(f"line {number} gives a move for the second time")
         seen.add(move)
         if (probability := _probability(line[2], number)) > 0:
             yield *move, probability
@@ -166,13 +157,12 @@ class StatesDomainSection(DomainSection):
         """The transition matrix, checked by `problems`; None where it is to be learnt."""
         return None if self.transition is None else entries(self.transition.content, self.values, unseen=self.unseen)
 
-    def roles(self) -> Iterator[tuple[str, str]]:
-        yield "field", self.field
-
     def problems(self) -> Iterator[ConfigProblem]:
         """A file that is no transition matrix of these states."""
-        if (matrix := self.matrix) is not None and matrix.problem is not None:
-            yield ConfigProblem("transition", *matrix.problem)
+        try:
+            _ = self.matrix
+        except NoMatrixError as error:
+            yield ConfigProblem("transition", str(error), _MEND)
 
 
 class MarkovOptions(OptionsSection):

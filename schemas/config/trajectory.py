@@ -74,20 +74,6 @@ class TripsDomainSection(DomainSection):
     def trip_field(self) -> str | None:
         return self.trip
 
-    def roles(self) -> Iterator[tuple[str, str]]:
-        seen: set[str] = set()
-        for key, field in (("trip", self.trip), ("x", self.x), ("y", self.y), ("end", self.end), ("order", self.order)):
-            if field is not None and field not in seen:  # a field twice is refused by `problems`
-                seen.add(field)
-                yield key, field
-
-    def problems(self) -> Iterator[ConfigProblem]:
-        """Two meanings for one field."""
-        named = [("trip", self.trip), ("x", self.x), ("y", self.y), ("end", self.end), ("order", self.order)]
-        for at, (key, field) in enumerate(named):
-            if field is not None and field in [other for _, other in named[:at]]:
-                yield ConfigProblem(key, f'is the field "{field}", which has a meaning already', "name another field")
-
     def fingerprint_fields(self) -> dict[str, Any]:
         fields = super().fingerprint_fields()
         return fields if self.file is not None else {key: fields[key] for key in fields.keys() - {"file", "reach_m"}}

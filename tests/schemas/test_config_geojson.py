@@ -97,7 +97,7 @@ def test_files_that_are_no_maps_are_refused(tmp_path: Path, content: Any, reason
         ('file = "map.geojson"', 'file = "map.geojson"\nreach_m = 0', f"{KEY}.reach_m", "above 0"),
         ('file = "map.geojson"', 'file = "map.geojson"\nreach_m = 1e9', f"{KEY}.reach_m", "at most"),
         ('x = "lon"\ny = "lat"', 'x = "latitude"\ny = "longitude"', f"{KEY}.x", "latitude"),
-        ('x = "lon"', 'x = "lat"', f"{KEY}.y", "same field"),
+        ('x = "lon"', 'x = "lat"', f"{KEY}.y", "already serves as domain.x"),
         ('file = "map.geojson"', 'file = "map.geojson"\nbounds = [0, 0, 1, 1]', f"{KEY}.bounds", "unknown"),
     ],
 )

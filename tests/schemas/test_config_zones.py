@@ -97,7 +97,7 @@ def test_outlines_of_zones(tmp_path: Path) -> None:
         (LIST, LIST + "\nmeasures = [1, -1, 0]", f"{KEY}.measures[1]", "at least 0"),
         (LIST, LIST + '\nx = "lon"', f"{KEY}.y", "missing"),
         (LIST, LIST + '\nx = "lon"\ny = "lat"', f"{KEY}.x", "no outlines"),
-        (LIST, FILE + '\nx = "lon"\ny = "lon"', f"{KEY}.x", "twice"),
+        (LIST, FILE + '\nx = "lon"\ny = "lon"', f"{KEY}.y", "already serves as domain.x"),
         (LIST, FILE + '\nx = "t"\ny = "lat"', f"{KEY}.x", "already serves"),
         (LIST, FILE + '\nname_property = "id"', f"{KEY}.name_property", "no feature"),
         ('field = "zone"\n', 'field = "t"\n', f"{KEY}.field", "already serves"),

@@ -18,7 +18,7 @@ from engines.core.accounting.streams import totals
 from engines.core.registry import build_domain, build_engine
 from engines.markov.engine import Markov
 from schemas.config import Config, parse_config
-from schemas.config.markov import entries
+from schemas.config.markov import NoMatrixError, entries
 from schemas.errors import ConfigError
 
 GOOD = """
@@ -124,9 +124,9 @@ def test_a_file_that_is_no_transition_matrix_is_refused_by_its_line(tmp_path: Pa
 def test_a_file_of_moves_is_the_matrix_and_bytes_that_are_no_text_are_refused() -> None:
     moves = b"from,to,probability\na,b,1\nb,a,0.5\nb,(unseen),0.5\n(unseen),a,1\n"
     found = entries(moves, ("a", "b"), unseen=True)
-    assert found.problem is None
     assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 0)]
-    assert entries(b"\xff\xfe", ("a",), unseen=False).problem is not None
+    with pytest.raises(NoMatrixError, match="no CSV file"):
+        entries(b"\xff\xfe", ("a",), unseen=False)
 
 
 def test_the_fingerprint_knows_the_chain(tmp_path: Path) -> None:

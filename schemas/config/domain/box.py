@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from schemas.config.domain.common import NUMBERS, DeletableDomainSection, Each, Question
 from schemas.config.values import FieldName, Number, refusal
-from schemas.errors import ConfigProblem
 
 _HALVINGS = 15  # of one axis at the greatest depth, 30
 
@@ -76,18 +74,6 @@ class PlanarDomainSection(DeletableDomainSection):
     @property
     def coordinates(self) -> tuple[str, str]:
         return self.x, self.y
-
-    def roles(self) -> Iterator[tuple[str, str]]:
-        yield "x", self.x
-        if self.y != self.x:  # which `problems` refuses
-            yield "y", self.y
-        yield from super().roles()
-
-    def problems(self) -> Iterator[ConfigProblem]:
-        """Two meanings for one field, two ways to delete."""
-        if self.x == self.y:
-            yield ConfigProblem("y", f'is the same field as x, "{self.x}"', "name the field of the other coordinate")
-        yield from super().problems()
 
 
 class BoxDomainSection(PlanarDomainSection):

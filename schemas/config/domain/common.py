@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from schemas.config.values import EVENT_FIELD, FieldName, Section, StepLength
+from schemas.config.values import EVENT_FIELD, FieldName, Section, StepLength, types_in
 from schemas.errors import ConfigProblem
 from schemas.steps import Length
 
@@ -157,8 +157,10 @@ class DomainSection(Section):
         return "ttl" if self.lifetime is not None else None
 
     def roles(self) -> Iterator[tuple[str, str]]:
-        """(key of this section, field of the raw event that it names), each field once: none may have two roles."""
-        yield from ()
+        """Yield keys of this section, each with the field of the raw event that it names; no field may have two."""
+        for name, field in type(self).model_fields.items():
+            if EVENT_FIELD in (*field.metadata, *types_in(field.annotation)) and (named := getattr(self, name)):
+                yield name, named
 
 
 class DeletableDomainSection(DomainSection):
@@ -177,10 +179,6 @@ class DeletableDomainSection(DomainSection):
     @property
     def lifetime(self) -> Length | None:
         return self.ttl
-
-    def roles(self) -> Iterator[tuple[str, str]]:
-        if self.op is not None:
-            yield "op", self.op
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Two ways to delete."""

@@ -192,7 +192,7 @@ class TableDomainSection(DeletableDomainSection):
         return tuple(attribute.field for attribute in self.all_attributes)
 
     def roles(self) -> Iterator[tuple[str, str]]:
-        for field in dict.fromkeys(self.fields):  # a field twice is refused by `problems`
+        for field in self.fields:
             yield "attributes", field
         yield from super().roles()
 

@@ -32,7 +32,7 @@ class ZonesDomainSection(DeletableDomainSection):
     """Of each zone, such as its area; 0 takes a zone out. Absent: all alike."""
     file: GeoJsonFileAt | None = Field(None, examples=["zones.geojson"])
     """GeoJSON of polygons, or of lines, with the names in `name_property`; zones weigh by area, or by length."""
-    name_property: FieldName = Field("name", examples=["name"])
+    name_property: Annotated[str, Field(strict=True, min_length=1, max_length=256)] = Field("name", examples=["name"])
     """Property of the file's features that holds a zone's name."""
     x: FieldName | None = Field(None, examples=["longitude"])
     """With `file`: synthetic records also hold a place in their zone, its longitude here."""
@@ -77,13 +77,6 @@ class ZonesDomainSection(DeletableDomainSection):
             return tuple(dict.fromkeys(name for name, _ in named_features(self.file, self.name_property)))
         return self.zones or ()
 
-    def roles(self) -> Iterator[tuple[str, str]]:
-        yield "field", self.field
-        if self.x is not None and self.y is not None and len(set(self.fields)) == len(self.fields):
-            yield "x", self.x
-            yield "y", self.y
-        yield from super().roles()
-
     def problems(self) -> Iterator[ConfigProblem]:
         """Tables that are none, or two."""
         if (self.zones is None) == (self.file is None):
@@ -103,8 +96,6 @@ class ZonesDomainSection(DeletableDomainSection):
             )
         elif self.x is not None and self.file is None:
             yield ConfigProblem("x", "there are no outlines to place records in", "name a file, or remove x and y")
-        elif self.x is not None and len(set(self.fields)) < 3:
-            yield ConfigProblem("x", "field, x and y name one field twice", "give each a name of its own")
         yield from super().problems()
 
     def _listed(self, zones: tuple[str, ...]) -> Iterator[ConfigProblem]:

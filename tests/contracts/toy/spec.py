@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -23,9 +22,6 @@ class AnythingDomain(DomainSection):
     @property
     def fields(self) -> tuple[str, ...]:
         return (self.field,)
-
-    def roles(self) -> Iterator[tuple[str, str]]:
-        yield "field", self.field
 
 
 class ToyOptions(OptionsSection):
