@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
     from agents.kafka.lifecycle.vitals import Pulse
     from agents.protocol.release.publisher import StreamPublisher
-    from schemas.config import Config, JobSection
+    from schemas.config import Config
+    from schemas.config.server import JobSection
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,10 @@ from engines.core.contract import Engine, Evaluator
 from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.held.engine import HeldConfig, HeldLeaves
-from schemas.config import BoxDomainSection, GeoJsonDomainSection, Stream, ZonesDomainSection
-from schemas.config.domain.geojson import named_features
+from schemas.config import Stream
+from schemas.config.domain.box import BoxDomainSection
+from schemas.config.domain.geojson import GeoJsonDomainSection, named_features
+from schemas.config.domain.zones import ZonesDomainSection
 from schemas.config.options.spatial import SpatialOptions
 
 

@@ -9,10 +9,11 @@ Guarantee: the engines are in order of name, so that nothing depends on what was
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineSpec
@@ -20,6 +21,7 @@ from schemas.config.options.common import OptionsSection, TripOptionsSection
 from schemas.errors import PrivstreamError
 
 GROUP = "privstream.engines"
+T = TypeVar("T")
 
 
 def specs_of(entries: Iterable[EntryPoint]) -> Mapping[str, EngineSpec]:
@@ -102,11 +104,30 @@ def _refuse_two_models(found: Mapping[str, tuple[EngineSpec, str]]) -> None:
                 )
 
 
-ENGINES: Mapping[str, EngineSpec] = specs_of(importlib.metadata.entry_points(group=GROUP))
+def _domains() -> Mapping[str, type[DomainSection]]:
+    models = {kind: model for spec in ENGINES.values() for kind, model in spec.domains.items()}
+    return {kind: models[kind] for kind in sorted(models)}
+
+
+class Installed(Mapping[str, T]):
+    """What is installed, looked for when somebody first asks: specs of engines import sections of the configuration."""
+
+    def __init__(self, find: Callable[[], Mapping[str, T]]) -> None:
+        self._found = cache(find)
+
+    def __getitem__(self, name: str) -> T:
+        return self._found()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+
+ENGINES = Installed(lambda: specs_of(importlib.metadata.entry_points(group=GROUP)))
 """Every installed engine by its name."""
-DOMAINS: Mapping[str, type[DomainSection]] = MappingProxyType(
-    dict(sorted((kind, model) for spec in ENGINES.values() for kind, model in spec.domains.items()))
-)
+DOMAINS = Installed(_domains)
 """Every kind of domain that some engine works on, with its model."""
 
 

@@ -9,8 +9,9 @@ import pytest
 from agents.kafka.lifecycle import state_folder
 from agents.kafka.lifecycle.state_folder import root_of
 from agents.worker.app import data_folder
-from schemas.config import Config, JobSection
+from schemas.config import Config
 from schemas.config.load import parse_config
+from schemas.config.server import JobSection
 from schemas.errors import StoreError
 
 STREAM = """

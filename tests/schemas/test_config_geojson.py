@@ -12,7 +12,8 @@ from agents.local.offline.domains import check_streams
 from engines.core.registry import build_domain
 from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.polygons import PolygonDomain
-from schemas.config import Config, ConfigError, GeoJsonDomainSection, parse_config
+from schemas.config import Config, ConfigError, parse_config
+from schemas.config.domain.geojson import GeoJsonDomainSection
 
 TEXT = """
 [kafka]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
-from schemas.config import format_duration, microseconds, parse_duration
-from schemas.config.values import UNITS_US, exact_decimal
+from schemas.config import format_duration
+from schemas.config.values import UNITS_US, exact_decimal, microseconds, parse_duration
 
 CENTURY_US = 100 * 366 * UNITS_US["d"]
 

@@ -15,7 +15,7 @@ from platformdirs import user_state_path
 from schemas.errors import StoreError
 
 if TYPE_CHECKING:
-    from schemas.config import JobSection
+    from schemas.config.server import JobSection
 
 SET_IT = "Fix: set data_dir in [job], or PRIVSTREAM_JOB__DATA_DIR, to a folder of this user."
 

@@ -12,7 +12,8 @@ from agents.show.explain.parts import Budget, Point, decimal, exact
 from agents.show.view import view_of
 from engines.core.accounting import gaussian
 from engines.core.accounting.user_level import group_delta
-from schemas.config import Privacy, Stream, format_duration, format_length
+from schemas.config import Stream, format_duration, format_length
+from schemas.config.privacy import Privacy
 from schemas.guarantee import Guarantee, chance, surest
 from schemas.steps import CalendarLength
 from schemas.topics import Topics
