@@ -49,6 +49,11 @@ class PrivstreamError(Exception):
 
     stops: ClassVar[Reach] = "job"
 
+    def __init_subclass__(cls, *, stops: Reach | None = None) -> None:
+        super().__init_subclass__()
+        if stops is not None:
+            cls.stops = stops
+
 
 @contextlib.contextmanager
 def said_alone() -> Iterator[None]:
@@ -89,44 +94,32 @@ class ConfigError(PrivstreamError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-class RecordError(PrivstreamError):
+class RecordError(PrivstreamError, stops="record"):
     """One input record cannot be used. `reason` is a `schemas.events.Reason`."""
-
-    stops: ClassVar[Reach] = "record"
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
 
 
-class EngineInputError(PrivstreamError, ValueError):
+class EngineInputError(PrivstreamError, ValueError, stops="stream"):
     """An engine, counter or mechanism was called with arguments outside its contract."""
 
-    stops: ClassVar[Reach] = "stream"
 
-
-class BudgetError(PrivstreamError):
+class BudgetError(PrivstreamError, stops="stream"):
     """A release would exceed the configured budget and was refused before noise was drawn."""
 
-    stops: ClassVar[Reach] = "stream"
 
-
-class WireError(PrivstreamError):
+class WireError(PrivstreamError, stops="stream"):
     """Bytes that are not a record of the expected kind and a known version."""
 
-    stops: ClassVar[Reach] = "stream"
 
-
-class StepError(PrivstreamError):
+class StepError(PrivstreamError, stops="stream"):
     """A state machine of one stream failed with an error that is not ours: a fault of the program, or of a library."""
 
-    stops: ClassVar[Reach] = "stream"
 
-
-class PromiseError(PrivstreamError):
+class PromiseError(PrivstreamError, stops="stream"):
     """The stored history contradicts itself. The stream stops: going on could give a second answer for a step."""
-
-    stops: ClassVar[Reach] = "stream"
 
 
 class GapError(PromiseError):
@@ -153,28 +146,20 @@ class SourceError(FingerprintError):
     """A source topic is gone, was made again or has other partitions than when the stream was started."""
 
 
-class BatchError(PrivstreamError):
+class BatchError(PrivstreamError, stops="record"):
     """A batch that the library refuses as a whole. Nothing of it was taken in."""
 
-    stops: ClassVar[Reach] = "record"
 
-
-class StepOrderError(PrivstreamError):
+class StepOrderError(PrivstreamError, stops="stream"):
     """A step has one answer, and steps come in order: the one asked for is over, or is not the next."""
 
-    stops: ClassVar[Reach] = "stream"
 
-
-class StateFileError(PrivstreamError):
+class StateFileError(PrivstreamError, stops="stream"):
     """A state file that must not be gone on with: a second answer for one of its steps could come of it."""
 
-    stops: ClassVar[Reach] = "stream"
 
-
-class WitnessAwayError(PrivstreamError):
+class WitnessAwayError(PrivstreamError, stops="stream"):
     """The witness cannot be read or written now: a folder that is gone, a server that fails, or no answer in time."""
-
-    stops: ClassVar[Reach] = "stream"
 
 
 class StoreError(PrivstreamError):

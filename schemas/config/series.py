@@ -156,15 +156,12 @@ class SeriesOptions(OptionsSection):
     correlation: Literal["unknown", "positive"] = Field("unknown", examples=["unknown"])
     """Modes `paper` and `paper-binomial`: whether the series is known to be positively correlated."""
 
-    def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
-        """Weights that decay are for Gaussian noise."""
-        if self.decay is not None and mode == "paper-binomial":
-            yield ConfigProblem("decay", f'mode "{mode}" has no weights that could decay', "remove the key")
-
     def in_stream(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Whether the promise can be kept for as long as the stream lives."""
+        """Yield why the promise could not be kept for as long as the stream lives."""
+        if self.decay is not None and mode == "paper-binomial":
+            yield ConfigProblem("options.decay", f'mode "{mode}" has no weights that could decay', "remove the key")
         if privacy is None or not isinstance(domain, SeriesDomainSection):
             return
         if privacy.per is not None or self.horizon is not None:

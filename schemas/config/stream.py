@@ -290,7 +290,6 @@ class StreamParts(InputParts):
         if self.mode not in facts.modes:
             return
         if self.options is not None:
-            yield from below("options", self.options.in_mode(self.mode))
             yield from self.options.in_stream(self.mode, self.privacy, self.time, self.domain)
         if self.privacy is None:
             return

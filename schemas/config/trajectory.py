@@ -113,15 +113,13 @@ class TrajectoryOptions(TripOptionsSection):
         if self.side % 4:
             yield ConfigProblem("side", "is no multiple of 4", "set side = 40")
 
-    def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
-        """Options of other modes."""
-        if self.spread != "uniform" and mode != "paper":
-            yield ConfigProblem("spread", f'mode "{mode}" has no spread', 'remove the key, or set mode = "paper"')
-
     def in_stream(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Trips that live for too many steps, a map in a mode that keeps to none."""
+        """Yield options of other modes, a map in a mode that keeps to none, and trips that live for too long."""
+        if self.spread != "uniform" and mode != "paper":
+            fix = 'remove the key, or set mode = "paper"'
+            yield ConfigProblem("options.spread", f'mode "{mode}" has no spread', fix)
         if mode != "default" and isinstance(domain, TripsDomainSection) and domain.file is not None:
             yield ConfigProblem(
                 "domain.file", f'mode "{mode}" keeps to no map', 'remove the key, or set mode = "default"'

@@ -35,14 +35,13 @@ class OptionsSection(Section):
         assert isinstance(options, cls), f"stream {stream.name} has the options of another engine"
         return options
 
-    def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
-        """What these options say against the stream's mode; keys are relative to the options."""
-        return iter(())
-
     def in_stream(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """What these options say against the other sections, None where unreadable; keys are relative to the stream."""
+        """Yield what these options say against the mode and the other sections, of which None could not be read.
+
+        Keys are relative to the stream.
+        """
         return iter(())
 
     def draws_as_first(self, mode: str, *, one_a_step: bool) -> bool:

@@ -9,7 +9,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from schemas.config.domain.common import DomainSection
 from schemas.config.options.common import OptionsSection, Share
+from schemas.config.privacy import Privacy
+from schemas.config.timing import Timing
 from schemas.config.values import NotNegative, Whole
 from schemas.errors import ConfigProblem
 
@@ -67,11 +70,13 @@ class SpatialOptions(OptionsSection):
         """What the options say against each other."""
         yield from horizon_problems(self.counter, self.horizon)
 
-    def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
-        """What they say against the mode."""
+    def in_stream(
+        self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
+    ) -> Iterator[ConfigProblem]:
+        """Yield what they say against the mode."""
         if self.counter != "simple" and mode == "default":
             yield ConfigProblem(
-                "counter",
+                "options.counter",
                 'mode "default" counts each event once and has no counters',
                 'remove the key, or set mode = "paper"',
             )

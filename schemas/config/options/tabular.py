@@ -87,17 +87,13 @@ class TabularOptions(OptionsSection):
             seen.add(key)
         yield from horizon_problems(self.counter, self.horizon)
 
-    def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
-        """What they say against the mode."""
-        if self.counter != "simple" and mode != "paper":
-            yield ConfigProblem(
-                "counter", f'mode "{mode}" counts each event in a block', 'remove the key, or set mode = "paper"'
-            )
-
     def in_stream(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Marginals of attributes that the table lacks, and a table too large for its marginals."""
+        """Yield a counter in a mode without, marginals of attributes that the table lacks, and too many cells."""
+        if self.counter != "simple" and mode != "paper":
+            fix = 'remove the key, or set mode = "paper"'
+            yield ConfigProblem("options.counter", f'mode "{mode}" counts each event in a block', fix)
         if not isinstance(domain, TableDomainSection):
             return
         known = set(domain.fields)
