@@ -9,9 +9,9 @@ import numpy as np
 import shapely
 
 from engines.core.contract import Columns
+from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.domain.geojson import parsed, shape_of
 from engines.spatial.domain.lines import LineDomain
-from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.domain.sphere import band
 
@@ -48,6 +48,19 @@ def patchwork(seed: int) -> Any:
     return whole if shapely.area(whole) > 0 else shapely.box(9, 49, 11, 51)
 
 
+def network(seed: int) -> list[list[tuple[float, float]]]:
+    """Streets in a few kilometres: askew, level, upright, on round coordinates, touching, alone."""
+    random = np.random.default_rng(seed)
+    roads = []
+    for _ in range(random.integers(1, 9)):
+        start = random.uniform(0, 0.05, 2) if random.random() < 0.7 else np.round(random.uniform(0, 0.05, 2), 2)
+        steps = random.normal(0, 0.01, (random.integers(1, 5), 2))
+        if random.random() < 0.3:
+            steps[:, random.integers(2)] = 0.0
+        roads.append([(10 + float(x), 50 + float(y)) for x, y in np.cumsum([start, *steps], axis=0)])
+    return roads
+
+
 def polygons(geometry: Any, depth: int) -> PolygonDomain:
     return PolygonDomain(XY, shape_of(np.array([geometry])), depth)
 
@@ -57,7 +70,7 @@ def lines(coordinates: list[list[tuple[float, float]]], depth: int, *, reach_m: 
     return LineDomain(XY, shape_of(parsed(json.dumps(document))), depth, reach_m=reach_m)
 
 
-def encoded(domain: MappedDomain, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def encoded(domain: SpatialDomain, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Codes and reasons."""
     x, y = np.array(x, float), np.array(y, float)
     keys, reasons = domain.encode(Columns({"x": x, "y": y}, {}, np.ones(len(x), np.int8)))

@@ -15,24 +15,11 @@ from engines.spatial.domain.geojson import parsed, shape_of
 from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.sphere import metres_per_degree
 from engines.spatial.points import Placement
-from tests.spatial.shapes import XY, encoded, lines
+from tests.spatial.shapes import XY, encoded, lines, network
 from tests.spatial.test_domain_polygons import check_tiling
 
 DATA = Path(__file__).parents[2].parent / "shared/data/geometry"
 SEEDS = st.integers(0, 10**6)
-
-
-def network(seed: int) -> list[list[tuple[float, float]]]:
-    """Streets in a few kilometres: askew, level, upright, on round coordinates, touching, alone."""
-    random = np.random.default_rng(seed)
-    roads = []
-    for _ in range(random.integers(1, 9)):
-        start = random.uniform(0, 0.05, 2) if random.random() < 0.7 else np.round(random.uniform(0, 0.05, 2), 2)
-        steps = random.normal(0, 0.01, (random.integers(1, 5), 2))
-        if random.random() < 0.3:
-            steps[:, random.integers(2)] = 0.0
-        roads.append([(10 + float(x), 50 + float(y)) for x, y in np.cumsum([start, *steps], axis=0)])
-    return roads
 
 
 @settings(max_examples=60)

@@ -20,8 +20,7 @@ from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
-from tests.spatial.shapes import XY, encoded, lines, polygons, star
-from tests.spatial.test_domain_lines import network
+from tests.spatial.shapes import XY, encoded, lines, network, polygons, star
 from tests.spatial.test_held_privacy import DEPTH, schedules, shifts
 
 ISLANDS = shapely.union_all(

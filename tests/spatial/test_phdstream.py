@@ -8,10 +8,9 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-import shapely
 
 from engines.checks.contract_checks import check_engine
-from engines.core.contract import Batch, Columns
+from engines.core.contract import Batch
 from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import seeded
@@ -24,8 +23,7 @@ from engines.spatial.split import SplitRule, split_bits
 from schemas.blocks import Folded
 from schemas.config.options.spatial import NEED_HORIZON, CounterName
 from schemas.errors import EngineInputError
-from tests.spatial.shapes import lines, polygons
-from tests.spatial.streams import BOX, alive, city, encode
+from tests.spatial.streams import BOX, city, encode
 
 NAMES = get_args(CounterName)
 
@@ -259,27 +257,3 @@ def test_standard_errors_are_those_of_the_estimates() -> None:
     nothing = tree(np.zeros(len(nodes), np.int64))
     _, _, found = counted(nothing, live, variances, placement=Placement("s"), depth=8, resolution=1)
     assert found[live] == pytest.approx(expected)
-
-
-# --- on a map ---
-
-
-@pytest.mark.parametrize("kind", ["polygons", "lines"])
-def test_a_domain_need_not_be_a_box(kind: str) -> None:
-    """Events in a triangle and on two roads: points come out there, and nowhere else."""
-    triangle = shapely.Polygon([(10.0, 50.0), (11.0, 50.0), (10.0, 51.0)])
-    roads = lines([[(10.0, 50.0), (11.0, 50.7)], [(10.0, 50.5), (11.0, 50.5)]], 12, reach_m=2_000)
-    domain = polygons(triangle, 12) if kind == "polygons" else roads
-    random = np.random.default_rng(3)
-    made = engine(domain=domain, epsilon=Fraction(20))
-    releases = []
-    for step in range(3):
-        u, v = random.random((2, 3000))
-        columns = Columns({"x": 10 + u, "y": 50 + v}, {}, np.ones(3000, np.int8))
-        keys, reasons = domain.encode(columns)
-        events = Folded.of(keys[reasons == 0])
-        releases.append(made.step(Batch(step, events), seeded(step)))
-        assert releases[-1].total == pytest.approx((step + 1) * events.total, rel=0.1)
-    points = np.array([list(fields.values()) for fields in alive(releases).values()])
-    columns = Columns({"x": points[:, 0], "y": points[:, 1]}, {}, np.ones(len(points), np.int8))
-    assert not domain.encode(columns)[1].any()

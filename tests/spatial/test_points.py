@@ -1,73 +1,91 @@
-"""Synthetic points: a function of the counts, minimal changes, ids and places that stay."""
+"""Synthetic points: a function of the counts, minimal changes, ids and places that stay; by measure where it varies."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.core.contract import Columns
+from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.points import Counts, Placement, PointIds, PointRecords, Prefixes, difference, node_depths
+from tests.spatial.shapes import encoded, inside, lines, network, patchwork, polygons, square_metres
 
 PLACEMENT = Placement("points")
 
 
+BOX = BoxDomain("x", "y", (0.0, 0.0, 3.0, 1.0), 12)
+SEEDS = st.integers(0, 10**6)
+
+
+def domain_of(kind: str, seed: int, depth: int) -> SpatialDomain:
+    if kind == "box":
+        return BoxDomain("x", "y", (0.0, 0.0, 3.0, 1.0), depth)
+    return lines(network(seed), depth) if kind == "roads" else polygons(patchwork(seed), depth)
+
+
 @st.composite
-def partitions(draw: st.DrawFn, depth: int) -> Counts:
+def partitions(draw: st.DrawFn, domain: SpatialDomain) -> Counts:
+    """Of any domain: never divided where it is not divisible."""
     leaves, open_nodes = [], [1]
     while open_nodes:
         node = open_nodes.pop()
-        if node < 1 << depth and draw(st.integers(0, 2)):
+        at = np.array([node])
+        if domain.divisible(at, node_depths(at))[0] and draw(st.integers(0, 2)):
             open_nodes += [2 * node + 1, 2 * node]
         else:
             leaves.append(node)
     nodes = np.array(leaves, np.int64)
     counts = draw(st.lists(st.integers(0, 9), min_size=len(leaves), max_size=len(leaves)))
-    return Counts.of(nodes, node_depths(nodes), np.array(counts, np.int64), depth=depth)
+    return Counts.of(nodes, node_depths(nodes), np.array(counts, np.int64), depth=domain.depth)
 
 
-def point(placement: Placement, node: int, index: int, depth: int) -> tuple[int, int]:
-    """One point by the definition: finest cell and index there."""
-    while node < 1 << depth:
-        first = int(placement.first_child(np.array([node]))[0])
-        node, index = 2 * node + ((index & 1) ^ first), index >> 1
-    return node - (1 << depth), index
+def point(domain: SpatialDomain, node: int, index: int) -> tuple[int, int]:
+    """One point by the definition: finest cell, followed by zeros, and index there."""
+    for depth in range(node.bit_length() - 1, domain.depth):
+        at = np.array([node])
+        word = int(PLACEMENT.words(at)[0])
+        if domain.halved:
+            node, index = 2 * node + ((index ^ word) & 1), index >> 1
+            continue
+        share = int(domain.left_shares(at, np.array([depth]))[0])
+        before, after = ((k * share + (word >> 44)) // 2**20 for k in (index, index + 1))
+        node, index = (2 * node, before) if after > before else (2 * node + 1, index - before)
+    return node - (1 << domain.depth), index
 
 
-def brute(counts: Counts, depth: int) -> set[str]:
-    width = -(-depth // 4)
-    ids = set()
-    for node, count in zip(counts.nodes.tolist(), counts.counts.tolist(), strict=True):
-        for index in range(count):
-            cell, k = point(PLACEMENT, node, index, depth)
-            ids.add(f"{cell:0{width}x}-{k:x}")
-    return ids
-
-
-@settings(max_examples=60)
-@given(data=st.data(), depth=st.integers(1, 6))
-def test_differences_equal_brute_force(data: st.DataObject, depth: int) -> None:
-    box = BoxDomain("x", "y", (0.0, 0.0, 3.0, 1.0), depth)
-    before, after = data.draw(partitions(depth)), data.draw(partitions(depth))
-    added, removed = difference(box, PLACEMENT, before=before, after=after)
-    was, now = brute(before, depth), brute(after, depth)
-    assert len(was) == before.total
-    assert {record.id for record in added} == now - was
-    assert set(removed) == was - now
-    assert len(added) == len(now - was)
-    assert len(removed) == len(was - now)
+@settings(max_examples=100)
+@given(data=st.data(), seed=SEEDS, depth=st.integers(1, 6), kind=st.sampled_from(["box", "land", "roads"]))
+def test_differences_equal_brute_force(data: st.DataObject, seed: int, depth: int, kind: str) -> None:
+    domain = domain_of(kind, seed, depth)
+    before, after = data.draw(partitions(domain)), data.draw(partitions(domain))
+    added, removed = difference(domain, Placement("points", domain), before=before, after=after)
+    ids = []
+    for counts in (before, after):
+        pairs = zip(counts.nodes.tolist(), counts.counts.tolist(), strict=True)
+        points = [point(domain, node, index) for node, count in pairs for index in range(count)]
+        ids.append({f"{cell:0{-(-depth // 4)}x}-{k:x}" for cell, k in points})
+        assert len(ids[-1]) == counts.total
+    assert {record.id for record in added} == ids[1] - ids[0]
+    assert set(removed) == ids[0] - ids[1]
+    assert (len(added), len(removed)) == (len(ids[1] - ids[0]), len(ids[0] - ids[1]))
+    # Each new point lies in the leaf that it was counted in.
+    codes, reasons = encoded(domain, *added.coordinates()) if len(added) else (np.zeros(0, int), np.zeros(0))
+    assert not np.any(reasons)
+    assert np.array_equal(codes, added.nodes - (1 << depth))
 
 
 @given(node=st.integers(1, 2**12 - 1), count=st.integers(0, 40))
 @settings(max_examples=100)
 def test_points_of_a_cell_are_the_first_points_of_its_children(node: int, count: int) -> None:
-    whole = {point(PLACEMENT, node, index, 12) for index in range(count)}
+    whole = {point(BOX, node, index) for index in range(count)}
     first = int(PLACEMENT.first_child(np.array([node]))[0])
     children = {first: (count + 1) // 2, 1 - first: count // 2}
     if node < 2**11:
-        parts = {point(PLACEMENT, 2 * node + side, index, 12) for side, n in children.items() for index in range(n)}
+        parts = {point(BOX, 2 * node + side, index) for side, n in children.items() for index in range(n)}
         assert whole == parts
 
 
@@ -115,7 +133,7 @@ def test_points_are_made_as_they_are_read() -> None:
     assert (len(added), len(removed)) == (many, 0)
     few = list(added[many // 2 : many // 2 + 16])
     assert len({record.id.split("-")[0] for record in few}) == 16
-    assert added[-1].id == "{:x}-{:x}".format(*point(PLACEMENT, 1, many - 1, 4))
+    assert added[-1].id == "{:x}-{:x}".format(*point(box, 1, many - 1))
     shrunk = Counts(np.array([1]), np.array([0]), np.array([many - 2]))
     _, gone = difference(box, PLACEMENT, before=whole, after=shrunk)
     assert list(gone) == [record.id for record in added[-2:]]
@@ -146,3 +164,39 @@ def test_records_are_sequences() -> None:
 @given(nodes=st.lists(st.integers(1, 2**33), min_size=1, max_size=9))
 def test_depths_of_heap_numbers(nodes: list[int]) -> None:
     assert node_depths(np.array(nodes)).tolist() == [node.bit_length() - 1 for node in nodes]
+
+
+def test_points_are_spread_by_area() -> None:
+    """Of 20,000 points of the whole domain each part of the map has its share of the area (within 5 deviations)."""
+    geometry = patchwork(11)
+    domain = polygons(geometry, 14)
+    placement = Placement("area", domain)
+    whole = Counts(np.array([1]), np.array([0]), np.array([20_000]))
+    added, _ = difference(domain, placement, before=Counts.nothing(), after=whole)
+    x, y = added.coordinates()
+    assert shapely.intersects_xy(geometry, x, y).all()
+    west, south, east, north = shapely.bounds(geometry)
+    for across in (0.2, 0.5, 0.7):
+        for up in (0.3, 0.6, 1.0):
+            box = shapely.box(west, south, west + across * (east - west), south + up * (north - south))
+            share = square_metres(shapely.intersection(geometry, box)) / square_metres(geometry)
+            there = shapely.intersects_xy(box, x, y).mean()
+            assert abs(there - share) < 5 * np.sqrt(max(share * (1 - share), 1e-4) / 20_000)
+
+
+def test_structural_zeros_never_get_points() -> None:
+    """Counts on the finest cells of an archipelago: no point at sea, no cell without land."""
+    geometry = shapely.union_all([shapely.box(x, y, x + 0.1, y + 0.05) for x in range(4) for y in range(3)])
+    domain = polygons(geometry, 12)
+    nodes = nodes_to(domain, 12)
+    depths = node_depths(nodes)
+    cells = [shapely.box(*each["cell"]) for each in domain.described(nodes, depths)]
+    assert (shapely.area(shapely.intersection(cells, geometry)) > 0).all()
+    leaf = ~domain.divisible(nodes, depths)
+    counts = Counts.of(nodes[leaf], depths[leaf], np.full(int(leaf.sum()), 3), depth=12)
+    added, _ = difference(domain, Placement("sea", domain), before=Counts.nothing(), after=counts)
+    assert len(added) == 3 * leaf.sum()
+    assert isinstance(added, PointRecords)
+    assert shapely.intersects_xy(geometry, *added.coordinates()).all()
+    codes, _ = encoded(domain, *inside(geometry, 1, 500).T)
+    assert np.isin(codes, (nodes[leaf] << (12 - depths[leaf])) - (1 << 12)).all()
