@@ -66,13 +66,6 @@ class Trips:
     def none() -> Trips:
         return Trips(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(1, np.int64))
 
-    def without(self, trip: int) -> Trips:
-        """These trips but one: the neighbouring input, for exact sensitivity checks."""
-        low, high = int(self.offsets[trip]), int(self.offsets[trip + 1])
-        keep = np.r_[0:low, high : len(self.x)]
-        sizes = np.delete(self.sizes, trip)
-        return Trips(self.x[keep], self.y[keep], np.append(0, np.cumsum(sizes)))
-
     @aggregate
     def first(self, points: int) -> Trips:
         """Cut each trip to its first `points` points."""

@@ -30,6 +30,7 @@ from schemas.config.load import load_config
 from schemas.errors import ConfigError, EngineInputError
 from schemas.events import Reason
 from tests.couple.plants.trajectory_counts import moved_to_the_crowd
+from tests.trajectory.trips import ways, without
 
 BOUNDS = (8.0, 47.0, 9.0, 48.0)
 # Two banks of a river that is too wide for a step, and a bridge; a lake in one of them.
@@ -66,11 +67,7 @@ def crossing(count: int) -> Trips:
     rng = np.random.default_rng(1)
     sizes = rng.integers(1, 30, count)
     start, end = rng.choice([0.05, 0.95], (2, count, 2)) + rng.normal(0, 0.01, (2, count, 2))
-    owner = np.repeat(np.arange(count), sizes)
-    rank = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    part = (rank / np.maximum(np.repeat(sizes, sizes) - 1, 1))[:, None]
-    points = np.clip((start[owner] * (1 - part) + end[owner] * part) * LATTICE, 0, LATTICE - 1).astype(np.int64)
-    return Trips(points[:, 0], points[:, 1], np.append(0, np.cumsum(sizes)))
+    return ways(start, end, sizes)
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -127,7 +124,7 @@ def test_a_map_moves_each_trip_by_itself() -> None:
             moved = ground(name).moved(trips, grid)
             assert np.all(ground(name).over(grid).there[grid.cells(moved.x, moved.y)])
             for out in range(0, 40, 7):
-                left, right = moved.without(out), ground(name).moved(trips.without(out), grid)
+                left, right = without(moved, out), ground(name).moved(without(trips, out), grid)
                 assert np.array_equal(left.x, right.x)
                 assert np.array_equal(left.y, right.y)
 
@@ -139,8 +136,9 @@ def test_a_crowd_moves_no_other_trip(fault: Callable[[], AbstractContextManager[
     x, y = (places.T * LATTICE).astype(np.int64)
     trips, grid = Trips(x, y, np.array([0, 1, 2, 8])), Grid(12)
     with fault():
-        left, right = (ground("land").moved(some, grid) for some in (trips, trips.without(2)))
-    same = np.array_equal(left.without(2).x, right.x) and np.array_equal(left.without(2).y, right.y)
+        left, right = (ground("land").moved(some, grid) for some in (trips, without(trips, 2)))
+    left = without(left, 2)
+    same = np.array_equal(left.x, right.x) and np.array_equal(left.y, right.y)
     assert same == (fault is nullcontext)
 
 

@@ -17,6 +17,7 @@ from engines.trajectory.metrics import Truth
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.trips import LATTICE, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
+from tests.trajectory.trips import ways
 
 MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential")]
 
@@ -27,11 +28,7 @@ def commuters(count: int, *, seed: int = 3) -> Trips:
     towns = np.array([[0.2, 0.3], [0.7, 0.6], [0.3, 0.8]])
     start, end = (towns[rng.integers(0, 3, count)] + rng.normal(0, 0.03, (count, 2)) for _ in range(2))
     sizes = rng.integers(5, 40, count)
-    owner = np.repeat(np.arange(count), sizes)
-    part = ((np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)) / np.repeat(sizes - 1, sizes))[:, None]
-    points = start[owner] * (1 - part) + end[owner] * part
-    lattice = np.clip(points * LATTICE, 0, LATTICE - 1).astype(np.int64)
-    return Trips(lattice[:, 0], lattice[:, 1], np.append(0, np.cumsum(sizes)))
+    return ways(start, end, sizes)
 
 
 def released(mode: TripMode, trips: Trips, *, seed: int = 1, limits: Limits | None = None) -> Synthesis:

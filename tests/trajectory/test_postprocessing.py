@@ -25,7 +25,8 @@ from engines.trajectory.ground import ground_of
 from engines.trajectory.histograms import measure
 from engines.trajectory.papers.hierarchy import laplace_exceeds
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.trips import LATTICE, Trips
+from engines.trajectory.trips import Trips
+from tests.trajectory.trips import ways
 
 MEASURED = [
     f"engines.trajectory.{name}.measure" for name in ("default.questions", "papers.paper_trees", "papers.pair_tree")
@@ -47,11 +48,7 @@ def drives(count: int, *, seed: int, most: int) -> Trips:
     towns = rng.uniform(0.1, 0.9, (3, 2))
     sizes = rng.integers(1, most, count)
     start, end = (towns[rng.integers(0, 3, count)] + rng.normal(0, 0.02, (count, 2)) for _ in range(2))
-    owner = np.repeat(np.arange(count), sizes)
-    rank = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    part = (rank / np.maximum(np.repeat(sizes, sizes) - 1, 1))[:, None]
-    points = np.clip((start[owner] * (1 - part) + end[owner] * part) * LATTICE, 0, LATTICE - 1).astype(np.int64)
-    return Trips(points[:, 0], points[:, 1], np.append(0, np.cumsum(sizes)))
+    return ways(start, end, sizes)
 
 
 @contextmanager

@@ -28,17 +28,9 @@ from engines.trajectory.histograms import UNIT, Histogram, equal_shares
 from engines.trajectory.papers.hierarchy import margins
 from engines.trajectory.papers.paper_trees import Paper, end_weighted_shares
 from engines.trajectory.trips import LATTICE, Trips
+from tests.trajectory.trips import TRIP, trips_of, without
 
-COORDINATE = st.one_of(st.integers(0, LATTICE - 1), st.sampled_from([0, LATTICE // 2 - 1, LATTICE // 2, LATTICE - 1]))
-# Trips that stay, jump over the whole box, and come back; one point and many.
-TRIP = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)
 MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential")]
-
-
-def trips_of(points: list[list[tuple[int, int]]]) -> Trips:
-    x = np.array([x for trip in points for x, _ in trip], np.int64)
-    y = np.array([y for trip in points for _, y in trip], np.int64)
-    return Trips(x, y, np.append(0, np.cumsum([len(trip) for trip in points])).astype(np.int64))
 
 
 @pytest.mark.parametrize("plan", [MANY_TRIPS, FEW_TRIPS])
@@ -48,13 +40,13 @@ def test_one_trip_moves_each_histogram_of_default_by_one_trip_at_most(
     plan: Plan, points: list[list[tuple[int, int]]], out: int, moves: int
 ) -> None:
     trips = trips_of(points)
-    some = trips.without(out % len(trips))
+    some = without(trips, out % len(trips))
     blocks = Blocks(Grid(plan.side))
     chosen = np.arange(0, blocks.count**2, 7)
-    with_it, without = (Questions.of(given, plan, max_moves=moves) for given in (trips, some))
+    with_it, other = (Questions.of(given, plan, max_moves=moves) for given in (trips, some))
     every = zip(
         [*with_it.histograms(blocks), with_it.cell_pairs(blocks, chosen)],
-        [*without.histograms(blocks), without.cell_pairs(blocks, chosen)],
+        [*other.histograms(blocks), other.cell_pairs(blocks, chosen)],
         strict=True,
     )
     for left, right in every:
@@ -95,8 +87,8 @@ def test_one_trip_moves_each_histogram_of_the_paper_by_one_trip_at_most(
     mode: TripMode, points: list[list[tuple[int, int]]], out: int
 ) -> None:
     trips = trips_of(points)
-    with_it, without = measured_in(mode, trips), measured_in(mode, trips.without(out % len(trips)))
-    for left, right in zip(with_it, without, strict=True):
+    with_it, other = measured_in(mode, trips), measured_in(mode, without(trips, out % len(trips)))
+    for left, right in zip(with_it, other, strict=True):
         assert np.abs(left.counts - right.counts).sum() <= UNIT, left.name
 
 

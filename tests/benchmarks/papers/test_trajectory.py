@@ -15,23 +15,16 @@ from engines.trajectory.engine import Limits
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT
 from engines.trajectory.trips import LATTICE, Trips
-
-COORDINATE = st.one_of(st.integers(0, LATTICE - 1), st.sampled_from([0, LATTICE // 2 - 1, LATTICE // 2, LATTICE - 1]))
-TRIP = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)
-
-
-def trips_of(points: list[list[tuple[int, int]]]) -> Trips:
-    x, y = np.array([point for trip in points for point in trip], np.int64).reshape(-1, 2).T
-    return Trips(x, y, np.append(0, np.cumsum([len(trip) for trip in points])).astype(np.int64))
+from tests.trajectory.trips import TRIP, trips_of, without
 
 
 def moved(trips: Trips, *, out: int, grid: Grid) -> list[int]:
     """What a trip weighs in each histogram, in units of 2**-20 trips."""
     parts = np.full(grid.size, 3)
-    with_it, without = (
-        [*coarse_histograms(some, grid), fine_histogram(some, grid, parts)] for some in (trips, trips.without(out))
+    with_it, other = (
+        [*coarse_histograms(some, grid), fine_histogram(some, grid, parts)] for some in (trips, without(trips, out))
     )
-    return [int(np.abs(a.counts - b.counts).sum()) for a, b in zip(with_it, without, strict=True)]
+    return [int(np.abs(a.counts - b.counts).sum()) for a, b in zip(with_it, other, strict=True)]
 
 
 @settings(max_examples=60)
