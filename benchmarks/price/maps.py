@@ -56,14 +56,14 @@ def streamed(mode: str) -> Callable[[Scene, int], Errors]:
 
 def one_batch(of: Scene, seed: int) -> Errors:
     """Our own engine on one step, which holds all that is alive."""
-    (last,) = of.true
+    (last,) = of.truth
     engine = HeldLeaves(HeldConfig(name=NAME, domain=of.domain, epsilon=EPSILON, initial_steps=1, ttl_steps=None))
     engine.step(Batch(0, of.data.alive(last, of.domain)), seeded(seed).child("one batch"))
     return of.errors(last, engine._tree.released())
 
 
 def adaptive_grid(of: Scene, seed: int) -> Errors:
-    (last,) = of.true
+    (last,) = of.truth
     box = of.evaluator.domain
     fine = BoxDomain(box.x_field, box.y_field, box.bounds, GRID_DEPTH)
     alive = of.data.alive(last, fine)
@@ -77,10 +77,11 @@ def adaptive_grid(of: Scene, seed: int) -> Errors:
     densities = AdaptiveGrid(EPSILON).densities(x, y, lines=lines, noise=seeded(seed).child("adaptive grid"))
     sums = np.zeros((lines + 1, lines + 1))
     sums[1:, 1:] = densities.cumsum(axis=0).cumsum(axis=1)
-    true, events = of.true[last]
+    truth = of.evaluator.answers(of.evaluator.true_counts(of.truth[last]))
+    events = of.evaluator.size(of.truth[last])
     return [
         float(relative_errors(exact, of.evaluator.queries[size].count(sums), alive=events).mean())  # type: ignore[arg-type]
-        for size, exact in zip(SIZES, true, strict=True)
+        for size, exact in zip(SIZES, truth, strict=True)
     ]
 
 

@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
-
-import numpy as np
 
 from benchmarks.papers import spatial as papers
 from benchmarks.spatial.streams import StreamData
-from engines.core.contract import Batch, Columns
+from engines.core.contract import Batch
 from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import seeded
-from engines.spatial.evaluators import SIZES, relative_errors
 from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from engines.spatial.points import Counts, Placement, difference
-from schemas.blocks import Folded
 
 Errors = list[float]
 """Mean relative error of small, medium and large rectangles."""
@@ -31,42 +26,19 @@ NAME = "bench"
 class Scene:
     """Attributes:
 
-    batches: events of each step. true: by evaluated step, true answers of each size and how many are alive.
+    batches: events of each step. truth: by evaluated step, what is alive.
     """
 
     def __init__(self, data: StreamData) -> None:
         self.data, self.domain, self.evaluator = data, data.domain, data.evaluator
         self.batches = [data.batch(step) for step in range(len(data.inserts))]
-        self.true = {step: self._true(data.alive(step, self.evaluator.domain)) for step in data.evaluated}
-
-    def _true(self, events: Folded) -> tuple[list[np.ndarray], int]:
-        weights = events.counts * (1 - 2 * (events.keys[:, 0] & np.uint64(1)).astype(np.int64))
-        return self._answers(events.keys, weights), int(weights.sum())
-
-    def _answers(self, keys: np.ndarray, weights: np.ndarray | None = None) -> list[np.ndarray]:
-        """Of the queries of each size, from keys of the evaluator's grid, which weigh 1 each if not said otherwise."""
-        grid = self.evaluator.domain
-        column, row = grid.grid((keys.reshape(-1) >> np.uint64(1)).astype(np.int64))
-        shape = (1 << grid.x_bits, 1 << grid.y_bits)
-        cells = np.bincount(column * shape[1] + row, weights, shape[0] * shape[1]).astype(np.int32).reshape(shape)
-        sums = np.zeros((shape[0] + 1, shape[1] + 1), np.int32)
-        np.cumsum(cells, axis=1, out=sums[1:, 1:])
-        for below, line in pairwise(sums):
-            line += below  # a third of the time of a sum along the first axis
-        return [self.evaluator.queries[size].count(sums).astype(np.int64) for size in SIZES]
+        self.truth = {step: data.alive(step, self.evaluator.domain) for step in data.evaluated}
 
     def errors(self, step: int, released: Counts) -> Errors:
         """Of the synthetic points of released counts, as a consumer holds them."""
         points, _ = difference(self.domain, Placement(NAME, self.domain), before=Counts.nothing(), after=released)
-        x, y = points.coordinates()
-        columns = Columns({"x": x, "y": y}, {}, np.ones(len(x), np.int8))
-        keys, reasons = self.evaluator.domain.encode(columns)
-        keys = keys[reasons == 0]
-        true, alive = self.true[step]
-        return [
-            float(relative_errors(exact, answer, alive=alive).mean())
-            for exact, answer in zip(true, self._answers(keys), strict=True)
-        ]
+        columns = dict(zip(self.evaluator.fields, points.coordinates(), strict=True))
+        return list(self.evaluator.measure(self.truth[step], columns).values())
 
 
 Mode = Callable[[Scene, Fraction, int], Iterator[Errors]]
@@ -81,7 +53,7 @@ def default(scene: Scene, epsilon: Fraction, seed: int) -> Iterator[Errors]:
     engine = HeldLeaves(config)
     for step, events in enumerate(scene.batches):
         engine.step(Batch(step, events), seeded(seed).child("default", step))
-        if step in scene.true:
+        if step in scene.truth:
             yield scene.errors(step, engine._tree.released())
 
 
@@ -99,14 +71,14 @@ def paper(scene: Scene, epsilon: Fraction, seed: int, *, counter: str = "simple"
     engine = PHDStream(config)
     for step, events in enumerate(scene.batches):
         engine.step(Batch(step, events), seeded(seed).child("paper", step))
-        if step in scene.true:
+        if step in scene.truth:
             yield scene.errors(step, engine._released)
 
 
 def offline(scene: Scene, epsilon: Fraction, seed: int) -> Iterator[Errors]:
     """PrivTree on what is alive, which no step before has a part in: those between are left out."""
     placement = Placement(NAME, scene.domain)
-    for step in scene.true:
+    for step in scene.truth:
         alive, noise = scene.data.alive(step, scene.domain), seeded(seed).child("offline", step)
         yield scene.errors(step, papers.privtree(alive, placement, epsilon, noise))
 
@@ -121,7 +93,7 @@ def increments(scene: Scene, epsilon: Fraction, seed: int) -> Iterator[Errors]:
         initial_steps=scene.data.initial_steps,
         ttl=scene.data.ttl,
     )
-    yield from (scene.errors(step, counts) for step, counts in released if step in scene.true)
+    yield from (scene.errors(step, counts) for step, counts in released if step in scene.truth)
 
 
 def fixed_tree(
@@ -138,7 +110,7 @@ def fixed_tree(
         counter=partial(COUNTERS[counter], len(scene.batches)),
         grid=grid,
     )
-    yield from (scene.errors(step, counts) for step, counts in released if step in scene.true)
+    yield from (scene.errors(step, counts) for step, counts in released if step in scene.truth)
 
 
 MODES: Mapping[str, Mode] = {

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.spatial.runs import Cell, Row
+from benchmarks.spatial.runs import Results
 from benchmarks.spatial.sources import SOURCES
 from engines.spatial.evaluators import SIZES
 
-Results = Mapping[Row, Cell]
 HEAD = ["stream", "tuned", "epsilon", "mode", "size", "error", "deviation", "seeds"]
 
 
 def ratios(results: Results, *, of: str = "default", to: str = "paper") -> dict[tuple[str, Fraction], np.ndarray]:
     """`(sizes,)` ratios of mean errors by stream and epsilon."""
     return {
-        (name, epsilon): cell.mean / results[name, epsilon, to].mean
-        for (name, epsilon, mode), cell in results.items()
+        (name, epsilon): errors.mean(axis=0) / results[name, epsilon, to].mean(axis=0)
+        for (name, epsilon, mode), errors in results.items()
         if mode == of and (name, epsilon, to) in results
     }
 
@@ -35,9 +33,10 @@ def last_line(results: Results) -> dict[str, object]:
     found = ratios(results)
     if not found:
         return {}
-    known = SOURCES
     table = np.array(list(found.values()))
-    untuned = np.array([values for (name, _), values in found.items() if not known[name].tuned]).reshape(-1, len(SIZES))
+    untuned = np.array([values for (name, _), values in found.items() if not SOURCES[name].tuned]).reshape(
+        -1, len(SIZES)
+    )
     worst = max(found.items(), key=lambda item: float(item[1].max()))
     return {
         **{f"ratio_{size}": _geometric(table[:, i]) for i, size in enumerate(SIZES)},
@@ -66,56 +65,30 @@ def markdown(results: Results) -> str:
         "| stream | epsilon | " + " | ".join(modes) + " |" + "".join(last),
         "|---" * (len(modes) + 2 + len(last)) + "|",
     ]
-    known = SOURCES
     for name, epsilon in dict.fromkeys((name, epsilon) for name, epsilon, _ in results):
-        cells = [_cell(results.get((name, epsilon, mode))) for mode in modes]
-        mark = " (tuned)" if known[name].tuned else ""
+        cells = [_cell(results[name, epsilon, mode]) for mode in modes]
+        mark = " (tuned)" if SOURCES[name].tuned else ""
         if found:
-            ratio = found.get((name, epsilon))
-            cells.append("" if ratio is None else " / ".join(f"{value:.2f}" for value in ratio))
+            cells.append(" / ".join(f"{value:.2f}" for value in found[name, epsilon]))
         lines.append(f"| {name}{mark} | {float(epsilon):g} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    values = " / ".join(f"{value:.3f}" if value < 10 else f"{value:.1f}" for value in cell.mean)
-    return f"{values} (±{float((cell.deviation / cell.mean).mean()):.0%})"
+def _cell(errors: np.ndarray) -> str:
+    mean = errors.mean(axis=0)
+    values = " / ".join(f"{value:.3f}" if value < 10 else f"{value:.1f}" for value in mean)
+    return f"{values} (±{float((errors.std(axis=0) / mean).mean()):.0%})"
 
 
 def write_csv(results: Results, path: Path) -> None:
     """One line for each stream, epsilon, mode and size."""
-    known = SOURCES
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HEAD)
-        for (name, epsilon, mode), cell in results.items():
-            for size, mean, deviation in zip(SIZES, cell.mean, cell.deviation, strict=True):
-                tuned = int(known[name].tuned)
-                numbers = [f"{mean:.5f}", f"{deviation:.5f}", cell.seeds]
-                writer.writerow([name, tuned, float(epsilon), mode, size, *numbers])
-
-
-def read_csv(path: Path) -> dict[Row, Cell]:
-    """What `write_csv` wrote; nothing where there is no file. Streams that are no more are left out."""
-    if not path.exists():
-        return {}
-    parts: dict[Row, dict[str, tuple[float, float, int]]] = {}
-    with path.open(newline="") as file:
-        for line in csv.DictReader(file):
-            if line["stream"] in SOURCES:
-                row = (line["stream"], Fraction(line["epsilon"]), line["mode"])
-                numbers = (float(line["error"]), float(line["deviation"]), int(line["seeds"]))
-                parts.setdefault(row, {})[line["size"]] = numbers
-    return {
-        row: Cell(
-            np.array([sizes[size][0] for size in SIZES]),
-            np.array([sizes[size][1] for size in SIZES]),
-            sizes["small"][2],
-        )
-        for row, sizes in parts.items()
-    }
+        for (name, epsilon, mode), errors in results.items():
+            for size, each in zip(SIZES, errors.T, strict=True):
+                numbers = [f"{each.mean():.5f}", f"{each.std():.5f}", len(each)]
+                writer.writerow([name, int(SOURCES[name].tuned), float(epsilon), mode, size, *numbers])
 
 
 WIDE = 5
@@ -143,11 +116,8 @@ def plot(results: Results, path: Path) -> None:
             axis.set_visible(True)
             for mode in modes:
                 epsilons = [epsilon for other, epsilon, which in results if other == name and which == mode]
-                cells = [results[name, epsilon, mode] for epsilon in epsilons]
-                if not cells:
-                    continue
-                means = np.array([cell.mean[row] for cell in cells])
-                bars = np.array([cell.deviation[row] for cell in cells])
+                errors = np.stack([results[name, epsilon, mode][:, row] for epsilon in epsilons])
+                means, bars = errors.mean(axis=1), errors.std(axis=1)
                 axis.errorbar([float(epsilon) for epsilon in epsilons], means, bars, label=mode, capsize=2, lw=1.2)
             axis.set_yscale("log")
             axis.set_xscale("log")

@@ -99,7 +99,7 @@ class RangeEvaluator(ABC):
         return self._errors(truth, self.true_counts(kept))
 
     def _errors(self, truth: Folded, released: IntArray) -> dict[str, float]:
-        pairs = zip(self._answers(self.true_counts(truth)), self._answers(released), strict=True)
+        pairs = zip(self.answers(self.true_counts(truth)), self.answers(released), strict=True)
         alive = self.size(truth)
         errors = [float(relative_errors(true, other, alive=alive).mean()) for true, other in pairs]
         return dict(zip(self.metrics, errors, strict=True))
@@ -117,7 +117,7 @@ class RangeEvaluator(ABC):
         """The same, from columns of synthetic records."""
 
     @abstractmethod
-    def _answers(self, counts: IntArray) -> Iterator[IntArray]:
+    def answers(self, counts: IntArray) -> Iterator[IntArray]:
         """To the queries of each size, in the order of `metrics`."""
 
 
@@ -148,8 +148,9 @@ class SpatialEvaluator(RangeEvaluator):
 
     def _counts(self, codes: IntArray, weights: IntArray) -> IntArray:
         column, row = self.domain.grid(codes)
-        cells = np.zeros((self._columns, self._rows), np.int64)
-        np.add.at(cells, (column, row), weights)
+        # Integers below 2**53 add up exactly in float64.
+        flat = np.bincount(column * self._rows + row, weights, self._columns * self._rows)
+        cells = flat.astype(np.int64).reshape(self._columns, self._rows)
         # Prefix sums: the weight of the points left of and below each grid line.
         sums = np.zeros((self._columns + 1, self._rows + 1), np.int64)
         sums[1:, 1:] = cells.cumsum(axis=0).cumsum(axis=1)
@@ -162,7 +163,7 @@ class SpatialEvaluator(RangeEvaluator):
         inside = keys[reasons == 0, 0]
         return self._counts((inside >> np.uint64(1)).astype(np.int64), np.ones(len(inside), np.int64))
 
-    def _answers(self, counts: IntArray) -> Iterator[IntArray]:
+    def answers(self, counts: IntArray) -> Iterator[IntArray]:
         return (query.count(counts) for query in self.queries.values())
 
 
@@ -189,7 +190,7 @@ class ZoneEvaluator(RangeEvaluator):
     def _synthetic(self, synthetic: Mapping[str, Sequence[Any]]) -> IntArray:
         return self.synthetic_counts(synthetic[self.domain.field])
 
-    def _answers(self, counts: IntArray) -> Iterator[IntArray]:
+    def answers(self, counts: IntArray) -> Iterator[IntArray]:
         lengths = (max(1, round(share * len(counts))) for share in RUNS.values())
         return (np.convolve(counts, np.ones(length, np.int64), mode="valid") for length in lengths)
 
