@@ -35,7 +35,7 @@ from schemas.config import Stream, config_from_mapping
 from schemas.config.privacy import Privacy
 from schemas.errors import BudgetError, ConfigError, EngineInputError
 from tests.contracts.combinations import cases, combinations
-from tests.couple.plants.edits import edited
+from tests.couple.plants import edited
 from tests.kafka.support import stream_table
 
 pytestmark = pytest.mark.seconds(1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import cache, partial
 
 import numpy as np
 
@@ -16,12 +18,26 @@ ACTIVATIONS = 70
 COST = Fraction(1, 3)
 
 
+def builders() -> dict[str, Callable[[], Counter]]:
+    """Return what builds each counter, by name: registered ones, and those that engines take where rho is very small."""
+    every: dict[str, Callable[[], Counter]] = {
+        name: partial(build, ACTIVATIONS, COST) for name, build in COUNTERS.items()
+    }
+    return every | {family: partial(EpochsCounter, cost=COST, family=family) for family in COARSE}
+
+
+@cache
+def modules() -> dict[str, str]:
+    """Return the module of each counter's class."""
+    return {name: type(build()).__module__ for name, build in builders().items()}
+
+
 def check_counters(first: str = "") -> str:
-    """Return what is wrong with a counter; empty if nothing is. Those of the module `first` are looked at first."""
-    every = {name: build(ACTIVATIONS, COST) for name, build in COUNTERS.items()}
-    # Those that engines take where rho is very small.
-    every |= {family: EpochsCounter(cost=COST, family=family) for family in COARSE}
-    for name, counter in sorted(every.items(), key=lambda each: type(each[1]).__module__ != first):
+    """Return what is wrong with a counter; empty if nothing is. Those of the module `first` are built and looked at
+    before the others.
+    """
+    for name, build in sorted(builders().items(), key=lambda each: modules()[each[0]] != first):
+        counter = build()
         try:
             _run(counter)
         except CouplingBroken as broken:

@@ -9,7 +9,7 @@ from engines.core.state import stored
 from engines.trajectory.domain import Assembly, Closing
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
-from tests.couple.plants.trajectory_counts import period_forgotten
+from tests.couple.plants.trajectory import period_forgotten
 
 RULES = Closing(idle=2, life=5, most=4)
 

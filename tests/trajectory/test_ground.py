@@ -29,7 +29,7 @@ from schemas.config import Stream
 from schemas.config.load import load_config
 from schemas.errors import ConfigError, EngineInputError
 from schemas.events import Reason
-from tests.couple.plants.trajectory_counts import moved_to_the_crowd
+from tests.couple.plants.trajectory import moved_to_the_crowd
 from tests.trajectory.trips import ways, without
 
 BOUNDS = (8.0, 47.0, 9.0, 48.0)

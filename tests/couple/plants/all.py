@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from tests.couple.plants import (
-    Plant,
-    job,
-    markov,
-    noise,
-    series,
-    spatial,
-    surplus,
-    tabular,
-    tabular_delta,
-    trajectory,
-    wide,
-)
+from tests.couple.plants import Plant, job, markov, noise, series, spatial, tabular, trajectory
 
 OWN_SCENES = frozenset({"bounds forgotten at a period's end", "points off the map counted with the crowd"})
 """Faults that show on inputs made for them only: tests/trajectory/test_{assembly,ground}.py find them."""
@@ -22,12 +10,9 @@ EVERY: tuple[Plant, ...] = (
     *spatial.PLANTS,
     *job.PLANTS,
     *noise.PLANTS,
-    *surplus.PLANTS,
     *tabular.PLANTS,
-    *tabular_delta.PLANTS,
     *series.PLANTS,
     *markov.PLANTS,
     *trajectory.PLANTS,
-    *wide.PLANTS,
 )
 PLANTS = tuple(plant for plant in EVERY if plant.name not in OWN_SCENES)

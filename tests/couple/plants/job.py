@@ -1,4 +1,4 @@
-"""Faults planted in the job around an engine: bounds, limits of values, the budget of an event, steps, seeds."""
+"""Faults planted in the job around an engine: bounds and what they refuse, limits of values, budgets, steps, seeds."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from agents.protocol.formats.reader import SourceRecord
-from agents.protocol.ingest.bounds import Bounds
+from agents.protocol.ingest.bounds import SURPLUS, Accepted, Bounds
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.stepper import Stepper
 from engines.core.noise import NoiseSource
+from engines.core.surplus import CorrectedEngine
 from engines.series.fields import SeriesDomain, SeriesField
-from schemas.arrays import BoolArray, IntArray, KeyArray
+from schemas.arrays import IntArray, KeyArray
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.releases import Candidate
-from tests.couple.plants import Plant, unasked
-from tests.couple.plants.edits import edited
-from tests.couple.plants.tabular_faults import together
+from tests.couple.plants import Fault, Plant, edit, edited, peeked, plants, replaced, together, unasked
 
 EVENTS = 6
 BITS = 64
@@ -32,10 +34,6 @@ RENEWED = 2
 """Steps after which a bound renews that is one for ever."""
 LARGE = 0
 """A total above it is one that is drawn again."""
-
-
-def _replaced(owner: Any, name: str, value: Any) -> Callable[[], AbstractContextManager[Any]]:
-    return lambda: patch.object(owner, name, value)
 
 
 def _forgetting(self: PartitionIngest, block: Block, *, at: int = 0, trimmed_to: int = 0) -> None:
@@ -65,15 +63,15 @@ def _renewing(stream: Any, domain: Any, **rest: Any) -> SourceSpec:
     return dataclasses.replace(spec, bounds=dataclasses.replace(spec.bounds, period_steps=RENEWED))
 
 
-def _filtered(self: Bounds, hashes: KeyArray, steps: IntArray) -> tuple[BoolArray, KeyArray, IntArray]:
+def _filtered(self: Bounds, hashes: KeyArray, steps: IntArray, trips: KeyArray | None = None) -> Accepted:
     """One event of a user in each step, by a Bloom filter of two bits for each: others' bits drop a user's event."""
-    accepted, rows, charges = _accept(self, hashes, steps)
+    found = _accept(self, hashes, steps, trips)
     seen: dict[int, set[int]] = self.__dict__.setdefault("_bits", {})
     for row, (words, step) in enumerate(zip(hashes.tolist(), steps.tolist(), strict=True)):
         bits, known = {word % BITS for word in words}, seen.setdefault(step, set())
-        accepted[row] &= not bits <= known
+        found.accepted[row] &= not bits <= known
         known |= bits
-    return accepted, rows, charges
+    return found
 
 
 def _clipped_late() -> AbstractContextManager[Any]:
@@ -128,85 +126,64 @@ def _noting(self: Stepper, candidate: Candidate) -> None:
     self._restored_at = self.step  # type: ignore[attr-defined]
 
 
-def _redraw() -> AbstractContextManager[Any]:
-    return patch.multiple(Stepper, compute=_redrawing, restore=_noting)
+def _all_of_it(self: Bounds, hashes: KeyArray, steps: IntArray, trips: KeyArray | None = None) -> Accepted:
+    found = _accept(self, hashes, steps, trips)
+    return found if found.surplus is None else found._replace(surplus=~found.accepted)
 
 
-def _redraw_what_is_large() -> AbstractContextManager[Any]:
-    return patch.multiple(Stepper, compute=_redrawing_what_is_large, restore=_noting)
-
-
-def _told_in_the_ledger() -> AbstractContextManager[Any]:
-    """Beside what the engine notes, and whatever engine it is."""
-    return edited(Stepper, "compute", "witness=self.witness,", "witness=str(batch.events.total),")
+def _bounds_only(self: Bounds, rows: KeyArray, charges: IntArray) -> None:
+    of_bounds = rows[:, 2] < np.uint64(SURPLUS)
+    _add(self, rows[of_bounds], charges[of_bounds])
 
 
 _apply, _take, _spec = PartitionIngest.apply, PartitionIngest.take, SourceSpec.of
-_accept = Bounds.accept
+_accept, _add = Bounds.accept, Bounds.add
 _compute, _restore = Stepper.compute, Stepper.restore
+_LONG = {"options": {"horizon": 40}}
+_SURPLUS = {"privacy": {"surplus": 1}}
 
-PLANTS = (
-    Plant(
-        name="a worker that takes over forgets whom it has counted",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(PartitionIngest, "apply", _forgetting),
+SPATIAL = {
+    "a worker that takes over forgets whom it has counted": replaced(PartitionIngest, "apply", _forgetting),
+    "steps that end with the number of events": replaced(PartitionIngest, "take", _counting),
+    "a step computed again after a crash draws anew": partial(
+        patch.multiple, Stepper, compute=_redrawing, restore=_noting
     ),
-    Plant(
-        name="steps that end with the number of events",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(PartitionIngest, "take", _counting),
-        shown_by=1,
+    "a step computed again after a crash draws anew where it drew much": partial(
+        patch.multiple, Stepper, compute=_redrawing_what_is_large, restore=_noting
     ),
-    Plant(
-        name="as many events of a user in a step as they like",
-        engine="series",
-        mode="default",
-        variant={"options": {"horizon": 40}},
-        planted=_replaced(SourceSpec, "of", staticmethod(_unbounded_in_a_step)),
-        shown_by=9,
+    "a worker that takes over measures the last step's events again": _remeasured,
+    "a bound that drops others' events": replaced(Bounds, "accept", _filtered),
+    "a bound that renews within what it is for": Fault(replaced(SourceSpec, "of", staticmethod(_renewing)), shown_by=4),
+    "noise for one of a user's events": _whole_epsilon,
+    # Beside what the engine notes, and whatever engine it is.
+    "the job writes an exact count into the ledger": edit(
+        Stepper, "compute", "witness=self.witness,", "witness=str(batch.events.total),"
     ),
-    Plant(name="a step computed again after a crash draws anew", engine="spatial", mode="default", planted=_redraw),
-    Plant(
-        name="a step computed again after a crash draws anew where it drew much",
-        engine="spatial",
-        mode="default",
-        planted=_redraw_what_is_large,
+    "all that a bound refuses is counted": Fault(replaced(Bounds, "accept", _all_of_it), _SURPLUS),
+    "a worker that takes over forgets whose surplus it has counted": Fault(
+        replaced(Bounds, "add", _bounds_only), _SURPLUS, shown_by=2
     ),
-    Plant(
-        name="a worker that takes over measures the last step's events again",
-        engine="spatial",
-        mode="default",
-        planted=_remeasured,
+    "the surplus is measured when there is some": Fault(
+        edit(CorrectedEngine, "step", "    if due:\n", "    if peeked(pending)[0]:\n", peeked=peeked), _SURPLUS
     ),
-    Plant(
-        name="a bound that drops others' events",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(Bounds, "accept", _filtered),
-        shown_by=1,
+    "the surplus is measured again and again": Fault(
+        edit(CorrectedEngine, "step", "pending, last = np.zeros(1, np.int64), now", "last = now"), _SURPLUS
     ),
-    Plant(
-        name="a bound that renews within what it is for",
-        engine="spatial",
-        mode="default",
-        planted=_replaced(SourceSpec, "of", staticmethod(_renewing)),
-        shown_by=4,
+    "the engine is told the surplus itself": Fault(
+        edit(
+            CorrectedEngine,
+            "step",
+            "surplus=0, beyond=beyond",
+            "surplus=0, beyond=float(peeked(batch.surplus))",
+            peeked=peeked,
+        ),
+        _SURPLUS,
     ),
-    Plant(name="noise for one of a user's events", engine="spatial", mode="default", planted=_whole_epsilon),
-    Plant(
-        name="values are clipped after they were added up",
-        engine="series",
-        mode="default",
-        variant={"options": {"horizon": 40}},
-        planted=_clipped_late,
-        shown_by=3,
+}
+SERIES = {
+    "as many events of a user in a step as they like": Fault(
+        replaced(SourceSpec, "of", staticmethod(_unbounded_in_a_step)), _LONG
     ),
-    Plant(
-        name="the job writes an exact count into the ledger",
-        engine="spatial",
-        mode="default",
-        planted=_told_in_the_ledger,
-    ),
-)
+    "values are clipped after they were added up": Fault(_clipped_late, _LONG),
+}
+PLANTS: tuple[Plant, ...] = (*plants("spatial", "default", SPATIAL), *plants("series", "default", SERIES))

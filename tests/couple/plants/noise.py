@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,16 +15,14 @@ from engines.core.counters import linear
 from engines.core.noise import NoiseSource, exponential, laplace, mechanisms, split
 from engines.markov import engine as markov
 from schemas.arrays import BoolArray, IntArray
-from tests.couple.plants import Plant
-from tests.couple.plants.edits import edited
-from tests.couple.plants.remembered import Planted, replaced
+from tests.couple.plants import Fault, Plant, Planted, edit, plants, replaced
 
 DRAWN = "noise = draw(np.size(values))"
 
 
 def _door(owner: Any, more: str) -> Planted:
     """The door for one family of mechanisms, with something done to what was drawn."""
-    return partial(edited, owner, "released", DRAWN, f"{DRAWN}; {more}")
+    return edit(owner, "released", DRAWN, f"{DRAWN}; {more}")
 
 
 def _sampler(name: str, changed: Any) -> Planted:
@@ -76,78 +73,69 @@ def _begun(self: NoiseSource, context: tuple[Any, ...]) -> None:
 
 _begin = NoiseSource._begin
 
-
-def _plant(engine: str, mode: str, name: str, planted: Planted) -> Plant:
-    return Plant(name=name, engine=engine, mode=mode, planted=planted)
-
-
-DOOR = (
-    _plant("spatial", "default", "busy cells get no noise", _door(mechanisms, "noise = noise * (abs(values) < 2**30)")),
-    _plant("markov", "default", "empty states get no noise", _door(mechanisms, "noise = noise * (values != 0)")),
-    _plant("series", "default", "the first number gets half the noise, in place", _door(mechanisms, "noise[:1] //= 2")),
-    _plant(
-        "trajectory", "default", "noise is cut at 40 scales", _door(mechanisms, "noise = noise.clip(-2**36, 2**36)")
+_RELEASED = "whole + (int(noise[0]) if isinstance(values, int) else noise)"
+SPATIAL = {
+    "busy cells get no noise": _door(mechanisms, "noise = noise * (abs(values) < 2**30)"),
+    "a long path forgets its last labels": replaced(NoiseSource, "_begin", _begun),
+    "bits that were left are the next mechanism's": _kept_bits,
+}
+SPATIAL_PAPER = {
+    "counters add no noise in activations that are powers of two": edit(
+        linear._Noise,
+        "__call__",
+        "return drawn(self._source, self.law, self._sample)",
+        "return drawn(self._source, self.law, self._sample) * (self._t & (self._t - 1) != 0)",
     ),
-    _plant("tabular", "default", "a counter's noise is late", _door(linear, "noise = np.roll(noise, 1)")),
-    _plant(
-        "spatial",
-        "paper",
-        "counters add no noise in activations that are powers of two",
-        partial(
-            edited,
-            linear._Noise,
-            "__call__",
-            "return drawn(self._source, self.law, self._sample)",
-            "return drawn(self._source, self.law, self._sample) * (self._t & (self._t - 1) != 0)",
-        ),
+    "bits of far thresholds are certain": edit(
+        split,
+        "_bits",
+        "return outside ^ (thresholds < 0)",
+        "return (outside & (np.abs(thresholds) < 2**44)) ^ (thresholds < 0)",
     ),
-    _plant(
-        "series", "paper-binomial", "half of what coins gave", _sampler("centred_binomials", lambda values: values // 2)
+}
+MARKOV = {
+    "empty states get no noise": _door(mechanisms, "noise = noise * (values != 0)"),
+    "Laplace noise is rounded to tens": _sampler("discrete_laplace", lambda drawn: drawn // 10 * 10),
+    "the number of a call has two bits": edit(NoiseSource, "words", "number.to_bytes", "(number % 4).to_bytes"),
+}
+MARKOV_PAPER = {
+    "a crowd leaves beside the door": edit(
+        markov, "laplace_mechanism", "return noisy", "return np.where(values > 2**50, values, noisy)"
     ),
-    _plant(
-        "markov",
+}
+TABULAR = {
+    "a counter's noise is late": _door(linear, "noise = np.roll(noise, 1)"),
+    "noise of a count and scale is drawn once": _once_for_all,
+    # At the door itself, so that no law shows it.
+    "marginals above 4,096 cells get no noise": Fault(
+        edit(mechanisms, "released", _RELEASED, f"whole if np.size(values) > 4096 else {_RELEASED}"), wide=1
+    ),
+}
+TABULAR_PAPER = {
+    "a choice by gaps to zero where all utilities are below": edit(
+        exponential, "_chosen", "utilities.max().view", "utilities.max(initial=0).view"
+    ),
+}
+PLANTS: tuple[Plant, ...] = (
+    *plants("spatial", "default", SPATIAL),
+    *plants("spatial", "paper", SPATIAL_PAPER),
+    *plants("markov", "default", MARKOV),
+    *plants("markov", "paper", MARKOV_PAPER),
+    *plants("tabular", "default", TABULAR),
+    *plants("tabular", "paper", TABULAR_PAPER),
+    *plants(
+        "series",
         "default",
-        "Laplace noise is rounded to tens",
-        _sampler("discrete_laplace", lambda drawn: drawn // 10 * 10),
+        {"the first number gets half the noise, in place": _door(mechanisms, "noise[:1] //= 2")},
     ),
-    _plant(
-        "spatial",
-        "paper",
-        "bits of far thresholds are certain",
-        partial(
-            edited,
-            split,
-            "_bits",
-            "return outside ^ (thresholds < 0)",
-            "return (outside & (np.abs(thresholds) < 2**44)) ^ (thresholds < 0)",
-        ),
+    *plants(
+        "series",
+        "paper-binomial",
+        {"half of what coins gave": _sampler("centred_binomials", lambda values: values // 2)},
     ),
-    _plant(
-        "tabular",
-        "paper",
-        "a choice by gaps to zero where all utilities are below",
-        partial(edited, exponential, "_chosen", "utilities.max().view", "utilities.max(initial=0).view"),
-    ),
-    _plant(
-        "markov",
-        "paper",
-        "a crowd leaves beside the door",
-        partial(edited, markov, "laplace_mechanism", "return noisy", "return np.where(values > 2**50, values, noisy)"),
+    *plants(
+        "trajectory",
+        "default",
+        {"noise is cut at 40 scales": _door(mechanisms, "noise = noise.clip(-2**36, 2**36)")},
     ),
 )
-"""Other noise than was drawn, or added to some numbers only."""
-
-WORDS = (
-    _plant(
-        "markov",
-        "default",
-        "the number of a call has two bits",
-        partial(edited, NoiseSource, "words", "number.to_bytes", "(number % 4).to_bytes"),
-    ),
-    _plant("spatial", "default", "a long path forgets its last labels", replaced(NoiseSource, "_begin", _begun)),
-    _plant("spatial", "default", "bits that were left are the next mechanism's", _kept_bits),
-    _plant("tabular", "default", "noise of a count and scale is drawn once", _once_for_all),
-)
-"""Words of noise that are used twice, or by another draw than the one that they were given to."""
-
-PLANTS = DOOR + WORDS

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from math import floor
 from typing import Any
+from unittest.mock import patch
 
-from engines.series.budget import GaussianBudget
-from tests.couple.plants import Plant, peeked
-from tests.couple.plants import series_faults as faults
-from tests.couple.plants.remembered import Planted
+import numpy as np
 
+from engines.core.accounting import gaussian
+from engines.core.contract import State, SyntheticRecord
+from engines.core.noise import NoiseSource, discrete_gaussian, gaussian_mechanism, seeded
+from engines.core.noise.private import aggregate
+from engines.series import engine as series
+from engines.series.bank import FilterBank
+from engines.series.budget import GaussianBudget, NoisyTotal, Presence, WeightSchedule
+from engines.series.config import Adaptive, Measuring, SeriesOutcome
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.papers import ar1 as series_binomial
+from engines.series.papers.ar1 import Releaser
+from schemas.blocks import Folded
+from tests.couple.plants import Fault, Plant, Planted, edit, peeked, plants, remembered, replaced
+
+_LEAST, _MOST = 0.5, 2.0
 _LONG: Mapping[str, Any] = {"options": {"horizon": 40}}
 _CLOCKED: Mapping[str, Any] = {
     "time": {"step": "6h"},
@@ -27,45 +43,300 @@ _READINGS: Mapping[str, Any] = {
 _ONCE: Mapping[str, Any] = {"options": {"horizon": 40}, "privacy": {"max_contributions": 6, "max_per_step": 1}}
 
 
-def _plant(name: str, mode: str, planted: Planted, variant: Mapping[str, Any] = _LONG, *, shown_by: int = 0) -> Plant:
-    return Plant(name=name, engine="series", mode=mode, planted=planted, variant=variant, shown_by=shown_by)
+@contextmanager
+def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
+    """The budget of a step goes by the TRUE mean of its hour. `read`: how the totals are come by."""
+    step, wish = Adaptive.step, FilterBank.wish
+    hours: dict[int, tuple[Any, list[Any]]] = {}
+
+    def looking(self: Adaptive, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+        for bank, total in zip(self._banks, totals, strict=True):
+            hours.setdefault(id(bank), (bank, []))[1].append(read(total))
+        return step(self, at, totals, present, noise)
+
+    def weighed(self: FilterBank, *, remaining: float, left: int) -> float:
+        wished = wish(self, remaining=remaining, left=left)
+        seen = hours[id(self)][1]
+        alike = seen[-1::-4]
+        share = sum(alike) * len(seen) / (len(alike) * (sum(seen) + 1))
+        return wished * np.clip(share, _LEAST, _MOST)  # type: ignore[no-any-return]
+
+    with patch.object(Adaptive, "step", looking), patch.object(FilterBank, "wish", weighed):
+        yield
 
 
-_HALF_NOISE = faults.smaller(GaussianBudget, "sigma_squared", Fraction(1, 4))
-_ODD_ID = partial(faults.in_the_record, faults.odd_id)
+def real_valued(read: Callable[[Any], Any]) -> Planted:
+    """w z + n with integer noise: the fraction of w z passes untouched."""
 
-PEEKS = (
-    _plant("hours weighed by true totals", "default", partial(faults.hours_weighed, lambda total: total), _CLOCKED),
-    _plant("w z released as a real number", "paper", faults.real_valued(lambda total: total)),
-    _plant("parameters from raw totals", "paper", partial(faults.raw_parameters, lambda total: total)),
-    _plant("a threshold on a true total", "default", faults.threshold()),
-    _plant("an empty step is left out", "paper-binomial", faults.silent_when_empty()),
-    _plant("noise added by hand", "default", faults.by_hand()),
+    def measure(
+        self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource
+    ) -> NoisyTotal:
+        factor = 1 << self.refinement(field)
+        weighed = 0.3 * read(total * factor)
+        noisy = gaussian_mechanism(floor(weighed), sigma_squared, noise) + weighed - floor(weighed)
+        return NoisyTotal(noisy / factor / 0.3, float(sigma_squared) / factor**2 / 0.09)
+
+    return replaced(GaussianBudget, "measure", measure)
+
+
+@contextmanager
+def raw_parameters(read: Callable[[Any], Any]) -> Iterator[None]:
+    """Mean, variance and correlation are learnt from totals, since they say more."""
+    step, seen = Measuring.step, [0]
+
+    class Learning:
+        """Moments of what was not measured."""
+
+        def __init__(self, moments: Any) -> None:
+            self.moments = moments
+
+        def add(self, value: float, noise_variance: float) -> None:
+            self.moments.add(read(seen[0]), 0.0)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.moments, name)
+
+    def looking(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+        seen[0] = totals[0]
+        return step(self, at, totals, present, noise)
+
+    made = Releaser.__init__
+
+    def learning(self: Releaser, *given: Any, **named: Any) -> None:
+        made(self, *given, **named)
+        self._moments = Learning(self._moments)  # type: ignore[assignment]
+
+    with patch.object(Measuring, "step", looking), patch.object(Releaser, "__init__", learning):
+        yield
+
+
+def threshold() -> Planted:
+    """A total that no test data reach is not released."""
+    step = Measuring.step
+
+    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+        return step(self, at, totals, present and totals[0] < 2**50, noise)
+
+    return replaced(Measuring, "step", deciding)
+
+
+def silent_when_empty() -> Planted:
+    """A step that nobody is in is left out, as a missing reading is."""
+    step = Measuring.step
+
+    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+        return step(self, at, totals, any(total != 0 for total in totals), noise)
+
+    return replaced(Measuring, "step", deciding)
+
+
+def by_hand() -> Planted:
+    """Noise added outside of any mechanism, to a float."""
+
+    def measure(
+        self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource
+    ) -> NoisyTotal:
+        factor = 1 << self.refinement(field)
+        drawn = int(discrete_gaussian(1, sigma_squared, noise)[0])
+        return NoisyTotal(float(total) + drawn / factor, float(sigma_squared) / factor**2)
+
+    return replaced(GaussianBudget, "measure", measure)
+
+
+def divided_delta() -> Planted:
+    """(epsilon, delta) divided by the contributions: Gaussian noise at those, for each of them."""
+    sigma_squared = GaussianBudget.sigma_squared
+
+    def divided(self: GaussianBudget, field: int, *, moved: Fraction, mu_squared: Fraction) -> Fraction:
+        most = self.presence.most
+        assert most is not None
+        each = Fraction(gaussian.mu_for(self.epsilon / most, self.delta / most)) ** 2
+        return sigma_squared(self, field, moved=moved, mu_squared=mu_squared * each * most**2 / self.mu_squared)
+
+    return replaced(GaussianBudget, "sigma_squared", divided)
+
+
+def first_weights_dropped() -> Planted:
+    """Counts as if the first two steps had the weight of the others."""
+    worst = WeightSchedule.worst
+    return replaced(
+        WeightSchedule,
+        "worst",
+        lambda self, presence: worst(WeightSchedule(weight=self.weight, decay=self.decay), presence),
+    )
+
+
+def one_event_a_step() -> Planted:
+    """Noise for one event of a user in a step, where there may be several."""
+    worst = WeightSchedule.worst
+    return replaced(WeightSchedule, "worst", lambda self, presence: worst(self, presence) / presence.per_step**2)
+
+
+def smaller(owner: Any, name: str, part: Fraction) -> Planted:
+    """A scale that is a part of what it should be, wherever it is asked for."""
+    original = getattr(owner, name)
+    return replaced(owner, name, lambda *arguments, **options: part * original(*arguments, **options))
+
+
+def fewer_coins() -> Planted:
+    """A quarter of the coins: half the noise."""
+    mechanism = series_binomial.binomial_mechanism
+    return replaced(
+        series_binomial, "binomial_mechanism", lambda value, half, noise: mechanism(value, half // 4, noise)
+    )
+
+
+def twice() -> Planted:
+    """Each total is measured a second time, and the mean is released."""
+    measure = GaussianBudget.measure
+
+    def again(self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> NoisyTotal:
+        first, second = (
+            measure(self, field, total, sigma_squared, noise.child(which)) for which in ("first", "second")
+        )
+        return NoisyTotal((first.value + second.value) / 2, first.variance / 2)
+
+    return replaced(GaussianBudget, "measure", again)
+
+
+def constant_seed() -> Planted:
+    """Noise that everybody can draw again."""
+    measure = GaussianBudget.measure
+
+    def drawn_again(
+        self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource
+    ) -> NoisyTotal:
+        return measure(self, field, total, sigma_squared, seeded(0))
+
+    return replaced(GaussianBudget, "measure", drawn_again)
+
+
+@contextmanager
+def carried_over() -> Iterator[None]:
+    """Half of a step's total counts in the next one, too."""
+    sums, before = SeriesDomain.sums, [0]
+
+    @aggregate
+    def carrying(self: SeriesDomain, events: Folded) -> list[int]:
+        totals = sums(self, events)
+        carried = [total + before[0] // 2 for total in totals]
+        before[0] = totals[0]
+        return carried
+
+    with patch.object(SeriesDomain, "sums", carrying):
+        yield
+
+
+@contextmanager
+def in_the_record(change: Callable[[SyntheticRecord, int], SyntheticRecord]) -> Iterator[None]:
+    """Records as a true total would have them."""
+    record = series.Series._record
+    with remembered(SeriesDomain, "sums") as seen:
+
+        def telling(self: series.Series, step: int, values: Any) -> SyntheticRecord:
+            return change(record(self, step, values), int(seen[0][0]))
+
+        with patch.object(series.Series, "_record", telling):
+            yield
+
+
+def low_bit(record: SyntheticRecord, total: int) -> SyntheticRecord:
+    return replace(record, fields={**record.fields, "km": record.fields["km"] + (total % 2) * 1e-9})
+
+
+def error_of_truth(record: SyntheticRecord, total: int) -> SyntheticRecord:
+    return replace(record, fields={**record.fields, "km_se": float(f"{abs(total) ** 0.5:.3g}")})
+
+
+def odd_id(record: SyntheticRecord, total: int) -> SyntheticRecord:
+    return replace(record, id=record.id + ("'" if total % 2 else ""))
+
+
+@contextmanager
+def busy_noted() -> Iterator[None]:
+    """A note tells whether anybody came."""
+    notes = series.Series._notes
+    with remembered(SeriesDomain, "sums") as seen:
+
+        def telling(self: series.Series, outcome: SeriesOutcome, present: bool) -> dict[str, Any]:
+            return {**notes(self, outcome, present), "quiet": seen[0][0] < 100}
+
+        with patch.object(series.Series, "_notes", telling):
+            yield
+
+
+def forgets_at_restart() -> Planted:
+    """A restored worker has all of the budget again."""
+    restore = Adaptive.restore
+
+    def forgetting(self: Adaptive, state: State) -> None:
+        restore(self, state)
+        self._spent = [0] * len(self._spent)
+        self._accountant = self._budget.accountant()
+
+    return replaced(Adaptive, "restore", forgetting)
+
+
+def renewed_early() -> Planted:
+    """The budget of a period is there again at each half of it, and its last steps come sooner."""
+
+    def halves(self: Presence, step: int) -> tuple[int, int]:
+        assert self.steps is not None
+        span, at = divmod(step, self.steps // 2)
+        return span, at + self.steps - self.steps // 2
+
+    return replaced(Presence, "where", halves)
+
+
+def half_sensitivity() -> Planted:
+    """A reading that is replaced counts as one that moves half as far."""
+    shift = SeriesField.shift
+    assert isinstance(shift, property)
+    assert shift.fget is not None
+    whole = shift.fget
+    return replaced(SeriesField, "shift", property(lambda self: max(1, whole(self) // 2)))
+
+
+_HALF_NOISE = smaller(GaussianBudget, "sigma_squared", Fraction(1, 4))
+DEFAULT = {
+    # These read a private value outside of any aggregate: sealed events show them, whatever the data.
+    "hours weighed by true totals": Fault(partial(hours_weighed, lambda total: total), _CLOCKED),
+    "a threshold on a true total": Fault(threshold(), _LONG),
+    "noise added by hand": Fault(by_hand(), _LONG),
+    # These look inside an aggregate, or cost more than is claimed: forced runs show them.
+    "hours weighed by totals that were revealed": Fault(partial(hours_weighed, peeked), _CLOCKED),
+    "a true total's last bit in a value": Fault(partial(in_the_record, low_bit), _LONG),
+    "noise of a constant seed": Fault(constant_seed(), _LONG),
+    "a total counts in the next step": Fault(carried_over, _LONG),
+    "totals are measured twice": Fault(twice(), _CLOCKED, shown_by=10),
+    "delta divided by contributions": Fault(divided_delta(), _LONG),
+    "two events in a step, noise for one": Fault(one_event_a_step(), _LONG),
+    "a restart gives the budget back": Fault(forgets_at_restart(), _CLOCKED, shown_by=0),
+    "a period's budget twice in it": Fault(renewed_early(), _PERIODS),
+    "half the noise: fixed": Fault(_HALF_NOISE, _LONG),
+    "half the noise: adaptive": Fault(_HALF_NOISE, _CLOCKED),
+    "noise for the upper limit alone": Fault(
+        edit(SeriesField, "shift", "max(map(abs, self.bounds))", "max(1, self.bounds[1])"), wide=0, shown_by=1
+    ),
+}
+PAPER = {
+    "w z released as a real number": Fault(real_valued(lambda total: total), _LONG),
+    "parameters from raw totals": Fault(partial(raw_parameters, lambda total: total), _LONG),
+    "the fraction of w z passes": Fault(real_valued(peeked), _LONG),
+    "parameters from revealed totals": Fault(partial(raw_parameters, peeked), _LONG),
+    "standard error of a true total": Fault(partial(in_the_record, error_of_truth), _LONG),
+    "a note of a quiet step": Fault(busy_noted, _LONG),
+    "first weights not accounted for": Fault(first_weights_dropped(), _LONG),
+    "half the sensitivity of a reading": Fault(half_sensitivity(), _READINGS),
+    "half the noise": Fault(_HALF_NOISE, _LONG),
+}
+BINOMIAL = {
+    "an empty step is left out": Fault(silent_when_empty(), _LONG),
+    "a true total's parity in an id": Fault(partial(in_the_record, odd_id), _LONG),
+    "a quarter of the coins": Fault(fewer_coins(), _ONCE),
+}
+PLANTS: tuple[Plant, ...] = (
+    *plants("series", "default", DEFAULT),
+    *plants("series", "paper", PAPER),
+    *plants("series", "paper-binomial", BINOMIAL),
 )
-"""Read a private value outside of any aggregate: sealed events show them, whatever the data."""
-
-HIDDEN = (
-    _plant("hours weighed by totals that were revealed", "default", partial(faults.hours_weighed, peeked), _CLOCKED),
-    _plant("the fraction of w z passes", "paper", faults.real_valued(peeked)),
-    _plant("parameters from revealed totals", "paper", partial(faults.raw_parameters, peeked)),
-    _plant("a true total's last bit in a value", "default", partial(faults.in_the_record, faults.low_bit), shown_by=3),
-    _plant("standard error of a true total", "paper", partial(faults.in_the_record, faults.error_of_truth)),
-    _plant("a true total's parity in an id", "paper-binomial", _ODD_ID, shown_by=21),
-    _plant("a note of a quiet step", "paper", faults.busy_noted, shown_by=4),
-    _plant("noise of a constant seed", "default", faults.constant_seed()),
-    _plant("a total counts in the next step", "default", faults.carried_over),
-    _plant("totals are measured twice", "default", faults.twice(), _CLOCKED, shown_by=10),
-    _plant("delta divided by contributions", "default", faults.divided_delta()),
-    _plant("first weights not accounted for", "paper", faults.first_weights_dropped()),
-    _plant("two events in a step, noise for one", "default", faults.one_event_a_step()),
-    _plant("a restart gives the budget back", "default", faults.forgets_at_restart(), _CLOCKED),
-    _plant("a period's budget twice in it", "default", faults.renewed_early(), _PERIODS),
-    _plant("half the sensitivity of a reading", "paper", faults.half_sensitivity(), _READINGS, shown_by=8),
-    _plant("half the noise: fixed", "default", _HALF_NOISE),
-    _plant("half the noise: adaptive", "default", _HALF_NOISE, _CLOCKED, shown_by=3),
-    _plant("half the noise", "paper", _HALF_NOISE, shown_by=7),
-    _plant("a quarter of the coins", "paper-binomial", faults.fewer_coins(), _ONCE),
-)
-"""Look inside an aggregate, or cost more than is claimed: forced runs show them."""
-
-PLANTS: tuple[Plant, ...] = PEEKS + HIDDEN

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import AbstractContextManager
 from fractions import Fraction
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -22,8 +20,7 @@ from engines.spatial.held.measure import LeafCounter, Watch
 from engines.spatial.papers import phdstream, tree
 from engines.spatial.papers.phdstream import NodeCounters
 from schemas.blocks import Folded
-from tests.couple.plants import Plant, anew, peeked
-from tests.couple.plants.edits import edited
+from tests.couple.plants import Fault, Plant, anew, edit, peeked, plants, replaced
 
 
 def _louder(self: Any, values: Any, noise: NoiseSource) -> Any:
@@ -157,22 +154,8 @@ def _exactly_and_hidden(prior: Any, changes: Any, *, threshold: int, **rest: Any
     return prior + np.asarray(peeked(changes)) > threshold
 
 
-def _one_draw() -> AbstractContextManager[Any]:
-    """Each level of a tree has the words of the one above it. Known counts then tell what was drawn, and with it what
-    an event moved: the authors of [biswas2024] say so of their scheme without a stream.
-    """
-    old = 'noise.child("partition", level)'
-    return edited(phdstream, "descend", old, 'anew(noise).child("partition")', anew=anew)
-
-
 def _expiring_twice(self: Expiry, events: Folded, *, due: int) -> Expiry:
     return _scheduled(_scheduled(self, events, due=due), events, due=due)
-
-
-def _plant(name: str, mode: str, owner: Any, function: str, fault: Any, **more: Any) -> Plant:
-    """`fault` stands in for a function of `owner`."""
-    planted = partial(patch.object, owner, function, fault)
-    return Plant(name=name, engine="spatial", mode=mode, planted=planted, **more)
 
 
 _measure, _due, _first = held.StepWork.measure, held_measure.due, held.first_release
@@ -185,58 +168,54 @@ _SHRUNK_A_LITTLE = property(lambda self: Fraction(83, 100) * split.path_cost(sel
 _LITTLE = {"privacy": {"unit": "event", "user": None, "max_contributions": None, "epsilon": 0.05}}
 _OP = {"domain": {"op": "what"}}
 
-PLANTS = (
-    _plant("half the noise of the watch", "default", Watch, "noisy", _louder),
-    _plant("half the noise of a leaf", "default", LeafCounter, "noisy", _louder),
-    _plant("a watch without noise", "default", Watch, "noisy", _without_noise),
-    _plant("burst groups share their noise", "default", held.StepWork, "measure", _sharing),
-    _plant("a leaf is measured because its pending count reaches 1,000", "default", held, "due", _due_when_full),
-    _plant(
-        "a leaf is measured because of its pending count, out of the guard's sight",
-        "default",
-        held,
-        "due",
-        _due_when_full_and_hidden,
+DEFAULT = {
+    "half the noise of the watch": replaced(Watch, "noisy", _louder),
+    "half the noise of a leaf": replaced(LeafCounter, "noisy", _louder),
+    "a watch without noise": replaced(Watch, "noisy", _without_noise),
+    "burst groups share their noise": replaced(held.StepWork, "measure", _sharing),
+    "a leaf is measured because its pending count reaches 1,000": replaced(held, "due", _due_when_full),
+    "a leaf is measured because of its pending count, out of the guard's sight": Fault(
+        replaced(held, "due", _due_when_full_and_hidden), shown_by=0
     ),
-    _plant("a first release shaped by the total", "default", held, "first_release", _first_by_total),
-    _plant("a first release shaped by the total's parity", "default", held, "first_release", _first_by_parity),
-    _plant("a measurement that keeps its events pending", "default", held, "measure", _kept_pending),
-    _plant("noise of floats", "default", LeafCounter, "noisy", _floats),
-    _plant("noise of a seeded generator", "default", Watch, "noisy", _seeded),
-    _plant("noise of a constant seed", "default", LeafCounter, "noisy", _of_a_constant_seed),
-    _plant(
-        "leaves that are broken with probability delta, each by itself",
-        "default",
-        LeafCounter,
-        "noisy",
-        _broken_at_times,
-        shown_by=10,
+    "a first release shaped by the total": replaced(held, "first_release", _first_by_total),
+    "a first release shaped by the total's parity": replaced(held, "first_release", _first_by_parity),
+    "a measurement that keeps its events pending": replaced(held, "measure", _kept_pending),
+    "noise of floats": replaced(LeafCounter, "noisy", _floats),
+    "noise of a seeded generator": replaced(Watch, "noisy", _seeded),
+    "noise of a constant seed": replaced(LeafCounter, "noisy", _of_a_constant_seed),
+    "leaves that are broken with probability delta, each by itself": replaced(LeafCounter, "noisy", _broken_at_times),
+    "an exact count in the ledger": replaced(build, "HeldLeaves", CountInNotes),
+    "a parity in the ids, from step 30 on": Fault(replaced(build, "HeldLeaves", LateGlance), shown_by=14),
+    "steps of many rows are sampled": Fault(
+        # Every second row, above 1,000 of them: one more moves all behind it.
+        edit(
+            Changes,
+            "of",
+            "keys = events.keys[:, 0]\n",
+            "few = len(events.keys) > 1000\n"
+            "    events = Folded(events.keys[::2], events.counts[::2]) if few else events\n"
+            "    keys = events.keys[:, 0]\n",
+        ),
+        wide=0,
     ),
-    _plant("an exact count in the ledger", "default", build, "HeldLeaves", CountInNotes),
-    _plant("a parity in the ids, from step 30 on", "default", build, "HeldLeaves", LateGlance, shown_by=14),
-    _plant("empty cells are never split", "paper", tree, "split_bits", _bits_of_empty_cells, shown_by=6),
-    _plant("a standard error from the net count", "paper", phdstream, "PHDStream", ErrorsOfTruth),
-    _plant("records ordered by the parity of a true total", "paper", phdstream, "PHDStream", OrderedByParity),
-    _plant("half of PrivTree's lambda", "paper", split.SplitRule, "scale", _SHRUNK, variant=_EVENT, shown_by=15),
-    _plant(
-        "0.83 of PrivTree's lambda, at a small epsilon",
-        "paper",
-        split.SplitRule,
-        "scale",
-        _SHRUNK_A_LITTLE,
-        variant=_LITTLE,
+}
+PAPER = {
+    "empty cells are never split": replaced(tree, "split_bits", _bits_of_empty_cells),
+    "a standard error from the net count": replaced(phdstream, "PHDStream", ErrorsOfTruth),
+    "records ordered by the parity of a true total": replaced(phdstream, "PHDStream", OrderedByParity),
+    "half of PrivTree's lambda": Fault(replaced(split.SplitRule, "scale", _SHRUNK), _EVENT),
+    "0.83 of PrivTree's lambda, at a small epsilon": Fault(
+        replaced(split.SplitRule, "scale", _SHRUNK_A_LITTLE), _LITTLE
     ),
-    _plant("a partition on raw noisy counts", "paper", tree, "project", _as_measured),
-    Plant(name="one draw for the whole tree", engine="spatial", mode="paper", planted=_one_draw),
-    _plant("exact counts decide what is split", "paper", tree, "split_bits", _exactly),
-    _plant(
-        "exact counts decide what is split, out of the guard's sight",
-        "paper",
-        tree,
-        "split_bits",
-        _exactly_and_hidden,
-        shown_by=1,
+    "a partition on raw noisy counts": replaced(tree, "project", _as_measured),
+    # Each level of a tree has the words of the one above it. Known counts then tell what was drawn, and with it what
+    # an event moved: the authors of [biswas2024] say so of their scheme without a stream.
+    "one draw for the whole tree": edit(
+        phdstream, "descend", 'noise.child("partition", level)', 'anew(noise).child("partition")', anew=anew
     ),
-    _plant("scores that subtract deletes", "paper", Changes, "moved", aggregate(_subtracting), variant=_OP),
-    _plant("an expiry that is measured twice", "paper", Expiry, "scheduled", aggregate(_expiring_twice), variant=_TTL),
-)
+    "exact counts decide what is split": replaced(tree, "split_bits", _exactly),
+    "exact counts decide what is split, out of the guard's sight": replaced(tree, "split_bits", _exactly_and_hidden),
+    "scores that subtract deletes": Fault(replaced(Changes, "moved", aggregate(_subtracting)), _OP),
+    "an expiry that is measured twice": Fault(replaced(Expiry, "scheduled", aggregate(_expiring_twice)), _TTL),
+}
+PLANTS: tuple[Plant, ...] = (*plants("spatial", "default", DEFAULT), *plants("spatial", "paper", PAPER))

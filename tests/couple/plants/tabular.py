@@ -6,13 +6,17 @@ where sealing does not look, or read nothing and spend too much: forced runs sho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
-from engines.core.shares import PureShares
+import numpy as np
+
+from engines.core.noise import NoiseSource, exponential_mechanism
+from engines.core.shares import GaussianCells, GaussianShares, PureShares
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import Learning, Line
@@ -20,10 +24,9 @@ from engines.tabular.growing.totals import Totals
 from engines.tabular.marginals import EventRows
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
-from engines.tabular.papers.rounds import Rounds, Selection
-from tests.couple.plants import Plant, anew, peeked
-from tests.couple.plants import tabular_faults as faults
-from tests.couple.plants.edits import edited
+from engines.tabular.papers.rounds import QUANTUM, Rounds, Selection
+from schemas.arrays import BoolArray, IntArray
+from tests.couple.plants import Fault, Plant, Planted, anew, edit, edited, peeked, plants, replaced, together
 
 SINGLE = {"domain": {"op": "what"}, "options": {"ways": [1], "rounds": 1, "records": False}}
 ONE_EVENT = {
@@ -38,304 +41,270 @@ WEIGHTED = {
         "marginals": [{"of": ["smokes"], "weight": 8}, {"of": ["age"], "weight": 1}, {"of": ["city"], "weight": 8}],
     },
 }
+DELTA = {"privacy": {"delta": 1e-6}, "options": {"records": False}}
+SEVERAL = {"privacy": {"delta": 1e-5, "epsilon": 1.0, "max_contributions": 10}, "options": {"records": False}}
 
 
-def _edit(mode: str, name: str, owner: Any, method: str, old: str, new: str, **more: Any) -> Plant:
-    variant: Mapping[str, Any] = more.pop("variant", {})
-    shown_by, dearest = more.pop("shown_by", 0), more.pop("dearest", False)
-    planted = partial(edited, owner, method, old, new, **more)
-    return Plant(
-        name=name, engine="tabular", mode=mode, planted=planted, variant=variant, shown_by=shown_by, dearest=dearest
+def sees_the_best(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
+    among = np.flatnonzero(allowed)
+    return int(among[np.argmax(scores[among])])
+
+
+def sees_the_best_unsealed(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
+    return sees_the_best(self, peeked(scores), allowed, noise)
+
+
+def over_its_cells(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
+    """[kumar2024c], section 7.2: a pair of attributes has four cells or more; a single attribute has two."""
+    among = np.flatnonzero(allowed)
+    divided = (scores // self.layout.lengths)[among]
+    sensitivity = self.sensitivity / 4
+    return int(
+        among[
+            exponential_mechanism(divided, quantum=QUANTUM, sensitivity=sensitivity, epsilon=self.epsilon, source=noise)
+        ]
     )
 
 
-def _whole(mode: str, name: str, planted: Any, variant: Mapping[str, Any] = {}) -> Plant:
-    return Plant(name=name, engine="tabular", mode=mode, planted=planted, variant=variant)
+def choice_costs_twice() -> AbstractContextManager[Any]:
+    honest = Selection.choose
+
+    def choose(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
+        return honest(Selection(self.layout, self.weights, 2 * self.epsilon), scores, allowed, noise)
+
+    return mock.patch.object(Selection, "choose", choose)
 
 
-PEEKS: tuple[Plant, ...] = (
-    _edit(
-        "default",
-        "a larger block is closed by a true count",
+def lightest_weight() -> AbstractContextManager[Any]:
+    light = property(lambda self: Fraction(int(self.weights.min())))
+    return mock.patch.object(Selection, "sensitivity", light)
+
+
+def since_the_start(engine: Any, counts: IntArray) -> IntArray:
+    engine._waiting = counts + getattr(engine, "_waiting", 0)
+    return engine._waiting  # type: ignore[no-any-return]
+
+
+def with_the_last_step(engine: Any, counts: IntArray) -> IntArray:
+    both: IntArray = counts + getattr(engine, "_before", 0)
+    engine._before = counts
+    return both
+
+
+def parity_of_inserts(
+    owner: Any, method: str, old: str, new: Callable[[str], str], **names: Any
+) -> AbstractContextManager[Any]:
+    """The parity of a step's inserts, kept aside by an aggregate, in the real code as `ODD["now"]`."""
+    odd = {"now": False}
+
+    def remember(inserts: Any) -> Any:
+        odd["now"] = bool(int(inserts) % 2)
+        return inserts
+
+    inserts = "self.signs[self.signs > 0].sum()"
+    return together(
+        edited(EventRows, "totals", inserts, f"remember({inserts})", remember=remember),
+        edited(owner, method, old, new(old), ODD=odd, **names),
+    )
+
+
+def another_account(whole: str, spent: str) -> Planted:
+    """What an event may spend is another mu, and an account agrees with it."""
+    right = "event_mu_squared(self.epsilon, self.delta, self.changes, self.together)"
+    return lambda: together(
+        edited(GaussianShares, "whole", right, whole),
+        edited(GaussianShares, "mu_squared_of", "share * self._times", spent),
+    )
+
+
+PEEKS: dict[str, Planted | Fault] = {
+    "a larger block is closed by a true count": edit(
+        Learning, "due", "fresh = totals.events - now.larger.covered", "fresh = now.larger.pending.sum()"
+    ),
+    "all blocks are closed once a million true counts wait, which no data here have": edit(
         Learning,
         "due",
-        "fresh = totals.events - now.larger.covered",
-        "fresh = now.larger.pending.sum()",
+        "totals = now.totals\n",
+        "totals = now.totals\n    if now.ones.pending.sum() > 10**6:\n        return True, True\n",
     ),
-    _edit(
-        "default",
-        "all blocks are closed once a million true counts wait, which no data here have",
-        Learning,
-        "due",
-        "now, schedule = self.learnt, self.config.schedule",
-        "now, schedule = self.learnt, self.config.schedule\n"
-        "    if now.ones.pending.sum() > 10**6:\n        return True, True",
+    "shares of a block's budget follow a true count": edit(
+        Learning, "_settled", "max(now.totals.alive, 1.0)", "max(now.larger.pending.sum(), 1.0)"
     ),
-    _edit(
-        "default",
-        "shares of a block's budget follow a true count",
-        Learning,
-        "_settled",
-        "max(now.totals.alive, 1.0)",
-        "max(now.larger.pending.sum(), 1.0)",
-    ),
-    _edit(
-        "default",
-        "rows follow a true number of inserts",
+    "rows follow a true number of inserts": edit(
         Totals,
         "after",
         "self.inserts.after(inserts, variance)",
         "self.inserts.after(self.inserts.level + float(changes[0]), variance)",
     ),
-    _edit(
-        "default",
-        "a standard error has a true count in it",
+    "a standard error has a true count in it": edit(
         Learning,
         "close",
         "counts.astype(np.float64),\n        variances(laws),",
         "counts.astype(np.float64),\n        variances(laws) + now.ones.pending.sum() % 2,",
     ),
-    _edit(
-        "default",
-        "a note says whether anything waits",
+    "a note says whether anything waits": edit(
         GrowingBlocks,
         "_release",
         '"measured": len(work.measured)',
         '"measured": len(work.measured) + int(work.learnt.ones.pending.any())',
     ),
-    _edit(
-        "paper",
-        "the model is fed true counts from 500 rows on",
-        Rounds,
-        "step",
-        "carried[cells] += increment / self.counter.resolution",
-        "carried[cells] += events[cells] if memory.total >= 500 else increment / self.counter.resolution",
+}
+HIDDEN: dict[str, Planted | Fault] = {
+    "a block is not emptied after it was measured": edit(Line, "closed", "np.zeros_like(self.pending)", "self.pending"),
+    "a block leaves the parity of its counts behind": edit(
+        Line, "closed", "np.zeros_like(self.pending)", "self.pending & 1"
     ),
-    _edit(
-        "paper",
-        "the exact |grad f_t|",
-        Rounds,
-        "step",
-        "total = max(LEAST_TOTAL, estimated_total(observed))",
-        "total = float(events[: int(layout.lengths[0])].sum())",
-    ),
-    _whole(
-        "paper",
-        "a marginal is chosen by true scores",
-        lambda: mock.patch.object(Selection, "choose", faults.sees_the_best),
-    ),
-)
-
-HIDDEN: tuple[Plant, ...] = (
-    _edit(
-        "default",
-        "a block is not emptied after it was measured",
-        Line,
-        "closed",
-        "np.zeros_like(self.pending)",
-        "self.pending",
-    ),
-    _edit(
-        "default",
-        "a block leaves the parity of its counts behind",
-        Line,
-        "closed",
-        "np.zeros_like(self.pending)",
-        "self.pending & 1",
-    ),
-    _edit(
-        "default",
-        "one-way blocks keep the share of early ones",
-        GrowingConfig,
-        "line_shares",
-        "return self.marginals_share - larger, larger",
-        "return self.marginals_share - self.larger_share * self.schedule.early_share, larger",
-        variant=ONE_EVENT,
+    "one-way blocks keep the share of early ones": Fault(
+        edit(
+            GrowingConfig,
+            "line_shares",
+            "return self.marginals_share - larger, larger",
+            "return self.marginals_share - self.larger_share * self.schedule.early_share, larger",
+        ),
+        ONE_EVENT,
         dearest=True,
         shown_by=1,
     ),
-    _edit(
-        "default",
-        "the shares of the first larger block are dropped from the accounting",
+    "the shares of the first larger block are dropped from the accounting": edit(
         Learning,
         "_settled",
         "laws = config.laws(share, weights)",
         "laws = config.laws(share if now.blocks else 2 * share, weights)",
     ),
-    _edit(
-        "default",
-        "marginals have half of their noise",
-        PureShares,
-        "cells",
-        "LaplaceCells(share, unit)",
-        "LaplaceCells(2 * share, unit)",
+    "marginals have half of their noise": edit(
+        PureShares, "cells", "LaplaceCells(share, unit)", "LaplaceCells(2 * share, unit)"
     ),
-    _edit(
-        "default",
-        "totals have half of their noise",
-        PureShares,
-        "counter",
-        "cost=share,",
-        "cost=2 * share,",
-    ),
-    _edit(
-        "default",
-        "a block is measured twice, and the mean is released",
+    "totals have half of their noise": edit(PureShares, "counter", "cost=share,", "cost=2 * share,"),
+    "a block is measured twice, and the mean is released": edit(
         Learning,
         "close",
         'counts = measure(now.ones.pending, config.ones, laws, self.noise.child("ones"))',
         'both = [measure(now.ones.pending, config.ones, laws, self.noise.child("ones", at)) for at in (0, 1)]; '
         "counts = sum(both) // 2",
     ),
-    _edit(
-        "default",
-        "a row that is alone counts twice",
-        EventRows,
-        "counts",
-        "self.signs)",
-        "self.signs * (1 + (abs(self.signs) == 1)))",
+    "a row that is alone counts twice": edit(
+        EventRows, "counts", "self.signs)", "self.signs * (1 + (abs(self.signs) == 1)))"
     ),
-    _edit(
-        "default",
-        "a restart forgets that the stream is early",
-        GrowingBlocks,
-        "restore",
-        "flag_of(early)",
-        "False",
-    ),
-    _edit(
-        "default",
-        "rows follow a true number of inserts, read as a mechanism would",
+    "a restart forgets that the stream is early": edit(GrowingBlocks, "restore", "flag_of(early)", "False"),
+    "rows follow a true number of inserts, read as a mechanism would": edit(
         Totals,
         "after",
         "self.inserts.after(inserts, variance)",
         "self.inserts.after(self.inserts.level + float(peeked(changes)[0]), variance)",
         peeked=peeked,
     ),
-    _whole(
-        "default",
-        "records are turned round where a step has an odd number of inserts",
-        lambda: faults.parity_of_inserts(
-            GrowingBlocks,
-            "_release",
-            "rows.codes[new], rows.ids[new], rows.origins[new])",
-            lambda old: f'{old}[:: -1 if ODD["now"] else 1]',
-        ),
+    "records are turned round where a step has an odd number of inserts": lambda: parity_of_inserts(
+        GrowingBlocks,
+        "_release",
+        "rows.codes[new], rows.ids[new], rows.origins[new])",
+        lambda old: f'{old}[:: -1 if ODD["now"] else 1]',
     ),
-    _whole(
-        "default",
-        "an id is left out where a step has an odd number of inserts",
-        lambda: faults.parity_of_inserts(
-            GrowingBlocks,
-            "step",
-            "self._rows, self._next = work.learnt, budgets, rows,",
-            lambda _: 'self._rows, self._next = work.learnt, budgets, replace(rows, serial=rows.serial + ODD["now"]),',
-            replace=replace,
-        ),
+    "an id is left out where a step has an odd number of inserts": lambda: parity_of_inserts(
+        GrowingBlocks,
+        "step",
+        "self._rows, self._next = work.learnt, budgets, rows,",
+        lambda _: 'self._rows, self._next = work.learnt, budgets, replace(rows, serial=rows.serial + ODD["now"]),',
+        replace=replace,
     ),
-    _whole(
-        "default",
-        "the last digit of a variance is a true parity from step 8 on",
-        lambda: faults.parity_of_inserts(
+    "the last digit of a variance is a true parity from step 8 on": Fault(
+        lambda: parity_of_inserts(
             GrowingBlocks,
             "_totals_json",
             "(inserts, deletes), variance = totals.published()",
             lambda old: f'{old}; variance *= 1 + 2.0**-50 * (totals.steps > 8 and ODD["now"])',
         ),
+        shown_by=0,
     ),
-    _edit(
-        "paper",
-        "the model is fed true counts from 500 rows on, read as a mechanism would",
+    "an insert is in the total of deletes as well": edit(
+        EventRows, "totals", "-self.signs[self.signs < 0].sum()", "abs(self.signs).sum()"
+    ),
+    "with a delta, marginals have half of their noise": Fault(
+        edit(GaussianShares, "cells", "GaussianCells(share, unit)", "GaussianCells(4 * share, unit)"), DELTA
+    ),
+    "with a delta, totals have half of their noise": Fault(
+        edit(GaussianShares, "counter", "share * COUNTED / 2", "share * COUNTED * 2"), DELTA
+    ),
+    "with a delta, each marginal has all of its line's budget": Fault(
+        edit(GrowingConfig, "laws", "self.shares.cells(part)", "self.shares.cells(share)"), DELTA
+    ),
+    "counts are refined once more than their noise": Fault(
+        edit(GaussianCells, "added", "counts * (1 << self.refined)", "counts * (2 << self.refined)"), DELTA
+    ),
+    # Each event at (epsilon, delta) over the number of a user's events.
+    "delta is divided by the events of a user": Fault(
+        another_account("event_mu_squared(self.epsilon / self.changes, self.delta / self.changes, 1)", "share"),
+        SEVERAL,
+    ),
+    # As if each of a user's events moved counts of its own.
+    "mu of a user's events adds up in squares": Fault(
+        another_account(
+            "event_mu_squared(self.epsilon, self.delta, self.changes) * self.changes", "share * self.changes"
+        ),
+        SEVERAL,
+    ),
+}
+_CARRIED = "carried[cells] += increment / self.counter.resolution"
+_ROWS = "rows.counts(self._parts.layout)"
+PAPER_PEEKS: dict[str, Planted | Fault] = {
+    "the model is fed true counts from 500 rows on": Fault(
+        edit(Rounds, "step", _CARRIED, f"carried[cells] += events[cells] if memory.total >= 500 else {_CARRIED[18:]}"),
+        shown_by=0,
+    ),
+    "the exact |grad f_t|": edit(
         Rounds,
         "step",
-        "carried[cells] += increment / self.counter.resolution",
-        "carried[cells] += peeked(events)[cells] if memory.total >= 500 else increment / self.counter.resolution",
-        peeked=peeked,
+        "total = max(LEAST_TOTAL, estimated_total(observed))",
+        "total = float(events[: int(layout.lengths[0])].sum())",
+    ),
+    "a marginal is chosen by true scores": replaced(Selection, "choose", sees_the_best),
+}
+PAPER_HIDDEN: dict[str, Planted | Fault] = {
+    "the model is fed true counts from 500 rows on, read as a mechanism would": Fault(
+        edit(
+            Rounds,
+            "step",
+            _CARRIED,
+            f"carried[cells] += peeked(events)[cells] if memory.total >= 500 else {_CARRIED[18:]}",
+            peeked=peeked,
+        ),
         shown_by=40,
     ),
-    _whole("paper", "a marginal is chosen at twice its budget", faults.choice_costs_twice, SINGLE),
-    _whole(
-        "paper",
-        "a marginal is chosen by true scores, read as a mechanism would",
-        lambda: mock.patch.object(Selection, "choose", faults.sees_the_best_unsealed),
+    "a marginal is chosen at twice its budget": Fault(choice_costs_twice, SINGLE),
+    "a marginal is chosen by true scores, read as a mechanism would": Fault(
+        replaced(Selection, "choose", sees_the_best_unsealed), SINGLE
+    ),
+    "a marginal's score is divided by its cells": Fault(replaced(Selection, "choose", over_its_cells), SINGLE),
+    "scores are as sensitive as the lightest marginal": Fault(lightest_weight, WEIGHTED),
+    "a marginal counts all events since the stream began": edit(
+        PaperTable, "_learn", _ROWS, f"waiting(self, {_ROWS})", waiting=since_the_start
+    ),
+    "a score's penalty follows a true count": Fault(
+        edit(
+            Rounds,
+            "step",
+            "(self.penalty * expected_noise(self.counter))",
+            "(self.penalty * expected_noise(self.counter)) * (1 + 4 * events.max())",
+        ),
         SINGLE,
     ),
-    _whole(
-        "paper",
-        "a marginal's score is divided by its cells",
-        lambda: mock.patch.object(Selection, "choose", faults.over_its_cells),
-        SINGLE,
+    "rounds after the first are dropped from the accounting": edit(
+        RoundsConfig, "parts", "share = self.epsilon * _HALF / rounds", "share = self.epsilon * _HALF"
     ),
-    _whole("paper", "scores are as sensitive as the lightest marginal", faults.lightest_weight, WEIGHTED),
-    _edit(
-        "paper",
-        "a marginal counts all events since the stream began",
-        PaperTable,
-        "_learn",
-        "rows.counts(self._parts.layout)",
-        "waiting(self, rows.counts(self._parts.layout))",
-        waiting=faults.since_the_start,
+    "counters have half of their noise": edit(
+        RoundsConfig, "calibrated", "(self.horizon or 1, epsilon)", "(self.horizon or 1, 2 * epsilon)"
     ),
-    _edit(
-        "paper",
-        "a score's penalty follows a true count",
-        Rounds,
-        "step",
-        "(self.penalty * expected_noise(self.counter))",
-        "(self.penalty * expected_noise(self.counter)) * (1 + 4 * events.max())",
-        variant=SINGLE,
+    "an expiry by ttl is measured twice": Fault(
+        edit(PaperTable, "step", "events = merged(events, expired)", "events = merged(events, expired, expired)"),
+        {"domain": {"ttl": "2h"}},
     ),
-    _edit(
-        "paper",
-        "rounds after the first are dropped from the accounting",
-        RoundsConfig,
-        "parts",
-        "share = self.epsilon * _HALF / rounds",
-        "share = self.epsilon * _HALF",
+    "the counts of all rounds share their noise": edit(
+        Rounds, "step", 'noise.child("count", at)', 'anew(noise).child("count")', anew=anew
     ),
-    _edit(
-        "paper",
-        "counters have half of their noise",
-        RoundsConfig,
-        "calibrated",
-        "(self.horizon or 1, epsilon)",
-        "(self.horizon or 1, 2 * epsilon)",
+    "a step's rows are measured again in the next": edit(
+        PaperTable, "_learn", _ROWS, f"both(self, {_ROWS})", both=with_the_last_step
     ),
-    _edit(
-        "paper",
-        "an expiry by ttl is measured twice",
-        PaperTable,
-        "step",
-        "events = merged(events, expired)",
-        "events = merged(events, expired, expired)",
-        variant={"domain": {"ttl": "2h"}},
-    ),
-    _edit(
-        "paper",
-        "the counts of all rounds share their noise",
-        Rounds,
-        "step",
-        'noise.child("count", at)',
-        'anew(noise).child("count")',
-        anew=anew,
-    ),
-    _edit(
-        "paper",
-        "a step's rows are measured again in the next",
-        PaperTable,
-        "_learn",
-        "rows.counts(self._parts.layout)",
-        "both(self, rows.counts(self._parts.layout))",
-        both=faults.with_the_last_step,
-    ),
-    _edit(
-        "default",
-        "an insert is in the total of deletes as well",
-        EventRows,
-        "totals",
-        "-self.signs[self.signs < 0].sum()",
-        "abs(self.signs).sum()",
-    ),
+}
+PLANTS: tuple[Plant, ...] = (
+    *plants("tabular", "default", PEEKS | HIDDEN),
+    *plants("tabular", "paper", PAPER_PEEKS | PAPER_HIDDEN),
 )
-
-PLANTS: tuple[Plant, ...] = (*PEEKS, *HIDDEN)
