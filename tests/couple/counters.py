@@ -19,7 +19,7 @@ COST = Fraction(1, 3)
 
 
 def builders() -> dict[str, Callable[[], Counter]]:
-    """Return what builds each counter, by name: registered ones, and those that engines take where rho is very small."""
+    """Return what builds each counter, by name: also those that engines take where rho is very small."""
     every: dict[str, Callable[[], Counter]] = {
         name: partial(build, ACTIVATIONS, COST) for name, build in COUNTERS.items()
     }
