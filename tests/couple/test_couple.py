@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-from agents.local.coupling.dearest import dearest
+from agents.local.coupling.dearest import dearest, dearest_of
 from agents.local.coupling.runs import STEPS, couple
 from agents.local.coupling.settings import settings
-from engines.checks.contract_case import contract_case
+from engines.checks.contract_case import WHOLE, contract_case
 from schemas.config import ENGINES
 from schemas.config.discovery import DOMAINS
 from tests.couple.planted import SHORT
+from tests.couple.plants.tabular import EPSILON_OF_MANY, of_many_marginals
 
 pytestmark = pytest.mark.seconds(1)
 
@@ -57,6 +58,17 @@ def test_a_unit_can_use_up_its_claim(engine: str, mode: str) -> None:
     verdict = dearest(name, stream)
     assert not verdict.broken
     assert contract_case(stream.engine).reach(stream) <= verdict.share <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_unit_of_a_table_with_many_marginals_pays_its_claim_early_and_late(seed: int) -> None:
+    """Early, where larger marginals have no budget, events are in one-way marginals only."""
+    stream = contract_case("tabular").stream("default", EPSILON_OF_MANY)
+    with of_many_marginals():
+        verdict = dearest_of("many", stream, seed)
+    assert not verdict.broken
+    assert any("larger" in place for place in verdict.touched) == (seed == 5)
+    assert WHOLE <= verdict.share <= 1 + 1e-9
 
 
 def test_bursts_merges_and_divisions_happen() -> None:

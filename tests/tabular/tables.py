@@ -33,12 +33,6 @@ def folded(domain: TableDomain, codes: IntArray, signs: IntArray | None = None) 
     return Folded.of(domain.keys.pack(np.asarray(codes, np.int64).reshape(-1, len(domain.sizes)), operations))
 
 
-def one_row(domain: TableDomain, seed: int, sign: int = 1) -> Folded:
-    random = np.random.default_rng(seed)
-    codes = np.array([[random.integers(0, size) for size in domain.sizes]])
-    return folded(domain, codes, np.array([sign]))
-
-
 def random_rows(domain: TableDomain, rows: int, seed: int) -> IntArray:
     """Dependent attributes: half of the rows have the code of the first one in all, as far as there is one."""
     random = np.random.default_rng(seed)

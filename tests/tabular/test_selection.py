@@ -1,4 +1,4 @@
-"""The sensitivity of selection scores, in integers and exactly; and what the papers' own score would have needed."""
+"""The sensitivity of selection scores, in integers and exactly."""
 
 from __future__ import annotations
 
@@ -89,14 +89,6 @@ def test_public_numbers_alone_do_not_turn_a_score_round() -> None:
         selection.scores(events, public=np.full(8192, 2.0**32), penalties=np.zeros(1))[0] for events in (none, -one)
     )
     assert 0 < low - high == WEIGHT * QUANTA < low
-
-
-def test_the_papers_quarter_holds_only_where_every_attribute_has_two_values_or_more() -> None:
-    # Divided by the cells of a pair the score moves by one over them: by 1 and not by 1/4 where both have one value.
-    for sizes, least in (((2, 2), Fraction(1, 4)), ((1, 2), Fraction(1, 2)), ((1, 1), Fraction(1))):
-        layout = Marginals(sizes, ((0, 1),))
-        one = layout.counts(np.zeros((1, 2), np.int64), np.array([1]))
-        assert Fraction(int(np.abs(one).sum()), layout.cells) == least
 
 
 def test_penalties_and_weights_enter_as_said() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ from engines.core.counters import Counter
 from engines.core.counters.by_name import COUNTERS
 from engines.tabular.domain import TableDomain
 from engines.tabular.marginals import Clique, Marginals, Workload, check_memory, every_marginal
-from engines.tabular.papers.fitting import JointFit, ModelFitter, tree_for
+from engines.tabular.papers.fitting import JointFit, ModelFitter
 from engines.tabular.papers.rounds import Rounds, Selection, whole_weights
 from schemas.errors import EngineInputError
 
@@ -23,19 +23,14 @@ BYTES_PER_CELL = 64
 _HALF = Fraction(1, 2)
 
 
-def _pgm(domain: TableDomain, wanted: Sequence[Clique], max_cells: int) -> ModelFitter:
+def fitter_of(fit: str, domain: TableDomain, wanted: Sequence[Clique], max_cells: int) -> ModelFitter:
+    """Return the fitter of this name, over marginals that are wanted, of a model with so many cells at most."""
+    if fit == "joint":
+        return JointFit.over(domain, wanted, max_cells=max_cells)
     # JAX takes seconds and hundreds of megabytes: only a process that fits with it imports it.
     from engines.tabular.papers.pgm import PrivatePgm
 
-    return PrivatePgm.over(domain, wanted, tree_for(domain, wanted, max_cells=max_cells))
-
-
-def _joint(domain: TableDomain, wanted: Sequence[Clique], max_cells: int) -> ModelFitter:
-    return JointFit.over(domain, wanted, max_cells=max_cells)
-
-
-FITTERS: Mapping[str, Callable[[TableDomain, Sequence[Clique], int], ModelFitter]] = {"pgm": _pgm, "joint": _joint}
-"""By name, from a domain, the marginals wanted, and the most cells that a model may have."""
+    return PrivatePgm.over(domain, wanted, max_cells=max_cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +45,7 @@ class RoundsConfig:
         rounds: marginals that are chosen and measured in a step, or as many as the model holds.
         counter: name in `engines.core.counters.by_name` of one with Laplace noise.
         horizon: steps that the stream has at most, where the counter has to know.
-        fit: name in `FITTERS`.
+        fit: `pgm` or `joint`.
         model_cells: of the model's tables; a step's work is proportional to them.
         penalty: share of the expected noise that a marginal's score loses.
         deletable: rows may be deleted by events.
@@ -120,7 +115,7 @@ class RoundsConfig:
     def parts(self) -> Rounds:
         """Half of epsilon chooses, half counts; each round has an equal share of both."""
         queries = self.queries
-        fitter = FITTERS[self.fit](self.domain, tuple(queries), self.model_cells)
+        fitter = fitter_of(self.fit, self.domain, tuple(queries), self.model_cells)
         if not fitter.marginals:
             least = min(math.prod(self.domain.sizes[a] for a in clique) for clique in queries)
             raise EngineInputError(

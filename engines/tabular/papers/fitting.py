@@ -11,9 +11,9 @@ length searched for instead of fixed, and all measurements of a fit at once), do
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -25,8 +25,6 @@ from schemas.errors import EngineInputError
 
 IMPOSSIBLE = -1e4
 """Log of the weight of a structural zero: its exponential is zero in float64."""
-
-
 ITERATIONS = 100
 LENGTHEN, SHORTEN = 1.25, 0.5
 """The step after one that went well, and after one that did not."""
@@ -46,71 +44,72 @@ class Observed:
     variance: float
 
 
-class ModelFitter(Protocol):
-    """A model of fixed structure. Holds no data; potentials go in and come out as one vector."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelFitter(ABC):
+    """A model of fixed structure. Holds no data; potentials go in and come out as one vector.
 
-    @property
-    def tree(self) -> JunctionTree:
-        """The model's structure."""
-        ...
+    Attributes:
+        domain: what a row is.
+        tree: the model's structure.
+        marginals: wanted marginals that it can be fitted to, in the order in which they were wanted.
+    """
 
-    @property
-    def marginals(self) -> tuple[Clique, ...]:
-        """Wanted marginals that it can be fitted to, in the order in which they were wanted."""
-        ...
+    domain: TableDomain
+    tree: JunctionTree
+    marginals: tuple[Clique, ...]
 
     def initial(self) -> FloatArray:
-        """Potentials of the uniform distribution over possible rows."""
-        ...
+        """Return potentials of the uniform distribution over possible rows, all cliques' side by side; `IMPOSSIBLE` at
+        structural zeros.
+
+        Raises: EngineInputError if the tree lacks a pair with structural zeros.
+        """
+        tree = self.tree
+        tables = [np.zeros(tree.shape(index)) for index in range(len(tree.cliques))]
+        for pair in _zeros(self.domain):
+            home = tree.home(pair)
+            if home is None:
+                raise EngineInputError("the model's tree must hold every pair with structural zeros")
+            fine = self.domain.possible_pairs(*pair)
+            axes = tuple(size if a in pair else 1 for a, size in zip(tree.cliques[home], tree.shape(home), strict=True))
+            tables[home] += np.where(fine, 0.0, IMPOSSIBLE).reshape(axes)
+        return np.concatenate([table.ravel() for table in tables])
 
     def fit(self, potentials: FloatArray, observed: Sequence[Observed], *, total: float) -> FloatArray:
-        """Potentials fitted to these measurements, at most one of each marginal, from the given ones.
+        """Return potentials fitted to these measurements, at most one of each marginal, from the given ones.
 
         Args:
             total: events in the table, public; positive.
         Raises: EngineInputError if a measurement's marginal is not one of `marginals`, or there twice.
         """
-        ...
+        cliques = [each.clique for each in observed]
+        if not set(cliques) <= set(self.marginals) or len(set(cliques)) < len(cliques):
+            raise EngineInputError("measurements must be of marginals that the model holds, each of them once")
+        if not total > 0 or not all(each.variance > 0 for each in observed):
+            raise EngineInputError("the total and all variances must be positive")
+        return self._fitted(potentials, observed, total) if observed else potentials.copy()
+
+    @abstractmethod
+    def _fitted(self, potentials: FloatArray, observed: Sequence[Observed], total: float) -> FloatArray: ...
 
     def beliefs(self, potentials: FloatArray, *, total: float) -> Beliefs:
-        """What the model says of every marginal."""
-        ...
+        """Return what the model says of every marginal."""
+        return Beliefs.of(self.tree, potentials, total=total)
 
 
-def starting_potentials(domain: TableDomain, tree: JunctionTree) -> FloatArray:
-    """Logarithms of the uniform weights, all cliques' side by side; `IMPOSSIBLE` at structural zeros.
-
-    Raises: EngineInputError if the tree lacks a pair with structural zeros.
-    """
-    tables = [np.zeros(tree.shape(index)) for index in range(len(tree.cliques))]
-    for pair in sorted({(zero.left, zero.right) for zero in domain.impossible}):
-        home = tree.home(pair)
-        if home is None:
-            raise EngineInputError("the model's tree must hold every pair with structural zeros")
-        fine = domain.possible_pairs(*pair)
-        axes = tuple(size if a in pair else 1 for a, size in zip(tree.cliques[home], tree.shape(home), strict=True))
-        tables[home] += np.where(fine, 0.0, IMPOSSIBLE).reshape(axes)
-    return np.concatenate([table.ravel() for table in tables])
+def _zeros(domain: TableDomain) -> list[Clique]:
+    """Return the pairs of attributes with structural zeros."""
+    return sorted({(zero.left, zero.right) for zero in domain.impossible})
 
 
 def tree_for(domain: TableDomain, wanted: Sequence[Clique], *, max_cells: int) -> JunctionTree:
-    """The structure of a model of this domain. Raises: EngineInputError if structural zeros alone need more cells."""
-    zeros = sorted({(zero.left, zero.right) for zero in domain.impossible})
-    return JunctionTree.largest(domain.sizes, wanted, max_cells=max_cells, needed=zeros)
-
-
-def check_observed(observed: Sequence[Observed], marginals: Sequence[Clique], total: float) -> None:
-    """Refuse what cannot be fitted. Raises: EngineInputError."""
-    cliques = [each.clique for each in observed]
-    if not set(cliques) <= set(marginals) or len(set(cliques)) < len(cliques):
-        raise EngineInputError("measurements must be of marginals that the model holds, each of them once")
-    if not total > 0 or not all(each.variance > 0 for each in observed):
-        raise EngineInputError("the total and all variances must be positive")
+    """Return a model's structure. Raises: EngineInputError if structural zeros alone need more cells."""
+    return JunctionTree.largest(domain.sizes, wanted, max_cells=max_cells, needed=_zeros(domain))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointFit:
-    """Implements `ModelFitter` on the joint table: the tree has one clique.
+class JointFit(ModelFitter):
+    """Fits the joint table: the tree has one clique.
 
     >>> from engines.tabular.domain import Category
     >>> table = TableDomain(tuple(Category(name=name, values=(0, 1)) for name in "ab"))
@@ -119,10 +118,6 @@ class JointFit:
     >>> fit.beliefs(fit.fit(fit.initial(), [noisy], total=8.0), total=8.0).marginal((0, 1)).round(1).tolist()
     [[6.0, 0.0], [0.0, 2.0]]
     """
-
-    domain: TableDomain
-    tree: JunctionTree
-    marginals: tuple[Clique, ...]
 
     @staticmethod
     def over(domain: TableDomain, wanted: Sequence[Clique], *, max_cells: int) -> JointFit:
@@ -135,15 +130,7 @@ class JointFit:
         tree = JunctionTree(domain.sizes, (tuple(range(len(domain.sizes))),), ())
         return JointFit(domain, tree, tuple(wanted))
 
-    def initial(self) -> FloatArray:
-        """See `ModelFitter.initial`."""
-        return starting_potentials(self.domain, self.tree)
-
-    def fit(self, potentials: FloatArray, observed: Sequence[Observed], *, total: float) -> FloatArray:
-        """See `ModelFitter.fit`."""
-        check_observed(observed, self.marginals, total)
-        if not observed:
-            return potentials.copy()
+    def _fitted(self, potentials: FloatArray, observed: Sequence[Observed], total: float) -> FloatArray:
         shape = self.tree.shape(0)
         log_weights = potentials.reshape(shape)
         table = _normalised(log_weights, total)
@@ -160,10 +147,6 @@ class JointFit:
             else:
                 step *= SHORTEN
         return np.asarray(log_weights - log_weights.max()).ravel()
-
-    def beliefs(self, potentials: FloatArray, *, total: float) -> Beliefs:
-        """See `ModelFitter.beliefs`."""
-        return Beliefs.of(self.tree, potentials, total=total)
 
 
 def _normalised(log_weights: FloatArray, total: float) -> FloatArray:

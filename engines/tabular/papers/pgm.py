@@ -28,14 +28,8 @@ import mbi  # noqa: E402 - it warns of both unless they are set before
 
 from engines.tabular.domain import TableDomain  # noqa: E402
 from engines.tabular.marginals import Clique  # noqa: E402
-from engines.tabular.papers.fitting import (  # noqa: E402
-    LENGTHEN,
-    SHORTEN,
-    Observed,
-    check_observed,
-    starting_potentials,
-)
-from engines.tabular.papers.model import Beliefs, JunctionTree  # noqa: E402
+from engines.tabular.papers.fitting import LENGTHEN, SHORTEN, ModelFitter, Observed, tree_for  # noqa: E402
+from engines.tabular.papers.model import JunctionTree  # noqa: E402
 from schemas.arrays import FloatArray  # noqa: E402
 
 ITERATIONS = 30
@@ -43,44 +37,27 @@ ITERATIONS = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivatePgm:
-    """Implements `fitting.ModelFitter` on any junction tree."""
-
-    domain: TableDomain
-    tree: JunctionTree
-    marginals: tuple[Clique, ...]
+class PrivatePgm(ModelFitter):
+    """Fits any junction tree."""
 
     @staticmethod
-    def over(domain: TableDomain, wanted: Sequence[Clique], tree: JunctionTree) -> PrivatePgm:
-        """Fits to those of the wanted marginals that the tree holds."""
+    def over(domain: TableDomain, wanted: Sequence[Clique], *, max_cells: int) -> PrivatePgm:
+        """Return what fits to those of the wanted marginals that a tree within `max_cells` holds."""
+        tree = tree_for(domain, wanted, max_cells=max_cells)
         return PrivatePgm(domain, tree, tuple(clique for clique in wanted if tree.holds(clique)))
 
-    def initial(self) -> FloatArray:
-        """See `ModelFitter.initial`."""
-        return starting_potentials(self.domain, self.tree)
-
-    def fit(self, potentials: FloatArray, observed: Sequence[Observed], *, total: float) -> FloatArray:
-        """See `ModelFitter.fit`."""
-        check_observed(observed, self.marginals, total)
-        if not observed:
-            return potentials.copy()
+    def _fitted(self, potentials: FloatArray, observed: Sequence[Observed], total: float) -> FloatArray:
         counts = [np.zeros([self.tree.sizes[a] for a in clique]) for clique in self.marginals]
         weights = np.zeros(len(self.marginals))
         for each in observed:
             index = self.marginals.index(each.clique)
             counts[index] = each.counts.reshape(counts[index].shape)
             weights[index] = 1.0 / each.variance
-        fitted = _program(self.tree, self.marginals)(self._cut(potentials), counts, weights, float(total))
-        return np.concatenate([np.asarray(table).ravel() for table in fitted])
-
-    def beliefs(self, potentials: FloatArray, *, total: float) -> Beliefs:
-        """See `ModelFitter.beliefs`."""
-        return Beliefs.of(self.tree, potentials, total=total)
-
-    def _cut(self, potentials: FloatArray) -> list[FloatArray]:
         shapes = [self.tree.shape(index) for index in range(len(self.tree.cliques))]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        return [part.reshape(shape) for part, shape in zip(np.split(potentials, ends[:-1]), shapes, strict=True)]
+        cut = [part.reshape(shape) for part, shape in zip(np.split(potentials, ends[:-1]), shapes, strict=True)]
+        fitted = _program(self.tree, self.marginals)(cut, counts, weights, float(total))
+        return np.concatenate([np.asarray(table).ravel() for table in fitted])
 
 
 @lru_cache(maxsize=16)

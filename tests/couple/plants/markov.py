@@ -178,7 +178,7 @@ HIDDEN = {
     "a record counts twice": Fault(_counts(lambda now: 2 * now), _PERIODS),
     "states are measured twice": Fault(_twice(), _PERIODS),
     "a replaced member at half sensitivity": Fault(_HALF, _PERIODS),
-    "a replaced member at half sensitivity, of an unknown chain": Fault(_HALF, _UNKNOWN, shown_by=16),
+    "a replaced member at half sensitivity, of an unknown chain": Fault(_HALF, _UNKNOWN, shown_by=2),
     "a sixteenth of the noise for many states": Fault(
         edit(Markov, "step", _SCALE, f"{_SCALE} / (16 if config.states > 128 else 1)"), wide=0, shown_by=1
     ),
@@ -189,7 +189,7 @@ PAPER_HIDDEN = {
     "a record counts in two steps": Fault(_carried_over(), _PERIODS),
     "rare states without noise": Fault(_rounded_first(), _LONG),
     "a replaced member at half sensitivity": Fault(_HALF, _PERIODS),
-    "a replaced member at half sensitivity, for ever": Fault(_HALF, _LONG, shown_by=4),
+    "a replaced member at half sensitivity, for ever": Fault(_HALF, _LONG, shown_by=6),
 }
 """Look inside an aggregate, or cost more than is claimed: forced runs show them."""
 

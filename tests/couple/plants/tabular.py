@@ -11,12 +11,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
-from unittest import mock
+from unittest.mock import patch
 
 import numpy as np
 
 from engines.core.noise import NoiseSource, exponential_mechanism
 from engines.core.shares import GaussianCells, GaussianShares, PureShares
+from engines.tabular.growing import schedule
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import Learning, Line
@@ -72,12 +73,12 @@ def choice_costs_twice() -> AbstractContextManager[Any]:
     def choose(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
         return honest(Selection(self.layout, self.weights, 2 * self.epsilon), scores, allowed, noise)
 
-    return mock.patch.object(Selection, "choose", choose)
+    return patch.object(Selection, "choose", choose)
 
 
 def lightest_weight() -> AbstractContextManager[Any]:
     light = property(lambda self: Fraction(int(self.weights.min())))
-    return mock.patch.object(Selection, "sensitivity", light)
+    return patch.object(Selection, "sensitivity", light)
 
 
 def since_the_start(engine: Any, counts: IntArray) -> IntArray:
@@ -106,6 +107,16 @@ def parity_of_inserts(
         edited(EventRows, "totals", inserts, f"remember({inserts})", remember=remember),
         edited(owner, method, old, new(old), ODD=odd, **names),
     )
+
+
+EPSILON_OF_MANY = {"privacy": {"epsilon": 60.0}, "options": {"records": False}}
+"""Blocks of larger marginals close within a few hundred events."""
+
+
+def of_many_marginals(*faults: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+    """Enter what a small table is taken for one with many marginals by: early events are in one-way marginals only."""
+    limits = patch.multiple(schedule, EARLY_MARGINALS=0, EARLY_APART=100_000.0)
+    return together(limits, *faults)
 
 
 def another_account(whole: str, spent: str) -> Planted:
@@ -182,6 +193,15 @@ HIDDEN: dict[str, Planted | Fault] = {
         'both = [measure(now.ones.pending, config.ones, laws, self.noise.child("ones", at)) for at in (0, 1)]; '
         "counts = sum(both) // 2",
     ),
+    "events count twice in a line": edit(Line, "plus", "self.pending + counts", "self.pending + 2 * counts"),
+    "early events are in both lines, where a table has many marginals": Fault(
+        lambda: of_many_marginals(
+            edited(Learning, "arrive", "not before.early or config.schedule.early_share > 0", "True"),
+            edited(Learning, "close", "if larger or apart else now.larger", "if larger else now.larger"),
+        ),
+        EPSILON_OF_MANY,
+        dearest=True,
+    ),
     "a row that is alone counts twice": edit(
         EventRows, "counts", "self.signs)", "self.signs * (1 + (abs(self.signs) == 1)))"
     ),
@@ -227,6 +247,15 @@ HIDDEN: dict[str, Planted | Fault] = {
     "with a delta, each marginal has all of its line's budget": Fault(
         edit(GrowingConfig, "laws", "self.shares.cells(part)", "self.shares.cells(share)"), DELTA
     ),
+    "with a delta, each marginal has noise for the root of its share": Fault(
+        edit(
+            GaussianShares,
+            "cells",
+            "GaussianCells(share, unit)",
+            "GaussianCells(self.whole * Fraction(float(share / self.whole) ** 0.5), unit)",
+        ),
+        DELTA,
+    ),
     "counts are refined once more than their noise": Fault(
         edit(GaussianCells, "added", "counts * (1 << self.refined)", "counts * (2 << self.refined)"), DELTA
     ),
@@ -271,9 +300,11 @@ PAPER_HIDDEN: dict[str, Planted | Fault] = {
     ),
     "a marginal is chosen at twice its budget": Fault(choice_costs_twice, SINGLE),
     "a marginal is chosen by true scores, read as a mechanism would": Fault(
-        replaced(Selection, "choose", sees_the_best_unsealed), SINGLE
+        replaced(Selection, "choose", sees_the_best_unsealed), SINGLE, shown_by=2
     ),
-    "a marginal's score is divided by its cells": Fault(replaced(Selection, "choose", over_its_cells), SINGLE),
+    "a marginal's score is divided by its cells": Fault(
+        replaced(Selection, "choose", over_its_cells), SINGLE, shown_by=8
+    ),
     "scores are as sensitive as the lightest marginal": Fault(lightest_weight, WEIGHTED),
     "a marginal counts all events since the stream began": edit(
         PaperTable, "_learn", _ROWS, f"waiting(self, {_ROWS})", waiting=since_the_start
