@@ -44,8 +44,7 @@ def _forgetting(self: PartitionIngest, block: Block, *, at: int = 0, trimmed_to:
 def _counting(self: PartitionIngest, records: Sequence[SourceRecord]) -> None:
     for record in records:
         _take(self, [record])
-        events = sum(self._pending.counts.values()) if hasattr(self._pending, "counts") else record.offset
-        if not record.headers and events % EVENTS == 0:
+        if not record.headers and self._pending.counts.sum() % EVENTS == 0:
             self.tick(self.ticked + 1)
 
 
