@@ -52,8 +52,8 @@ from engines.tabular.domain import RowKeys
 from schemas import wire
 from schemas.arrays import narrowed
 from schemas.blocks import Block, Folded
-from schemas.config.domain.table import MAX_ATTRIBUTES, MAX_VALUES
 from schemas.config.privacy import Privacy
+from schemas.config.tabular import MAX_ATTRIBUTES, MAX_VALUES
 from schemas.config.trajectory import MOST_STEPS
 from schemas.events import Reason, Tick, encode_going_live, encode_tick, read_tick
 from schemas.releases import (
@@ -506,8 +506,8 @@ NOT_STORED: Mapping[str, str] = {
     "schemas.releases.link": "hashed",
     "schemas.releases.sha256": "hashed",
     "schemas.steps.CalendarSteps.digest": "hashed",
-    "schemas.config.domain.geojson.named_features": "a part of a file of the configuration",
-    "schemas.config.domain.table._text": "shown",
+    "schemas.config.spatial.named_features": "a part of a file of the configuration",
+    "schemas.config.tabular._text": "shown",
     "schemas.config.values.Section._in_words": "shown",
 }
 """What packs bytes that are no format of ours, and what it does instead."""

@@ -13,10 +13,13 @@ from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from schemas.config import Stream
-from schemas.config.domain.box import BoxDomainSection
-from schemas.config.domain.geojson import GeoJsonDomainSection, named_features
-from schemas.config.domain.zones import ZonesDomainSection
-from schemas.config.options.spatial import SpatialOptions
+from schemas.config.spatial import (
+    BoxDomainSection,
+    GeoJsonDomainSection,
+    SpatialOptions,
+    ZonesDomainSection,
+    named_features,
+)
 
 
 def domain(stream: Stream) -> SpatialDomain:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.common import Question
+from schemas.config.domain import Question
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.markov import MarkovOptions, StatesDomainSection
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.box import BoxDomainSection
-from schemas.config.domain.geojson import GeoJsonDomainSection
-from schemas.config.domain.zones import ZonesDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
-from schemas.config.options.spatial import SpatialOptions
+from schemas.config.spatial import BoxDomainSection, GeoJsonDomainSection, SpatialOptions, ZonesDomainSection
 
 SPEC = EngineSpec(
     name="spatial",

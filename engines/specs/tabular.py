@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.table import TableDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
-from schemas.config.options.tabular import TabularOptions
+from schemas.config.tabular import TableDomainSection, TabularOptions
 
 SPEC = EngineSpec(
     name="tabular",

@@ -14,8 +14,7 @@ from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.marginals import Workload, every_marginal, weighted_marginals
 from schemas.config import Stream
-from schemas.config.domain.table import AttributeSection, TableDomainSection
-from schemas.config.options.tabular import TabularOptions
+from schemas.config.tabular import AttributeSection, TableDomainSection, TabularOptions
 from schemas.errors import EngineInputError
 
 

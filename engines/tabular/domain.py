@@ -13,7 +13,7 @@ their order, then "other" where the attribute has it, then "missing".
 | not listed, or outside all bins             | as `unknown` says                         |
 | a bin's lower edge                          | that bin; the last edge is in the last bin |
 
-What an attribute may list is checked where it is configured (`schemas.config.domain.table.AttributeSection`).
+What an attribute may list is checked where it is configured (`schemas.config.tabular.AttributeSection`).
 """
 
 from __future__ import annotations

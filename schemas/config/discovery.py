@@ -15,9 +15,9 @@ from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from schemas.config.domain.common import DomainSection
+from schemas.config.domain import DomainSection
 from schemas.config.engines import EngineSpec
-from schemas.config.options.common import OptionsSection, TripOptionsSection
+from schemas.config.options import OptionsSection, TripOptionsSection
 from schemas.errors import PrivstreamError
 
 GROUP = "privstream.engines"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas.config.domain.common import DomainSection, Question
-from schemas.config.options.common import OptionsSection
+from schemas.config.domain import DomainSection, Question
+from schemas.config.options import OptionsSection
 from schemas.guarantee import Unit
 
 Reference = str

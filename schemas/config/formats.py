@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.config.domain.common import DomainSection
+from schemas.config.domain import DomainSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, Section, must

@@ -16,8 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from schemas.arrays import FloatArray, IntArray
-from schemas.config.domain.common import TEXTS, DomainSection, Each, Question
-from schemas.config.options.common import OptionsSection
+from schemas.config.domain import TEXTS, DomainSection, Each, Question
+from schemas.config.options import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, PublicFileAt, Whole, must

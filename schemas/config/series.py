@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from schemas.config.domain.common import NUMBERS, DomainSection, Each, Question
-from schemas.config.options.common import OptionsSection, Share
+from schemas.config.domain import NUMBERS, DomainSection, Each, Question
+from schemas.config.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import ExactDecimal, FieldName, Flag, Number, Section, Whole, must

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError, ValidationInfo, WrapValidator
 
 from schemas.config.discovery import DOMAINS, ENGINES, measures_expiry
-from schemas.config.domain.common import DomainSection
+from schemas.config.domain import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.formats import InputParts, Source
-from schemas.config.options.common import OptionsSection, TripOptionsSection
+from schemas.config.options import OptionsSection, TripOptionsSection
 from schemas.config.privacy import LARGEST_DELTA, SURPLUS_SHARE, Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import (

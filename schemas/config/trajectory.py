@@ -11,11 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.box import BOUNDS, WHERE, are_degrees, check_box
-from schemas.config.domain.common import DomainSection, Each, Question
-from schemas.config.domain.geojson import GeoJsonFileAt, ReachM
-from schemas.config.options.common import TripOptionsSection
+from schemas.config.domain import DomainSection, Each, Question
+from schemas.config.options import TripOptionsSection
 from schemas.config.privacy import Privacy
+from schemas.config.spatial import BOUNDS, WHERE, GeoJsonFileAt, ReachM, are_degrees, check_box
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, Flag, Number, PositiveDuration, Whole, microseconds
 from schemas.errors import ConfigProblem

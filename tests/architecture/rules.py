@@ -57,8 +57,8 @@ RULES = (
     # Loaded wherever a configuration is read: nothing that computes, and nothing that looks for all engines.
     allow(
         "engines.specs",
-        ours="schemas.config.domain schemas.config.engines schemas.config.options "
-        "schemas.config.markov schemas.config.series schemas.config.trajectory",
+        ours="schemas.config.domain schemas.config.engines schemas.config.options schemas.config.markov "
+        "schemas.config.series schemas.config.spatial schemas.config.tabular schemas.config.trajectory",
         others=frozenset(),
     ),
     # What an engine refers to by name is loaded when it is asked for.

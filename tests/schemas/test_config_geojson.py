@@ -13,7 +13,7 @@ from engines.core.registry import build_domain
 from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.polygons import PolygonDomain
 from schemas.config import Config, ConfigError, parse_config
-from schemas.config.domain.geojson import GeoJsonDomainSection
+from schemas.config.spatial import GeoJsonDomainSection
 
 TEXT = """
 [kafka]

@@ -18,7 +18,7 @@ from agents.local.start.public import PublicFacts, PublicField, public_facts
 from agents.local.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of_file, fields_of_topic, reads_as_value
 from agents.local.start.template import documented, read_setting
 from schemas.config import ENGINES, Kafka
-from schemas.config.domain.common import Question, required
+from schemas.config.domain import Question, required
 from schemas.config.timing import Timing
 from schemas.errors import BrokerError, PrivstreamError
 from tests.kafka.support import create, fresh_name, producing

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.local.offline.files import open_rows
-from schemas.config.domain.common import FromPublic
+from schemas.config.domain import FromPublic
 from schemas.errors import PrivstreamError
 
 MOST_VALUES = 1000

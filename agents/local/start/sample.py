@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from agents.local.offline.seen import LOOKED_AT, reads, time_form
-from schemas.config.domain.common import FieldKind
+from schemas.config.domain import FieldKind
 from schemas.errors import BrokerError, PrivstreamError
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from agents.local.start.public import PublicFacts
 from agents.local.start.sample import FieldSeen
 from engines.core.noise import fresh_seed
 from schemas.config import ENGINES, parse_config
-from schemas.config.domain.common import Each, Question
+from schemas.config.domain import Each, Question
 from schemas.config.engines import EngineSpec
 from schemas.config.privacy import Privacy
 from schemas.config.server import JobSection, Kafka

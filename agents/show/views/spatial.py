@@ -26,10 +26,13 @@ from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from engines.spatial.points import Placement, PointRecords, Prefixes
 from schemas.arrays import IntArray
 from schemas.config import Stream
-from schemas.config.domain.box import BoxDomainSection, are_degrees
-from schemas.config.domain.geojson import GeoJsonDomainSection
-from schemas.config.domain.zones import ZonesDomainSection
-from schemas.config.options.spatial import SpatialOptions
+from schemas.config.spatial import (
+    BoxDomainSection,
+    GeoJsonDomainSection,
+    SpatialOptions,
+    ZonesDomainSection,
+    are_degrees,
+)
 from schemas.errors import PrivstreamError
 from schemas.guarantee import Guarantee
 

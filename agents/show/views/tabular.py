@@ -35,8 +35,7 @@ from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray
 from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.domain.table import TableDomainSection
-from schemas.config.options.tabular import TabularOptions
+from schemas.config.tabular import TableDomainSection, TabularOptions
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:

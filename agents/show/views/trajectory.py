@@ -22,7 +22,7 @@ from engines.trajectory.metrics import LONGEST, PATTERNS, TrajectoryEvaluator
 from engines.trajectory.trips import LATTICE_BITS, Trips
 from schemas.arrays import FloatArray, IntArray
 from schemas.config import Stream
-from schemas.config.domain.box import are_degrees
+from schemas.config.spatial import are_degrees
 from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
 from schemas.guarantee import Guarantee
 

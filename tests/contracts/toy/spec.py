@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from schemas.config.domain.common import DomainSection
+from schemas.config.domain import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
-from schemas.config.options.common import OptionsSection
+from schemas.config.options import OptionsSection
 from schemas.config.values import FieldName
 
 

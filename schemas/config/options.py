@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Protocol, Self
 
-from schemas.config.domain.common import DomainSection
+from schemas.config.domain import DomainSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import ExactDecimal, Section, must

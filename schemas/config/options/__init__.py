@@ -1,1 +1,0 @@
-"""`[streams.options]`: each engine's own options, a model and a file for each engine."""
