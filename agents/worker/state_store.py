@@ -16,6 +16,7 @@ from typing import Any
 
 from faust.stores.rocksdb import Store
 from faust.types import TP
+from faust.types.tables import CollectionT
 
 from agents.kafka.cluster import too_few
 from schemas.errors import DescriptorsError, StoreError
@@ -50,10 +51,39 @@ def meaning_of(error: Exception, path: Path) -> StoreError | DescriptorsError | 
 
 
 class StateStore(Store):
-    """Faust's store, whose partitions are opened anew where they are damaged."""
+    """Faust's store, whose partitions are opened anew where they are damaged, and closed when they are given up.
+
+    Faust drops its references and leaves the closing to the garbage collector. A task or a rebalance that ends behind
+    the worker's stop would keep the files locked, or open them again, and the next worker could not have them.
+    """
+
+    _stopped_for_good = False
+
+    async def stop(self) -> None:
+        """Close every database; none is opened again."""
+        self._stopped_for_good = True
+        for partition in list(self._dbs):
+            self._close(partition)
+
+    def revoke_partitions(self, table: CollectionT, tps: set[TP]) -> None:
+        for tp in tps:
+            if tp.topic in table.changelog_topic.topics:
+                self._close(tp.partition)
+
+    async def assign_partitions(self, table: CollectionT, tps: set[TP], generation_id: int = 0) -> None:
+        if not self._stopped_for_good:
+            await super().assign_partitions(table, tps, generation_id)
+
+    def _close(self, partition: int) -> None:
+        db = self._dbs.pop(partition, None)
+        if db is not None:
+            with contextlib.suppress(Exception):  # of a damaged file, or a full disk: what is lost is in the changelog
+                db.close()
 
     def _open_for_partition(self, partition: int) -> Any:
         path = Path(self.partition_path(partition))
+        if self._stopped_for_good:
+            raise StoreError(f"{path} is closed: its worker has stopped")
         try:
             with self._meaning(partition):
                 return super()._open_for_partition(partition)
@@ -68,8 +98,8 @@ class StateStore(Store):
         """Throw the files of a partition away. Raises: StoreError if they cannot be removed."""
         path = Path(self.partition_path(partition))
         log.warning("state store %s is damaged (%s): discarded, states come from its changelog", path, why)
-        self._dbs.pop(partition, None)
-        gc.collect()  # the files are closed when the last reference is gone
+        self._close(partition)
+        gc.collect()  # where that failed the files are closed when the last reference is gone
         try:
             shutil.rmtree(path)
         except FileNotFoundError:

@@ -1,10 +1,15 @@
-"""What an error of a partition's database means: damage is RocksDB's word, and nothing else is."""
+"""What an error of a partition's database means, and who has its files once a worker has stopped."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import faust
 import pytest
+from faust.types import TP
 
 from agents.worker.state_store import DamagedError, StateStore
 from schemas.errors import DescriptorsError, StoreError
@@ -15,6 +20,15 @@ class Nowhere(StateStore):
 
     def partition_path(self, partition: int) -> Path:
         return Path("store") / str(partition)
+
+
+class Placed(StateStore):
+    def __init__(self, url: str, app: faust.App, table: Any, folder: Path) -> None:
+        super().__init__(url, app, table, table_name="state")
+        self._folder = folder
+
+    def partition_path(self, partition: int) -> Path:
+        return self._folder / str(partition)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +49,23 @@ class Nowhere(StateStore):
 def test_only_what_rocksdb_says_is_damage(error: Exception, meaning: type[Exception]) -> None:
     with pytest.raises(meaning), Nowhere()._meaning(0):
         raise error
+
+
+def test_whoever_comes_late_neither_holds_nor_opens_what_a_stopped_worker_had(tmp_path: Path) -> None:
+    """As a task does that ends behind the stop, with a database in its hands: the next worker has the files at once."""
+
+    async def scenario() -> None:
+        table: Any = SimpleNamespace(changelog_topic=SimpleNamespace(topics=["changelog"]))
+        one, next_one = (Placed("rocksdb://", faust.App("job", datadir=tmp_path), table, tmp_path) for _ in range(2))
+        held = [one.use(partition, lambda db: db) for partition in range(2)]
+        one.revoke_partitions(table, {TP("changelog", 0)})
+        next_one.use(0, lambda db: db.put(b"key", b"value"))
+        await one.stop()
+        with pytest.raises(StoreError, match="its worker has stopped"):
+            one.use(1, lambda db: db.get(b"key"))
+        await one.assign_partitions(table, {TP("changelog", 1)})
+        next_one.use(1, lambda db: db.put(b"key", b"value"))
+        assert len(held) == 2
+        await next_one.stop()
+
+    asyncio.run(scenario())

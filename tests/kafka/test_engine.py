@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -76,10 +75,6 @@ async def running(config: Config, *, roles: Sequence[str] = ("engine", "publish"
         # As a worker leaves, whom nobody waits for.
         patience_s = STOP_S if app.crash_reason is None else CRASHED_S
         await asyncio.wait([asyncio.ensure_future(app.stop())], timeout=patience_s)
-        # Its process would end now. Where Faust gives up waiting for a task, its store still holds the files.
-        for table in app.tables.values():
-            table.data._dbs.clear()
-        gc.collect()
 
 
 async def ledger(config: Config, *, committed: bool = True) -> list[Any]:

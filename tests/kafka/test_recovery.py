@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -221,7 +220,6 @@ def test_a_damaged_state_folder_is_discarded_and_filled_again(
             await published(config, 3)
             home = home_partition(config.streams[0].name, config.kafka.partitions)
             app.tables["state"].data.use(home, lambda db: db.flush())  # into a file of its own
-        gc.collect()
         spoil(tmp_path)
         await feed(config, range(3, 5))
         async with running(config):
