@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import socket
 import struct
 import warnings
 from collections import Counter
+from typing import Any
 
 import pytest
-from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.protocol.api import RequestHeader_v1
-from aiokafka.protocol.coordination import FindCoordinatorResponse_v0, FindCoordinatorResponse_v1
-from aiokafka.protocol.metadata import (
-    MetadataResponse_v0,
-    MetadataResponse_v1,
-    MetadataResponse_v2,
-    MetadataResponse_v3,
-    MetadataResponse_v4,
-    MetadataResponse_v5,
-)
 from aiokafka.protocol.transaction import EndTxnRequest_v0
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.kafka.topics import NO_ID, MetadataResponse12
+from agents.kafka.topics import NO_ID
 from tests.crash.proxy.faults import TARGETS, Fault, Kind, Once, Seeded
 from tests.crash.proxy.frames import (
+    ADDRESSED,
     FIND_COORDINATOR,
-    METADATA,
     MOST_BYTES,
     FrameError,
     Frames,
@@ -42,15 +34,8 @@ from tests.crash.proxy.frames import (
 )
 from tests.crash.proxy.server import Proxy
 
-METADATA_ANSWERS = (
-    MetadataResponse_v0, MetadataResponse_v1, MetadataResponse_v2, MetadataResponse_v3, MetadataResponse_v4,
-    MetadataResponse_v5,
-)  # fmt: skip
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 INT32 = st.integers(-(2**31), 2**31 - 1)
-HOSTS = st.from_regex(r"[a-z0-9.-]{1,40}", fullmatch=True)
-PORTS = st.integers(1, 65_535)
-BROKERS = st.lists(st.tuples(st.integers(0, 99), HOSTS, PORTS, st.none() | TEXT), max_size=4)
 HERE = ("proxy.example", 9)
 
 
@@ -63,14 +48,6 @@ def test_frames_are_the_same_however_they_arrive(contents: list[bytes], cuts: li
         at += size
     assert found == contents
     assert frames.rest == 0
-
-
-@given(contents=st.binary(min_size=1, max_size=60), missing=st.integers(1, 60))
-def test_a_part_of_a_frame_is_none(contents: bytes, missing: int) -> None:
-    frames = Frames()
-    sent = framed(contents)[:-missing] if missing < len(contents) + 4 else b""
-    assert frames.feed(sent) == []
-    assert frames.rest == len(sent)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), MOST_BYTES + 1])
@@ -95,72 +72,37 @@ def test_any_bytes_are_a_request_or_refused(frame: bytes) -> None:
     assert request.name
 
 
-def test_a_request_without_a_client_has_a_name() -> None:
-    body = ApiVersionRequest().prepare({})
-    assert parse_request(RequestHeader_v1(body, client_id=None).encode() + body.encode()).name == "ApiVersions"
+@pytest.mark.parametrize(("api", "version"), ADDRESSED)
+def test_every_answer_that_names_brokers_names_the_proxy_and_is_else_unchanged(api: int, version: int) -> None:
+    kind, head = ADDRESSED[api, version], struct.pack(">i", 5) + (b"\0" if version == 12 else b"")
 
-
-@given(brokers=BROKERS, topic=TEXT, host=st.text("a", min_size=1, max_size=300))
-def test_flexible_metadata_names_the_proxy_too(
-    brokers: list[tuple[int, str, int, str | None]], topic: str, host: str
-) -> None:
-    def answer(listed: list[tuple[int, str, int, str | None]]) -> bytes:
-        topics = [(0, topic, NO_ID, False, [(0, 3, 1, 9, [1, 2], [1], [], {})], 0, {})]
-        body = MetadataResponse12(7, [(*each, {}) for each in listed], None, 1, topics, {})
-        return struct.pack(">ib", 5, 0) + body.encode()
-
-    request = Request(METADATA, 12, 5, "c")
-    moved = readdressed(answer(brokers), request, lambda address: (host, 9))
-    assert moved == answer([(node, host, 9, rack) for node, _, _, rack in brokers])
-
-
-def answered(correlation: int, body: object) -> bytes:
-    return struct.pack(">i", correlation) + body.encode()  # type: ignore[attr-defined]
-
-
-@given(version=st.integers(0, 5), correlation=INT32, brokers=BROKERS, topic=TEXT)
-def test_metadata_names_the_proxy_and_is_else_unchanged(
-    version: int, correlation: int, brokers: list[tuple[int, str, int, str | None]], topic: str
-) -> None:
-    kind = METADATA_ANSWERS[version]
-
-    def answer(listed: list[tuple[int, str, int, str | None]]) -> bytes:
-        partition = (0, 3, 1, [1, 2], [1], *([[2]] if version >= 5 else []))
+    def answer(*addresses: tuple[str, int]) -> bytes:
+        tags: list[Any] = [{}] if version == 12 else []
+        partition = (0, 3, 1, *([9] if tags else []), [1, 2], [1], *([[2]] if version >= 5 else []), *tags)
         fields = {
             "throttle_time_ms": 7,
-            "brokers": [each if version >= 1 else each[:3] for each in listed],
+            "brokers": [(1, *each, *(["rack"] if version >= 1 else []), *tags) for each in addresses],
             "cluster_id": None,
             "controller_id": 1,
-            "topics": [(0, topic, *([True] if version >= 1 else []), [partition])],
-        }
-        return answered(correlation, kind(*(fields[name] for name in kind.SCHEMA.names)))
+            "topics": [
+                (0, "topic", *([NO_ID] if tags else []), *([True] if version >= 1 else []), [partition],
+                 *([0, {}] if tags else [])),
+            ],
+            "tags": {},
+            "error_code": 0, "error_message": None, "coordinator_id": 1, "host": addresses[0][0],
+            "port": addresses[0][1],
+        }  # fmt: skip
+        return head + kind(*(fields[name] for name in kind.SCHEMA.names)).encode()
 
-    request = Request(METADATA, version, correlation, "c")
-    moved = readdressed(answer(brokers), request, lambda address: HERE)
-    assert moved == answer([(node, *HERE, rack) for node, _, _, rack in brokers])
-    assert correlation_of(moved) == correlation
-    assert readdressed(answer(brokers), request, lambda address: address) == answer(brokers)
-    for end in range(18 if brokers else 8):  # within the first broker's address, or before the number of brokers
-        with pytest.raises(FrameError):
-            readdressed(answer(brokers)[:end], request, lambda address: HERE)
-
-
-@given(version=st.integers(0, 1), host=HOSTS | st.just(""), port=PORTS, message=st.none() | TEXT)
-def test_a_coordinator_is_the_proxy(version: int, host: str, port: int, message: str | None) -> None:
-    def answer(address: tuple[str, int]) -> bytes:
-        if version == 0:
-            return answered(5, FindCoordinatorResponse_v0(0, 1, *address))
-        return answered(5, FindCoordinatorResponse_v1(0, 0, message, 1, *address))
-
-    request = Request(FIND_COORDINATOR, version, 5, "c")
-    expected = answer(HERE if host else ("", port))
-    assert readdressed(answer((host, port)), request, lambda address: HERE) == expected
-
-
-def test_a_version_that_is_not_understood_is_refused() -> None:
-    for api, version in ((METADATA, 13), (FIND_COORDINATOR, 3)):
-        with pytest.raises(FrameError):
-            readdressed(bytes(99), Request(api, version, 1, "c"), lambda address: HERE)
+    request = Request(api, version, 5, "c")
+    assert readdressed(answer(("a", 1), ("b.example", 65_535)), request, lambda address: HERE) == answer(HERE, HERE)
+    assert correlation_of(answer(HERE)) == 5
+    with pytest.raises(FrameError):
+        readdressed(answer(HERE)[:12], request, lambda address: HERE)
+    with pytest.raises(FrameError, match="not understood"):
+        readdressed(answer(HERE), dataclasses.replace(request, version=13), lambda address: HERE)
+    if api == FIND_COORDINATOR:
+        assert readdressed(answer(("", -1)), request, lambda address: HERE) == answer(("", -1)), "none is known"
 
 
 def requests(names: list[int]) -> list[Request]:

@@ -1,9 +1,8 @@
 """Kafka's frames as the fault proxy needs them: where one ends, which request it is, and which broker an answer names.
 
 A frame is a length of 4 bytes and as many bytes; a request begins with API key, version, correlation id and client id,
-an answer with the correlation id (https://kafka.apache.org/protocol). Versions are those that aiokafka 0.14 speaks, and
-Metadata 9 to 12, in which strings and arrays carry their lengths in one byte for seven bits
-(`agents.kafka.topics`).
+an answer with the correlation id (https://kafka.apache.org/protocol). The two answers that name brokers are read and
+written by aiokafka's own classes, and by that of `agents.kafka.topics`.
 """
 
 from __future__ import annotations
@@ -11,10 +10,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
+
+from aiokafka.protocol import coordination, metadata
+from aiokafka.protocol.api import Response
+
+from agents.kafka.topics import MetadataResponse12
 
 LENGTH = struct.Struct(">i")
-_HEADER = struct.Struct(">hhi")
-_SHORT = struct.Struct(">h")
+_HEADER = struct.Struct(">hhih")
 MOST_BYTES = 100 << 20  # Kafka's own limit of a request
 
 APIS = {
@@ -23,7 +27,15 @@ APIS = {
     22: "InitProducerId", 24: "AddPartitionsToTxn", 25: "AddOffsetsToTxn", 26: "EndTxn", 28: "TxnOffsetCommit",
 }  # fmt: skip
 METADATA, FIND_COORDINATOR = 3, 10
-FLEXIBLE_METADATA, NEWEST_METADATA, NEWEST_FIND_COORDINATOR = 9, 12, 2
+ADDRESSED: dict[tuple[int, int], type[Response]] = {
+    (kind.API_KEY, kind.API_VERSION): kind
+    for kind in (
+        metadata.MetadataResponse_v0, metadata.MetadataResponse_v1, metadata.MetadataResponse_v2,
+        metadata.MetadataResponse_v3, metadata.MetadataResponse_v4, metadata.MetadataResponse_v5, MetadataResponse12,
+        coordination.FindCoordinatorResponse_v0, coordination.FindCoordinatorResponse_v1,
+    )
+}  # fmt: skip
+"""Answers that name brokers, by API and version."""
 
 Address = tuple[str, int]
 
@@ -79,15 +91,22 @@ def framed(content: bytes) -> bytes:
 
 
 def parse_request(frame: bytes) -> Request:
-    """Raises: FrameError if the frame ends within the head."""
-    reader = _Reader(frame)
-    api, version, correlation = reader.take(_HEADER)
-    return Request(api, version, correlation, reader.text())
+    """Raises: FrameError if the frame ends within the head, or names its client in no UTF-8."""
+    try:
+        api, version, correlation, size = _HEADER.unpack_from(frame)
+        client = frame[_HEADER.size : _HEADER.size + size].decode() if size >= 0 else None
+    except (struct.error, UnicodeDecodeError) as error:
+        raise FrameError("no head of a request") from error
+    if len(frame) < _HEADER.size + max(0, size):
+        raise FrameError("a frame that ends within its head")
+    return Request(api, version, correlation, client)
 
 
 def correlation_of(answer: bytes) -> int:
     """Raises: FrameError."""
-    return int(_Reader(answer).take(LENGTH)[0])
+    if len(answer) < LENGTH.size:
+        raise FrameError("a frame that ends within its head")
+    return int(LENGTH.unpack_from(answer)[0])
 
 
 def readdressed(answer: bytes, request: Request, moved: Callable[[Address], Address]) -> bytes:
@@ -95,116 +114,18 @@ def readdressed(answer: bytes, request: Request, moved: Callable[[Address], Addr
 
     Raises: FrameError for a version that is not understood.
     """
+    if request.api not in (METADATA, FIND_COORDINATOR):
+        return answer
+    kind = ADDRESSED.get((request.api, request.version))
+    if kind is None:
+        raise FrameError(f"{request.name} of version {request.version} is not understood here")
+    head = LENGTH.size + (kind is MetadataResponse12)  # whose head ends with a number of tagged fields: none
+    try:
+        body = kind.decode(BytesIO(answer[head:]))
+    except Exception as error:
+        raise FrameError(f"no answer to {request.name}") from error
     if request.api == METADATA:
-        return _metadata(answer, request.version, moved)
-    if request.api == FIND_COORDINATOR:
-        return _coordinator(answer, request.version, moved)
-    return answer
-
-
-def _metadata(answer: bytes, version: int, moved: Callable[[Address], Address]) -> bytes:
-    _understood("Metadata", version, NEWEST_METADATA)
-    compact = version >= FLEXIBLE_METADATA
-    reader = _Reader(answer, compact=compact)
-    reader.skip(4)
-    if compact:
-        reader.tags()
-    if version >= 3:
-        reader.skip(4)  # throttle time
-    for _ in range(reader.varint() - 1 if compact else reader.take(LENGTH)[0]):
-        reader.skip(4)
-        reader.move(moved)
-        if version >= 1:
-            reader.text()  # rack
-        if compact:
-            reader.tags()
-    return reader.whole()
-
-
-def _coordinator(answer: bytes, version: int, moved: Callable[[Address], Address]) -> bytes:
-    _understood("FindCoordinator", version, NEWEST_FIND_COORDINATOR)
-    reader = _Reader(answer)
-    reader.skip(10 if version >= 1 else 6)  # correlation id, from 1 on the throttle time, error code
-    if version >= 1:
-        reader.text()  # error message
-    reader.skip(4)
-    reader.move(moved)
-    return reader.whole()
-
-
-def _understood(name: str, version: int, newest: int) -> None:
-    if version > newest:
-        raise FrameError(f"{name} of version {version}, and {newest} is the newest understood here")
-
-
-class _Reader:
-    """Walks over a frame and collects it, with what was changed on the way."""
-
-    def __init__(self, frame: bytes, *, compact: bool = False) -> None:
-        self._frame = frame
-        self._compact = compact
-        self._at = 0
-        self._kept = 0
-        self._parts: list[bytes] = []
-
-    def take(self, shape: struct.Struct) -> tuple[int, ...]:
-        start = self._at
-        self.skip(shape.size)
-        return shape.unpack_from(self._frame, start)
-
-    def skip(self, size: int) -> None:
-        if self._at + size > len(self._frame):
-            raise FrameError("a frame that ends too early")
-        self._at += size
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            self.skip(1)
-            byte = self._frame[self._at - 1]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-            if shift > 28:
-                raise FrameError("a number that does not end")
-
-    def tags(self) -> None:
-        """Tagged fields, whatever they hold."""
-        for _ in range(self.varint()):
-            self.varint()
-            self.skip(self.varint())
-
-    def text(self) -> str | None:
-        """A string behind its length; None where there is none."""
-        size = self.varint() - 1 if self._compact else self.take(_SHORT)[0]
-        if size < 0:
-            return None
-        self.skip(size)
-        try:
-            return self._frame[self._at - size : self._at].decode()
-        except UnicodeDecodeError:
-            raise FrameError("a string that is no UTF-8") from None
-
-    def move(self, moved: Callable[[Address], Address]) -> None:
-        """Replace the host and port that come next. Nobody (an empty host: no coordinator is known) stays nobody."""
-        start = self._at
-        host = self.text()
-        (port,) = self.take(LENGTH)
-        if host:
-            host, port = moved((host, port))
-            self._parts += [self._frame[self._kept : start], self._written(host), LENGTH.pack(port)]
-            self._kept = self._at
-
-    def _written(self, text: str) -> bytes:
-        data = text.encode()
-        if not self._compact:
-            return _SHORT.pack(len(data)) + data
-        size, head = len(data) + 1, bytearray()
-        while size > 0x7F:
-            head.append(size & 0x7F | 0x80)
-            size >>= 7
-        return bytes([*head, size]) + data
-
-    def whole(self) -> bytes:
-        return b"".join([*self._parts, self._frame[self._kept :]])
+        body.brokers = [(node, *moved((host, port)), *more) for node, host, port, *more in body.brokers]
+    elif body.host:  # else no coordinator is known
+        body.host, body.port = moved((body.host, body.port))
+    return answer[:head] + body.encode()
