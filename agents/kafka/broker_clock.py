@@ -43,7 +43,7 @@ WHAT_TO_DO = (
 
 @dataclass(slots=True)
 class ClockBound:
-    """What time it may be taken for. All in microseconds since 1970 UTC but for `at_s`, of a clock that never jumps.
+    """The time by which steps may be closed. All in microseconds since 1970 UTC but `at_s`, of a monotonic clock.
 
     >>> bound = ClockBound(most_us=10)
     >>> bound.bounded(5, at_s=0.0) is None
@@ -58,7 +58,7 @@ class ClockBound:
     _at_s: float = 0.0
 
     def measured(self, broker_us: int, *, at_s: float) -> None:
-        """The brokers' clock showed `broker_us` at `at_s`, or shortly before."""
+        """Note that the brokers' clock showed `broker_us` at `at_s`, or shortly before."""
         self._broker_us, self._at_s = broker_us, at_s
 
     def broker_us(self, *, at_s: float) -> int | None:
@@ -66,7 +66,7 @@ class ClockBound:
         return None if self._broker_us is None else self._broker_us + int((at_s - self._at_s) * 1e6)
 
     def bounded(self, now_us: int, *, at_s: float) -> int | None:
-        """The time by which steps may be closed; None before the first answer."""
+        """Return the time by which steps may be closed; None before the first answer."""
         broker_us = self.broker_us(at_s=at_s)
         return None if broker_us is None else min(now_us, broker_us + self.most_us)
 
@@ -92,7 +92,7 @@ class BrokerClock:
         self.ahead_s: float | None = None
 
     def bounded_us(self) -> int | None:
-        """The time by which steps may be closed; None before the first answer."""
+        """Return the time by which steps may be closed; None before the first answer."""
         return self._bound.bounded(self._now_us(), at_s=time.monotonic())
 
     async def compare(self) -> None:
@@ -126,7 +126,7 @@ class BrokerClock:
             await close_client(producer)
 
     async def _ask(self) -> int | None:
-        """The brokers' time, no later than now; None where the topic does not tell it."""
+        """Return the brokers' time, no later than now; None where the topic does not tell it."""
         if self._producer is None:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self._config.kafka.bootstrap,
@@ -157,7 +157,7 @@ def worker_name() -> str:
 
 
 async def worker_clocks(config: Config) -> dict[str, float]:
-    """Worker -> seconds that its clock was ahead of the brokers', of those that asked lately.
+    """Return worker -> seconds that its clock was ahead of the brokers', of those that asked lately.
 
     Raises: BrokerError.
     """

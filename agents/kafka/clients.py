@@ -6,7 +6,6 @@ Who a client is: `agents.kafka.security`. Why it is not answered: `agents.kafka.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -46,7 +45,7 @@ CLOSE_S = 10.0
 async def fenced_producer(
     kafka: Kafka, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
 ) -> OneChanceProducer:
-    """A started producer. From now on no earlier holder of this id can commit, and what it had open is settled.
+    """Start a producer. From now on no earlier holder of this id can commit, and what it had open is settled.
 
     It sends each request once: after one that was not answered it raises OutcomeUnknownError and is of no more use, see
     `agents.kafka.transactions`. Make a new one and read what was committed.
@@ -132,7 +131,7 @@ class LogReader:
     _answers: Answers
 
     async def read(self, start: int = 0, *, timeout_s: float = READ_TIMEOUT_S) -> AsyncIterator[list[Any]]:
-        """Committed records from `start` to `end`, in batches. Raises: BrokerError if nothing moves for `timeout_s`."""
+        """Yield committed records from `start` on, in batches. Raises: BrokerError if none comes for `timeout_s`."""
         position = max(start, self.beginning)
         self._consumer.seek(self.topic, position)
         moved, reminder = time.monotonic(), Reminder()
@@ -182,7 +181,7 @@ async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[
 async def read_to_end(
     kafka: Kafka, topic: str, partition: int, start: int, *, timeout_s: float = READ_TIMEOUT_S
 ) -> tuple[int, int, list[Any]]:
-    """Everything committed from `start` to the present end: `(beginning, end, records)`, see `LogReader`.
+    """Return all that is committed from `start` to the present end: `(beginning, end, records)`, see `LogReader`.
 
     Raises: BrokerError.
     """
@@ -226,34 +225,39 @@ COUNTED = 500  # records of a partition that are counted one by one
 
 
 class Tail:
-    """Made by `tail`. Sees what was committed when it was made, or renewed last."""
+    """The ends of some partitions, by `tail`: what was committed when it was made, or renewed last.
 
-    def __init__(self, consumer: Any, begins: dict[TopicAndPartition, int], ends: dict[TopicAndPartition, int]) -> None:
+    Attributes:
+        begins, ends: first and next offset of each partition.
+    """
+
+    def __init__(
+        self, consumer: Any, begins: Mapping[TopicAndPartition, int], ends: Mapping[TopicAndPartition, int]
+    ) -> None:
         self._consumer = consumer
         self.begins = begins
         self.ends = ends
 
     async def overtaken(self, tp: TopicAndPartition) -> bool:
         """Return whether records of this partition were deleted meanwhile: there may have been more than is found."""
-        partition = TopicPartition(*tp)
-        begins = await self._consumer.beginning_offsets([partition])
-        return bool(begins[partition] > self.begins[tp])
+        begins = await self._consumer.beginning_offsets([TopicPartition(*tp)])
+        return bool(begins[tp] > self.begins[tp])
 
     async def renew(self) -> None:
         """See what is there by now."""
         partitions = [TopicPartition(*tp) for tp in self.ends]
-        self.begins = _by_partition(await self._consumer.beginning_offsets(partitions))
-        self.ends = _by_partition(await self._consumer.end_offsets(partitions))
+        self.begins = await self._consumer.beginning_offsets(partitions)
+        self.ends = await self._consumer.end_offsets(partitions)
 
     async def newest(self, tp: TopicAndPartition, match: Callable[[Any], bool] = lambda record: True) -> Any:
-        """The last committed record that matches, or None."""
+        """Return the last committed record that matches, or None."""
         async for record in self.backwards(tp):
             if match(record):
                 return record
         return None
 
     async def backwards(self, tp: TopicAndPartition) -> AsyncIterator[Any]:
-        """Committed records from the end to the beginning, read in windows that grow."""
+        """Yield committed records from the end to the beginning, read in windows that grow."""
         partition, until, window = TopicPartition(*tp), self.ends[tp], FIRST_WINDOW
         while until > self.begins[tp]:
             start = max(self.begins[tp], until - window)
@@ -267,31 +271,29 @@ class Tail:
             until, window = start, window * 8
 
     async def left(self, starts: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
-        """Committed records from an offset of each partition to its end.
+        """Count committed records from an offset of each partition to its end.
 
         Where there are more than `COUNTED`, offsets of the others: then markers of transactions and what was aborted
         count too. What was deleted is not there any more.
         """
         found = dict.fromkeys(starts, 0)
         reading = {TopicPartition(*tp): self.ends[tp] for tp, start in starts.items() if start < self.ends[tp]}
-        for partition in reading:
-            tp = (partition.topic, partition.partition)
-            self._consumer.seek(partition, max(starts[tp], self.begins[tp]))
+        for tp in reading:
+            self._consumer.seek(tp, max(starts[tp], self.begins[tp]))
         while reading:
             batches = await self._consumer.getmany(*reading, timeout_ms=20)
-            for partition, end in list(reading.items()):
-                tp = (partition.topic, partition.partition)
-                found[tp] += sum(record.offset < end for record in batches.get(partition, []))
-                ahead = end - await self._consumer.position(partition)
+            for tp, end in list(reading.items()):
+                found[tp] += sum(record.offset < end for record in batches.get(tp, []))
+                ahead = end - await self._consumer.position(tp)
                 if ahead <= 0 or found[tp] >= COUNTED:
                     found[tp] += max(0, ahead)
-                    del reading[partition]
+                    del reading[tp]
         return found
 
 
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = True) -> AsyncIterator[Tail]:
-    """The end of some partitions.
+    """Open the ends of some partitions.
 
     Args:
         wait: until no transaction is open on them: a record behind an open one cannot be seen.
@@ -304,35 +306,28 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
     committed = AIOKafkaConsumer(**common, isolation_level="read_committed")
     answers = heed(committed._client)
     partitions = [TopicPartition(*tp) for tp in tps]
-    reminder = Reminder()
     try:
         await everything.start()
         await committed.start()
         committed.assign(partitions)
         begins = await committed.beginning_offsets(partitions)
-        ends = await committed.end_offsets(partitions)
-        begun = time.monotonic()
-        while wait and (behind := _behind(ends, await everything.end_offsets(partitions))) is not None:
+        begun, reminder = time.monotonic(), Reminder()
+        while True:
+            ends = await committed.end_offsets(partitions)
+            there = await everything.end_offsets(partitions) if wait else ends
+            if (behind := next((tp for tp in partitions if ends[tp] < there[tp]), None)) is None:
+                break
             open_there = hanging(behind.topic, behind.partition, f"read up to offset {ends[behind]}")
             if (waited_s := time.monotonic() - begun) > SETTLE_S:
                 raise open_there
             if waited_s > SOON_S and reminder.due("open"):
                 log.warning("WAITING: %s", explain(open_there))
             await asyncio.sleep(0.2)
-            ends = await committed.end_offsets(partitions)
-        yield Tail(committed, _by_partition(begins), _by_partition(ends))
+        yield Tail(committed, begins, ends)
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, "the topics cannot be read", error, answers) from error
     finally:
         await close_client(everything, committed)
-
-
-def _behind(stable: dict[Any, int], ends: dict[Any, int]) -> Any:
-    return next((partition for partition in stable if stable[partition] < ends[partition]), None)
-
-
-def _by_partition(offsets: dict[Any, int]) -> dict[TopicAndPartition, int]:
-    return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
 
 
 async def fenced_anew(
@@ -343,10 +338,10 @@ async def fenced_anew(
     *,
     timeout_ms: int = TRANSACTION_TIMEOUT_MS,
 ) -> OneChanceProducer:
-    """A producer in place of one whose transactional id the cluster has forgotten, for a writer that goes on with what
-    it has in memory. Brokers forget an id that nobody used for `transactional.id.expiration.ms`, seven days by default,
-    which a stream with steps of a month meets at each of them. Nothing of the transaction that met it was written: its
-    first request is what was refused.
+    """Start a producer in place of one whose transactional id the cluster has forgotten, for a writer that goes on with
+    what it has in memory. Brokers forget an id that nobody used for `transactional.id.expiration.ms`, seven days by
+    default, which a stream with steps of a month meets at each of them. Nothing of the transaction that met it was
+    written: its first request is what was refused.
 
     Who had the id meanwhile may be forgotten too, so no fence tells of it. What it committed does: nobody but a holder
     of the id writes to `tp`, so where its newest record is the one that this writer knows, nothing was.
@@ -377,7 +372,7 @@ MOST_BYTES = 16 << 20
 
 
 class LogQueue:
-    """First in, first out, of the records of one stream on a partition of the release log.
+    """A first-in, first-out queue of one stream's records on a partition of the release log.
 
     The publisher of a stream can be behind its engine for long: by `publish_delay`, or because writing a step takes
     longer than computing it. What it has not published stays on the release log, so it need not be kept here as well.
@@ -394,7 +389,7 @@ class LogQueue:
         self.held_bytes = 0
 
     def put(self, offset: int, record: LogRecord) -> None:
-        """A record that was read at `offset`; offsets ascend."""
+        """Add a record that was read at `offset`; offsets ascend."""
         if self.held_bytes + _size(record) > self._most_bytes:
             self._left.add(offset)
             self._order.put_nowait((offset, None))
@@ -406,7 +401,7 @@ class LogQueue:
         return self._order.empty()
 
     async def get(self) -> tuple[int, LogRecord]:
-        """The next one and its offset; waits for one. Raises: BrokerError, then start anew."""
+        """Wait for the next record; return its offset and it. Raises: BrokerError, then start anew."""
         offset, record = await self._order.get()
         if record is None:
             if offset not in self._again:
@@ -417,12 +412,12 @@ class LogQueue:
         return offset, record
 
     def clear(self) -> None:
-        """Nothing of what waits is needed."""
+        """Forget what waits: nothing of it is needed."""
         self._order = asyncio.Queue()
         self._left, self._again, self.held_bytes = set(), {}, 0
 
     async def _read(self, begin: int) -> None:
-        """Those that were left, from `begin` on."""
+        """Read those that were left, from `begin` on."""
         async with log_reader(self._kafka, self._topic, self._partition) as log:
             async for records in log.read(begin):
                 for record in records:

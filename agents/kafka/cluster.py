@@ -99,7 +99,7 @@ class NoAnswer:
 
 
 async def no_answer(kafka: Kafka, what: str, error: BaseException, answers: Answers | None = None) -> BrokerError:
-    """The error to raise where a client could not be started: AccessError where every server refuses it.
+    """Return the error to raise where a client could not be started: AccessError where every server refuses it.
 
     Args:
         what: what cannot be done, to begin the sentence with.
@@ -170,8 +170,8 @@ async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> NoAnswe
 
 
 async def _alert(host: str, port: int, context: ssl.SSLContext | None) -> ssl.SSLError | None:
-    """What a broker says to our certificate: under TLS 1.3 that comes after the handshake, and is lost if the client
-    has sent something by then; now and then all the same, since the broker hangs up as it speaks.
+    """Return what a broker says to our certificate: under TLS 1.3 that comes after the handshake, and is lost if the
+    client has sent something by then; now and then all the same, since the broker hangs up as it speaks.
     """
     for _ in range(ALERT_TRIES if context is not None else 0):
         try:
@@ -258,7 +258,7 @@ RIGHTS = (
 
 
 def access_error(error: BaseException) -> AccessError | None:
-    """The refusal behind an error, if that is what it is. A name in an error of Kafka's is a topic's or a group's."""
+    """Return the refusal behind an error, if it is one. A name in an error of Kafka's is a topic's or a group's."""
     for seen in causes(error):
         if isinstance(seen, AccessError):
             return seen
@@ -291,7 +291,7 @@ async def probe(kafka: Kafka) -> None:
 
 
 async def _ask_for_brokers(kafka: Kafka) -> None:
-    """A broker that listens may not serve yet, and may advertise an address that cannot be reached from here."""
+    """Ask for brokers: one that listens may not serve yet, or advertise an address that cannot be reached from here."""
     admin = AIOKafkaAdminClient(
         bootstrap_servers=kafka.bootstrap, request_timeout_ms=PROBE_MS, **security_kwargs(kafka)
     )
@@ -328,7 +328,7 @@ async def until_it_answers(kafka: Kafka, *, look_s: float = LOOK_S) -> None:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether an error is one of the cluster or the network, which another life of the worker may not meet again."""
+    """Return whether an error is of the cluster or the network, so that another life of the worker may not meet it."""
     error = said(error)
     if isinstance(error, AccessError):
         return False

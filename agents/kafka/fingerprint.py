@@ -57,7 +57,7 @@ def change_of(topic: str, was: TopicIdentity, now: TopicIdentity | None) -> Sour
 def changed_source(
     stream: Stream, stored: Fingerprint | None, found: Mapping[str, TopicIdentity]
 ) -> SourceError | None:
-    """How a stream's source differs from the one it was started with; None where it does not, or never started."""
+    """Return how a stream's source differs from the one it was started with; None if it does not, or never started."""
     if stored is None:
         return None
     was = TopicIdentity(str(stored.fields["source_topic_id"]), int(stored.fields["source_partitions"]))
@@ -77,7 +77,7 @@ class SourceWatch:
         self._was = dict(sources)
 
     async def look(self, consumer: Any, topics: Collection[str]) -> dict[str, SourceError]:
-        """Those of the topics that have changed. A cluster that does not answer is no answer."""
+        """Return the topics that have changed, and how. A cluster that does not answer is no answer."""
         if not (seen := await self._changes(consumer, topics)):
             return {}
         await asyncio.sleep(SURE_S)
@@ -188,7 +188,7 @@ async def check_fingerprints(
 
 
 async def _check_unanswered(config: Config, stream: str, found: Mapping[str, TopicIdentity]) -> None:
-    """A stream without a fingerprint must be new: nobody could tell with what guarantee its public steps were made.
+    """Check that a stream without a fingerprint is new: nobody could tell how private its public steps are.
 
     Raises: LostTopicError.
     """
@@ -204,7 +204,7 @@ async def _check_unanswered(config: Config, stream: str, found: Mapping[str, Top
 def _refused(
     now: Mapping[str, Fingerprint], stored: Mapping[str, Fingerprint]
 ) -> tuple[dict[str, FingerprintError], dict[str, FingerprintError]]:
-    """The streams that must not go on, and those that may go on with what they have read."""
+    """Return the streams that must not go on, and those that may go on with what they have read."""
     refused: dict[str, FingerprintError] = {}
     changed: dict[str, FingerprintError] = {}
     for name in now.keys() & stored.keys():
@@ -245,14 +245,14 @@ def fingerprint_now(
 
 
 def started(stream: Stream, start: str) -> Stream:
-    """Return it with the time at which its step 0 begins, where the configuration says `now`."""
+    """Return a stream with the time at which its step 0 begins, where the configuration says `now`."""
     if stream.time.start != "now":
         return stream
     return stream.model_copy(update={"time": stream.time.model_copy(update={"start": start})})
 
 
 async def stored_fingerprints(config: Config) -> dict[str, Fingerprint]:
-    """Stream -> what it was first started with; empty before that. Raises: BrokerError, WireError."""
+    """Return stream -> what it was first started with; empty before that. Raises: BrokerError, WireError."""
     topic = Topics(config.job.name, config.kafka.partitions).fingerprints
     _, _, records = await read_to_end(config.kafka, topic, 0, 0)
     return holding(record.value for record in records)

@@ -64,7 +64,7 @@ class Place:
 
 
 def take_place(folder: Path) -> Place | None:
-    """The first free place of a data folder; None, with a line in the log, where the file system has no locks."""
+    """Take the first free place of a data folder; None, with a line in the log, where the file system has no locks."""
     for number in count():
         try:
             return _lock(folder / f"worker-{number}.lock")
@@ -80,7 +80,7 @@ def take_place(folder: Path) -> Place | None:
 
 
 def _lock(path: Path) -> Place:
-    """Raises: BlockingIOError if somebody has it, OSError if it cannot be had."""
+    """Lock a file, and return its place. Raises: BlockingIOError if somebody has it, OSError if it cannot be had."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ class _InstanceHeartbeat(Request[_HeartbeatRequest_v3]):
 
 
 class _GoneError(KafkaError):
-    """Keeps a replaced member from doing anything more."""
+    """What keeps a replaced member from doing anything more."""
 
 
 class StaticMember(GroupCoordinator):
@@ -164,7 +164,7 @@ class StaticMember(GroupCoordinator):
 
 
 def keep_place(consumer: Any, replaced: Callable[[ReplacedError], Awaitable[None]]) -> None:
-    """For a started consumer that has subscribed to nothing yet: `replaced` is called when its place is taken."""
+    """Call `replaced` when the place of a consumer is taken, which is started and has subscribed to nothing yet."""
     coordinator = consumer._coordinator
     if isinstance(coordinator, GroupCoordinator) and coordinator._group_instance_id is not None:
         coordinator.__class__ = StaticMember
@@ -178,7 +178,7 @@ def give_place_up(consumer: Any) -> None:
 
 
 class _DescribeGroups(Request[DescribeGroupsRequest_v1]):
-    """In version 1: aiokafka 0.14 asks in version 3 and reads the answer as one of version 2."""
+    """DescribeGroups in version 1: aiokafka 0.14 asks in version 3 and reads the answer as one of version 2."""
 
     API_KEY = 15
 
@@ -190,8 +190,8 @@ class _DescribeGroups(Request[DescribeGroupsRequest_v1]):
 
 
 async def members_of(admin: AIOKafkaAdminClient, group: str) -> list[frozenset[str] | None]:
-    """The topics to which each member of a consumer group subscribes; None while the group is made anew, which hides
-    them. A killed member is one until its session ends.
+    """Return the topics to which each member of a consumer group subscribes; None while the group is made anew, which
+    hides them. A killed member is one until its session ends.
 
     Raises: KafkaError; BrokerError if nobody knows: a cluster on which no group has been yet makes their topic first.
     """

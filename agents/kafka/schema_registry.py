@@ -32,7 +32,7 @@ NO_REGISTRY = "answers, and is no schema registry"
 
 
 class RegistryError(Exception):
-    """It cannot be asked now, or says nothing that helps: ask again later. Names no schema's content."""
+    """A registry that cannot be asked now, or says nothing that helps: ask again later. Names no schema's content."""
 
 
 def check_files(registry: Registry | None) -> None:
@@ -45,7 +45,7 @@ def check_files(registry: Registry | None) -> None:
 
 
 class RegistryClient:
-    """One registry. Raises: ConfigError where its files cannot be used. Close it, or use it as a context."""
+    """A client of one registry; a context. Raises: ConfigError where its files cannot be used."""
 
     def __init__(self, registry: Registry, *, not_there_s: float = NOT_THERE_S) -> None:
         self._url = registry.url
@@ -94,7 +94,7 @@ class RegistryClient:
                 raise each
 
     async def schema(self, ref: SchemaRef) -> SchemaText | None:
-        """The schema of an id; None where the registry has none. Raises: RegistryError."""
+        """Return the schema of an id; None where the registry has none. Raises: RegistryError."""
         where = f"/schemas/ids/{ref.name}" if isinstance(ref.name, int) else f"/schemas/guids/{ref.name}"
         for again in range(ANSWERS):
             if again:
@@ -125,7 +125,7 @@ class RegistryClient:
         return int(found["id"])
 
     async def _references(self, schema: Any, known: dict[str, str], begun: set[str]) -> None:
-        """What it is made of, what that is made of first. One that is gone is left out: then nobody can use it.
+        """Learn what a schema is made of, what that is made of first. One that is gone is left out: nobody can use it.
 
         Args: begun: names that were asked for, so that those which lead in a circle are asked for once.
         """
@@ -140,7 +140,7 @@ class RegistryClient:
                 known[name] = text
 
     def _named(self, schema: Any) -> list[tuple[str, str]]:
-        """Names of references, and where each is asked for. Raises: RegistryError."""
+        """Return the names of references, and where each is asked for. Raises: RegistryError."""
         try:
             return [
                 (str(each["name"]), f"/subjects/{quote(str(each['subject']), safe='')}/versions/{int(each['version'])}")
@@ -150,14 +150,14 @@ class RegistryClient:
             raise RegistryError(f"{self._url} {NO_REGISTRY}") from None
 
     def _text(self, schema: Any) -> str:
-        """Its schema, of an answer. Raises: RegistryError."""
+        """Return the schema in an answer. Raises: RegistryError."""
         text = schema.get("schema") if isinstance(schema, dict) else None
         if not isinstance(text, str):
             raise RegistryError(f"{self._url} {NO_REGISTRY}")
         return text
 
     async def _get(self, path: str) -> Any:
-        """None: the registry says that there is no such thing. Raises: RegistryError."""
+        """Return what the registry has at a path; None: it says that there is no such thing. Raises: RegistryError."""
         status, found = await self._answer("GET", path)
         if status == 200:
             return found
@@ -166,7 +166,7 @@ class RegistryClient:
         raise RegistryError(f"{self._url} answers with HTTP {status}")
 
     async def _answer(self, method: str, path: str, **request: Any) -> tuple[int, Any]:
-        """Status and JSON. Raises: RegistryError."""
+        """Return status and JSON of an answer. Raises: RegistryError."""
         try:
             async with self._session.request(method, self._url + path, allow_redirects=False, **request) as response:
                 status, body = response.status, bytearray()

@@ -26,7 +26,7 @@ _VALUE = re.compile(r"[\x20-\x7e]*")
 
 
 def security_kwargs(kafka: Kafka) -> dict[str, Any]:
-    """Protocol, SASL and TLS settings for any aiokafka client. Reads the secret files. Raises: ConfigError."""
+    """Return protocol, SASL and TLS settings for any aiokafka client. Reads the secret files. Raises: ConfigError."""
     settings: dict[str, Any] = {"security_protocol": kafka.security_protocol}
     if kafka.security_protocol.endswith("SSL"):
         settings["ssl_context"] = _ssl_context(kafka)
@@ -41,7 +41,7 @@ def security_kwargs(kafka: Kafka) -> dict[str, Any]:
 
 
 def faust_credentials(kafka: Kafka) -> faust.types.CredentialsT | None:
-    """The same for Faust's own clients; None on a cluster without security. Raises: ConfigError."""
+    """Return the same for Faust's own clients; None on a cluster without security. Raises: ConfigError."""
     protocol = kafka.security_protocol
     context = _ssl_context(kafka) if protocol.endswith("SSL") else None
     if protocol.startswith("SASL") and kafka.sasl_token_file is not None:
@@ -76,13 +76,14 @@ class TokenFile(AbstractTokenProvider):
 
 @cache
 def _check_token_once(path: Path) -> None:
-    """Check it at the first client of this process; later ones meet a file that is just being replaced."""
+    """Check the file at the first client of this process; later ones may meet it while it is being replaced."""
     read_secret(path, key="kafka.sasl_token_file")
 
 
 class StrictBearer(OAuthAuthenticator):
-    """aiokafka's, and it notices a refusal: a broker answers a bad token with a challenge (RFC 7628), which aiokafka
-    0.14 takes for leave. What it then asks comes back empty, and a client believes in a cluster without brokers.
+    """aiokafka's authenticator, which notices a refusal: brokers answer a bad token with a challenge (RFC 7628), which
+    aiokafka 0.14 takes for leave. What it then asks comes back empty, and a client believes in a cluster without
+    brokers.
     """
 
     async def step(self, payload: bytes | None) -> Any:
@@ -98,7 +99,7 @@ AIOKafkaConnection.authenticator_oauth = lambda self: StrictBearer(
 
 
 def read_secret(path: Path, *, key: str) -> bytes:
-    """A secret file without the line end at its end. Raises: ConfigError naming `key`, never the content."""
+    """Read a secret file, without its last line end. Raises: ConfigError naming `key`, never the content."""
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
     except OSError as error:
@@ -109,7 +110,7 @@ def read_secret(path: Path, *, key: str) -> bytes:
 
 
 def read_headers(path: Path, *, key: str) -> Mapping[str, str]:
-    """Headers of a secret file. Raises: ConfigError naming `key`, never the content."""
+    """Return the headers of a secret file. Raises: ConfigError naming `key`, never the content."""
     found = _headers(read_secret(path, key=key).decode("utf-8", errors="replace"))
     if not found:
         raise _refused(key, "the file holds no list of headers", _HEADERS_FIX)
@@ -117,7 +118,7 @@ def read_headers(path: Path, *, key: str) -> Mapping[str, str]:
 
 
 def _headers(text: str) -> Mapping[str, str] | None:
-    """Headers as `name=value`, separated by commas; None where one of them is none."""
+    """Parse headers as `name=value`, separated by commas; None where one of them is none."""
     found = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
         name, joint, value = (unquote(part).strip() for part in entry.partition("="))

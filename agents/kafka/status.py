@@ -56,7 +56,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """One stream.
+    """What one stream has come to.
 
     Attributes:
         published: last public step, -1 before any. published_at: end of that step.
@@ -116,7 +116,7 @@ class StreamStatus:
 
 
 async def status(config: Config) -> list[StreamStatus]:
-    """The status of every stream. Raises: BrokerError if a topic is missing, or the cluster does not say who works."""
+    """Return each stream's status. Raises: BrokerError if a topic is missing, or the cluster does not say who works."""
     topics = Topics(config.job.name, config.kafka.partitions)
     sources = {stream.source for stream in config.streams}
     wanted = {
@@ -155,8 +155,8 @@ async def status(config: Config) -> list[StreamStatus]:
 
 
 async def _idle(admin: AIOKafkaAdminClient, config: Config) -> list[str]:
-    """The roles that no worker has. Each that has one is in a consumer group for as long as it gives signs of life, and
-    subscribes there to what it reads.
+    """Return the roles that no worker has. One that has a role is in a consumer group for as long as it gives signs of
+    life, and subscribes there to what it reads.
     """
     topics = Topics(config.job.name, config.kafka.partitions)
     job, ingest = await members_of(admin, config.job.name), await members_of(admin, f"{config.job.name}-ingest")
@@ -188,7 +188,7 @@ def _doubt(
 
 
 async def _still(config: Config, stop: Stop, stream: StreamStatus, end: Tail) -> bool:
-    """Whether what has stopped has not gone on since: a step became public that was to come next, or a block came."""
+    """Return whether what has stopped has not gone on since: neither a step that was to come next, nor a block."""
     if stop.stream != stream.stream:
         return False
     if stop.step is not None:
@@ -247,7 +247,7 @@ async def _stream_status(
 
 
 async def _newest_entry(end: Tail, stream: str) -> tuple[LedgerEntry | None, WireError | None]:
-    """The last entry of a public ledger, and what is wrong with a record behind it."""
+    """Return the last entry of a public ledger, and what is wrong with a record behind it."""
     foreign: WireError | None = None
     async for record in end.backwards((Topics.ledger(stream), 0)):
         try:
@@ -260,7 +260,7 @@ async def _newest_entry(end: Tail, stream: str) -> tuple[LedgerEntry | None, Wir
 async def _newest_blocks(
     end: Tail, tp: TopicAndPartition, stream: Stream, partitions: int
 ) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
-    """The last block of each source partition of a stream, and what the last blocks count.
+    """Return the last block of each source partition of a stream, and what the last blocks count.
 
     A worker deletes blocks once newer ones have taken their place. Where that falls between the question for the end
     and the reading, nothing is found of a stream that is well, so it is asked again.

@@ -44,7 +44,7 @@ def encode(stop: Stop) -> bytes:
 
 
 def decode(value: bytes) -> Stop | None:
-    """None for what another version wrote."""
+    """Return a stop; None for what another version wrote."""
     content = orjson.loads(value)
     if content.pop("v", None) != 1:
         return None
@@ -52,7 +52,7 @@ def decode(value: bytes) -> Stop | None:
 
 
 async def recorded(config: Config) -> dict[bytes, Stop]:
-    """Key -> what has stopped and was not cleared. Raises: BrokerError."""
+    """Return key -> what has stopped and was not cleared. Raises: BrokerError."""
     _, _, records = await read_to_end(config.kafka, _topic(config), 0, 0)
     latest = {record.key: record.value for record in records}
     found = {key: None if value is None else decode(value) for key, value in latest.items()}
@@ -60,7 +60,7 @@ async def recorded(config: Config) -> dict[bytes, Stop]:
 
 
 async def may_write(config: Config) -> None:
-    """Check it at a start: a worker that could not write down why it stops would be taken for one that is well.
+    """Check the topic at a start: a worker that could not write down why it stops would be taken for one that is well.
 
     Raises: any of `NOT_KEPT`.
     """
@@ -75,7 +75,7 @@ async def keep(config: Config, stops: Stops) -> None:
 
 
 async def last_words(config: Config, stops: Stops) -> None:
-    """`keep` of a worker that ends: within `LAST_S`, whatever the cluster does."""
+    """`keep`, for a worker that ends, within `LAST_S`, whatever the cluster does."""
     keeping = asyncio.ensure_future(keep(config, stops))
     await asyncio.wait([keeping], timeout=LAST_S)
     if not keeping.done() or keeping.cancelled() or keeping.exception() is not None:
@@ -91,7 +91,7 @@ async def record(config: Config, stops: Iterable[Stop]) -> None:
 
 
 async def clear(config: Config, stops: Collection[Stop]) -> None:
-    """Nothing is wrong there any more; what stopped since stays. Raises: any of `NOT_KEPT`."""
+    """Clear stops of which nothing is wrong any more; what stopped since stays. Raises: any of `NOT_KEPT`."""
     there = await recorded(config)
     await _write(config, {_key(stop): None for stop in stops if there.get(_key(stop)) == stop})
 

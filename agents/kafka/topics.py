@@ -44,7 +44,7 @@ NO_ID = bytes(16)
 
 
 class Id(AbstractType):
-    """Sixteen bytes."""
+    """Sixteen bytes of the protocol."""
 
     @classmethod
     def encode(cls, value: bytes) -> bytes:
@@ -112,7 +112,7 @@ class TopicIdentity:
 async def topic_answers(
     asking: AIOKafkaAdminClient | AIOKafkaConsumer, topics: Collection[str]
 ) -> tuple[dict[str, TopicIdentity], dict[str, KafkaError]]:
-    """Topic -> identity, topic -> why it is not told; topics that do not exist are in neither. Raises: KafkaError."""
+    """Return topic -> identity, and topic -> why it is unknown; missing topics are in neither. Raises: KafkaError."""
     client = asking._client
     response = await client.send(client.get_random_node(), MetadataWithIds(topics))
     found: dict[str, TopicIdentity] = {}
@@ -130,7 +130,7 @@ async def topic_answers(
 async def topic_identities(
     asking: AIOKafkaAdminClient | AIOKafkaConsumer, topics: Collection[str]
 ) -> dict[str, TopicIdentity]:
-    """Topic -> identity; topics that do not exist are absent. Raises: KafkaError, also if one of them is not told."""
+    """Return topic -> identity; what does not exist is absent. Raises: KafkaError, also if one of them is not told."""
     found, untold = await topic_answers(asking, topics)
     for error in untold.values():
         raise error
@@ -162,7 +162,7 @@ def _lost(topic: str, reason: str) -> TopicProblem:
 
 
 async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
-    """Topics of the job's history that are missing although another of them holds, or has held, records.
+    """Return topics of the job's history that are missing although another of them holds, or has held, records.
 
     Raises: BrokerError.
     """
@@ -178,7 +178,7 @@ async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> 
 
 
 async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
-    """Public topics that are missing of streams that were started: all were there at the first start.
+    """Return missing public topics of streams that were started: all were there at the first start.
 
     Raises: BrokerError, WireError.
     """
@@ -194,7 +194,7 @@ async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> 
 
 
 async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
-    """Whether the offsets of the bounds topic show that it was cut, or made again while the job had bounds in it.
+    """Return what the offsets of the bounds topic show: that it was cut, or made again while the job had bounds in it.
 
     Raises: BrokerError, WireError.
     """
@@ -214,7 +214,7 @@ async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> 
 
 
 async def _written_partitions(config: Config, topics: Topics) -> Collection[int]:
-    """Partitions of the bounds topic that hold snapshots, as the newest blocks say."""
+    """Return the partitions of the bounds topic that hold snapshots, as the newest blocks say."""
     bounded = {stream.name for stream in config.streams if stream.privacy.bounds_users}
     written = set()
     for home in {home_partition(name, topics.partitions) for name in bounded}:
@@ -229,7 +229,7 @@ async def _written_partitions(config: Config, topics: Topics) -> Collection[int]
 
 
 async def ends_of(kafka: Kafka, topic: str, partitions: int) -> tuple[list[int], list[int]]:
-    """First and next offset of each partition."""
+    """Return the first and the next offset of each partition."""
     consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, **security_kwargs(kafka))
     try:
         await consumer.start()
@@ -262,7 +262,7 @@ DO_NOT_COMPACT = (
 
 
 def needed_topics(config: Config) -> list[Topic]:
-    """Every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
+    """Return every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
     topics = Topics(config.job.name, config.kafka.partitions)
     replayed = all(stream.time.clock == "replay" for stream in config.streams)  # may go live, and need not
     needed = [replace(topic, optional=replayed and topic.name == topics.clock) for topic in topics.private()]
@@ -274,7 +274,7 @@ def needed_topics(config: Config) -> list[Topic]:
 
 @contextlib.asynccontextmanager
 async def admin_client(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
-    """A started admin client. Raises: BrokerError if the cluster does not answer."""
+    """Start an admin client. Raises: BrokerError if the cluster does not answer."""
     admin = AIOKafkaAdminClient(
         bootstrap_servers=kafka.bootstrap, request_timeout_ms=ADMIN_TIMEOUT_MS, **security_kwargs(kafka)
     )
@@ -410,7 +410,7 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
 def acl_lines(
     config: Config, *, reader: str = "User:reader", worker: str = "User:privstream", reader_group: str | None = None
 ) -> list[str]:
-    """Commands for `kafka-acls.sh`: workers may do what the job does; readers may READ public topics and nothing else.
+    """Return commands for `kafka-acls.sh`: workers may do what the job does; readers may READ public topics alone.
 
     Readers get no DESCRIBE on private topics and groups either: an offset, and so a lag, is a count of private events.
 
@@ -451,7 +451,7 @@ def acl_lines(
 
 
 def _of_the_cluster(program: str, kafka: Kafka) -> list[str]:
-    """A program of Kafka's, and which cluster it is for."""
+    """Return a program of Kafka's with options for this cluster."""
     command = [program, "--bootstrap-server", kafka.servers[0]]
     if kafka.security_protocol != "PLAINTEXT":
         command += ["--command-config", ADMIN_PROPERTIES]
@@ -487,7 +487,7 @@ def _loses_events(topic: str, found: Mapping[str, Any], config: Config) -> bool:
 
 
 def _kept_together(topic: str, config: Config) -> str | None:
-    """A stream whose users are kept together by the one partition of this source alone; None: there is none."""
+    """Return a stream whose users are together only because this source has one partition; None: there is none."""
     for stream in config.streams:
         if stream.source == topic and stream.privacy.bounds_users and not stream.checks_partition:
             return stream.name
@@ -495,7 +495,7 @@ def _kept_together(topic: str, config: Config) -> str | None:
 
 
 def altering(kafka: Kafka, topic: str, name: str, value: str) -> str:
-    """The command that sets a setting of a topic, for somebody who may."""
+    """Return the command that sets a setting of a topic, for somebody who may."""
     command = [*_of_the_cluster("kafka-configs.sh", kafka), "--alter", "--topic", topic]
     return " ".join([*command, "--add-config", f"{name}={value}"])
 

@@ -63,7 +63,7 @@ ends the transaction and the producer only hears that it was fenced."""
 def _named(
     call: Callable[..., Awaitable[Any]],
 ) -> Callable[..., Awaitable[Any]]:
-    """For a call of aiokafka's, which asserts that its producer has not failed meanwhile, and does not say how it did.
+    """Name what a producer failed of, for a call of aiokafka's that only asserts that it has not.
 
     Raises: what it failed of; OutcomeUnknownError.
     """
@@ -184,7 +184,7 @@ class OneChanceProducer(AIOKafkaProducer):
 
 
 def _final(lost: BrokerError) -> KafkaError:
-    """The same for aiokafka's sender: an error of its own tree, and one that is not worth another try."""
+    """Return the same for aiokafka's sender: an error of its own tree, which is not worth another try."""
     return KafkaError(str(lost))
 
 

@@ -46,7 +46,7 @@ class ThreadEndedError(KafkaError):
 
 
 class JobConsumerThread(AIOKafkaConsumerThread):
-    """Everything here runs in the consumer's own thread and loop."""
+    """The thread of a consumer, in whose own loop everything here runs."""
 
     epoch = 0
     sought: frozenset[TP] = frozenset()
@@ -92,7 +92,7 @@ class JobConsumerThread(AIOKafkaConsumerThread):
         return batch
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """From here to the next seek the fetcher stands where the group stopped, which is not where the job goes on."""
+        """Make stale what is fetched up to the next seek: the fetcher stands where the group stopped."""
         self.sought = frozenset()
         self.epoch += 1
         await super().on_partitions_revoked(revoked)

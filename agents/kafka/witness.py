@@ -84,7 +84,7 @@ class Store(Protocol):
 
 
 async def within(work: Awaitable[T], place: str) -> T:
-    """An answer of a place in time. Raises: WitnessAwayError, and ChangedError."""
+    """Return the answer of a place, in time. Raises: WitnessAwayError, and ChangedError."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await work
@@ -95,7 +95,7 @@ async def within(work: Awaitable[T], place: str) -> T:
 
 
 async def prove(store: Store) -> None:
-    """See that a place heeds conditions: a server that knows none would let an older worker write over a newer one.
+    """Check that a place heeds conditions: a server that knows none would let an older worker write over a newer one.
 
     Raises: WitnessAwayError.
     """
@@ -173,7 +173,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        """Raises: BlockingIOError while another process has it: the next try is soon enough."""
+        """Lock a record. Raises: BlockingIOError while another process has it: the next try is soon enough."""
         file = os.open(self._folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -183,7 +183,7 @@ class Folder:
 
 
 def _sync(folder: Path) -> None:
-    """A name is as durable as its folder is."""
+    """Sync a folder: a name in it is as durable as it is."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -233,7 +233,7 @@ class Endpoint:
     async def _ask(
         self, method: str, name: str, data: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, str | None, bytes]:
-        """Status, entity tag and content. A redirection is not followed: it would carry the secret headers along."""
+        """Return status, entity tag and content. A redirection, which would take the secrets along, is not followed."""
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_S)) as session,
@@ -316,7 +316,7 @@ def _told(error: BaseError) -> str:
 
 
 def store_of(job: JobSection) -> Store:
-    """The witness of a job: as configured, else below the folder of its state tables.
+    """Return the witness of a job: as configured, else below the folder of its state tables.
 
     Raises: ConfigError if its library or its headers cannot be used.
     """
@@ -338,7 +338,7 @@ UNCONFIGURED = (
 
 
 async def witness_state(config: Config, stream: str, published: int) -> str | None:
-    """Say it in a line for a stream whose ledger ends at step `published`; None where no witness is configured."""
+    """Say in a line what the witness has of a stream that is public up to a step; None where none is configured."""
     if config.job.witness is None:
         return None
     try:

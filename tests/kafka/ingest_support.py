@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
-import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,24 +132,6 @@ class Bench:
             if service.crash_reason is not None:
                 raise service.crash_reason
 
-    def process(self, *, failpoints: str = "", signal: str = "") -> subprocess.Popen[bytes]:
-        """The service in a process of its own, which may be killed."""
-        content = json.dumps(
-            {"bootstrap": self.bootstrap, "folder": str(self.folder), "partitions": self.partitions,
-             "streams": list(self.streams), "job": self.job, "source": self.source}
-        )  # fmt: skip
-        environment = {
-            **os.environ,
-            "PRIVSTREAM_FAILPOINTS": failpoints,
-            "PRIVSTREAM_FAILPOINT_SIGNAL": signal,
-            "PYTHONWARNINGS": "ignore",
-        }
-        with (self.folder / "process.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.kafka.ingest_support", content], env=environment, stdout=log, stderr=log,
-                cwd=Path(__file__).parents[2],
-            )  # fmt: skip
-
     async def send(self, records: Iterable[Mapping[str, Any] | bytes | None], **settings: Any) -> None:
         """Events as JSON to their users' partitions, bytes and None to partition 0."""
         async with producing(self.bootstrap, **settings) as producer:
@@ -246,16 +224,6 @@ def _summed(pairs: Iterable[tuple[tuple[int, ...], int]]) -> Counter[tuple[int, 
     return total
 
 
-def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """A coroutine as a test: each runs in an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(**fixtures: Any) -> None:
-        asyncio.run(test(**fixtures))  # type: ignore[arg-type]
-
-    return run
-
-
 def event(user: Any, step: float, x: float = 0.5, y: float = 0.5, **more: Any) -> dict[str, Any]:
     """An event in the middle of a step."""
     return {"user": user, "at": START_S + (step + 0.5) * STEP_S, "x": x, "y": y, **more}
@@ -283,14 +251,3 @@ def check(result: Result, events: list[Mapping[str, Any]]) -> None:
     assert max(result.charges.values()) <= BOUND
     assert sum(result.charges.values()) == sum(result.events.values())
     assert sum(result.reasons.values()) == len(events)
-
-
-async def _serve(bench: Bench) -> None:
-    async with bench.running() as service:
-        while not service.should_stop:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-
-
-if __name__ == "__main__":
-    arguments = json.loads(sys.argv[1])
-    asyncio.run(_serve(Bench(**{**arguments, "folder": Path(arguments["folder"])})))

@@ -20,8 +20,7 @@ from schemas.releases import STEP_HEADER, Candidate, PublicRecord
 from schemas.topics import COMPACTED, Topics
 from tests.consume.runs import records_of as of_step
 from tests.kafka.ingest_support import START_S, STEP_S
-from tests.kafka.support import create, fresh_name, job_config, producing, records_of, stream_table, until
-from tests.kafka.test_trips import running
+from tests.kafka.support import create, fresh_name, job_config, producing, records_of, stream_table, until, worker
 
 PARTITIONS = 2
 
@@ -65,7 +64,7 @@ async def published_stream(
     async def all_there() -> bool:
         return len(await records_of(bootstrap, Topics.ledger(name))) >= len(steps)
 
-    async with running(config):
+    async with worker(config):
         await until(all_there)
     path = folder / "my.toml"
     document = {

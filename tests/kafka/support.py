@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 import time
@@ -15,6 +16,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from agents.kafka.topics import topic_identities
+from agents.worker.app import ROLES
+from agents.worker.process import prepare
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 
@@ -60,6 +63,24 @@ def stream_table(name: str, **overrides: Any) -> dict[str, Any]:
         "options": {"depth": 8, "initial_steps": 2},
     }
     return {**table, **overrides}
+
+
+def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A coroutine as a test: each runs in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(test(**fixtures))  # type: ignore[arg-type]
+
+    return run
+
+
+@asynccontextmanager
+async def worker(config: Config, *roles: str) -> AsyncIterator[Any]:
+    """A whole worker in this process, or some roles of one. Yields its application."""
+    app = await prepare(config, insecure_seed=None, roles=roles or ROLES)
+    async with app:
+        yield app
 
 
 async def create(bootstrap: str, *topics: NewTopic) -> None:

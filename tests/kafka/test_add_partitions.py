@@ -38,8 +38,8 @@ from schemas.config import Config
 from schemas.errors import SourceError, TopicError
 from schemas.events import TICK_HEADER, encode_going_live, encode_tick
 from tests.crash.field import ROOT
-from tests.kafka.ingest_support import START_S, STEP_S, Bench, event, in_loop
-from tests.kafka.support import producing, records_of, until
+from tests.kafka.ingest_support import START_S, STEP_S, Bench, event
+from tests.kafka.support import in_loop, producing, records_of, until, worker
 from tests.kafka.test_streams_alone import Twins
 
 pytestmark = [pytest.mark.kafka, pytest.mark.seconds(10)]
@@ -122,7 +122,7 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
     config = job.config(keep_private_log=True)
     await job.create()
     await job.send(range(4))
-    async with job.worker(config):
+    async with worker(config):
         for stream in (job.a, job.b):
             await job.until_public(stream, 3)
         await until_audited(job, 3)
@@ -135,7 +135,7 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
         await add_partitions(config, job.source, 4)
     with pytest.raises(TopicError, match=f"{job.held_out}-0 is read up to offset"):
         await add_partitions(config, job.held_out, 4)  # its tick would never come to the new ones
-    async with job.worker(config):
+    async with worker(config):
         await job.until_public(job.b, 4)
         await until_audited(job, 4)
     assert await job.changed() == set()
@@ -161,7 +161,7 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
 
     job.partitions = 4
     await job.send(range(5, 8))
-    async with job.worker(config):
+    async with worker(config):
         for stream in (job.a, job.b):
             await job.until_public(stream, 7)
         await until_audited(job, 7)
@@ -191,7 +191,7 @@ async def what_a_start_is_told(job: Growing) -> set[str]:
         return len(found) == 2
 
     with contextlib.suppress(SourceError, TimeoutError):
-        async with job.worker(job.config()):
+        async with worker(job.config()):
             await until(told, timeout_s=15)
     return found
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +11,14 @@ import pytest
 from prometheus_client import REGISTRY
 
 import agents.worker.audit
-from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.topics import create_topics
-from agents.worker.app import ROLES, build_app
-from agents.worker.ingest.service import IngestService
-from agents.worker.ingest.specs import source_specs, user_key_ids
-from agents.worker.job import Job
 from engines.core.contract import Columns
 from engines.core.registry import build_evaluator
 from schemas.blocks import Folded
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
-from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
+from tests.kafka.support import fresh_name, in_loop, job_config, producing, records_of, stream_table, until, worker
 
 START_S = 1_577_836_800
 PARTITIONS = 2
@@ -58,17 +50,6 @@ async def feed(config: Config, steps: range, *, events: int = 200) -> None:
                     await producer.send_and_wait(topic, b"", partition=partition, headers=[header])
 
 
-@asynccontextmanager
-async def running(config: Config) -> AsyncIterator[None]:
-    """A whole worker in this process."""
-    checked = await check_fingerprints(config, user_key_ids=user_key_ids(config))
-    counts = {"source_partitions": checked.source_partitions, "audit_partitions": checked.audit_partitions}
-    ingest = IngestService.configured(checked.config, source_specs(checked.config, **counts))
-    app = build_app(Job(config=checked.config, **counts), roles=ROLES, services=[ingest])
-    async with app:
-        yield
-
-
 async def utility(config: Config) -> list[dict[str, Any]]:
     records = await records_of(config.kafka.bootstrap, Topics.utility(config.streams[0].name))
     return [orjson.loads(record.value) for record in records]
@@ -81,33 +62,30 @@ async def measured(config: Config, steps: int) -> None:
     await until(all_there)
 
 
-def test_every_step_is_measured_and_a_restart_goes_on(
+@in_loop
+async def test_every_step_is_measured_and_a_restart_goes_on(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agents.worker.audit, "CHECKPOINT_S", 0.0)
-
-    async def scenario() -> None:
-        config = audited(bootstrap, tmp_path)
-        await create_topics(config, source_partitions=PARTITIONS)
-        await feed(config, range(4))
-        async with running(config):
-            await measured(config, 4)
-        await feed(config, range(4, 7))
-        async with running(config):
-            await measured(config, 7)
-        entries = {entry["step"]: entry for entry in await utility(config)}
-        assert sorted(entries) == list(range(7))
-        assert [entries[step]["events"] for step in range(7)] == [200] * 7
-        assert [entries[step]["events_total"] for step in range(7)] == [200 * (step + 1) for step in range(7)]
-        assert [entries[step]["gathered"] for step in range(7)] == [True] + [False] * 6
-        assert entries[6]["counts"]["ACCEPTED"] == 7 * 200
-        assert entries[6]["synthetic_points"] > 0
-        # A replay is as old as its file, and never late.
-        assert not REGISTRY.get_sample_value("privstream_late_publications_total", {"stream": config.streams[0].name})
-        # The same once more, from nothing but what was sent and what any reader of the public topic holds.
-        assert entries[6]["metrics"] == await expected(config, steps=7)
-
-    asyncio.run(scenario())
+    config = audited(bootstrap, tmp_path)
+    await create_topics(config, source_partitions=PARTITIONS)
+    await feed(config, range(4))
+    async with worker(config):
+        await measured(config, 4)
+    await feed(config, range(4, 7))
+    async with worker(config):
+        await measured(config, 7)
+    entries = {entry["step"]: entry for entry in await utility(config)}
+    assert sorted(entries) == list(range(7))
+    assert [entries[step]["events"] for step in range(7)] == [200] * 7
+    assert [entries[step]["events_total"] for step in range(7)] == [200 * (step + 1) for step in range(7)]
+    assert [entries[step]["gathered"] for step in range(7)] == [True] + [False] * 6
+    assert entries[6]["counts"]["ACCEPTED"] == 7 * 200
+    assert entries[6]["synthetic_points"] > 0
+    # A replay is as old as its file, and never late.
+    assert not REGISTRY.get_sample_value("privstream_late_publications_total", {"stream": config.streams[0].name})
+    # The same once more, from nothing but what was sent and what any reader of the public topic holds.
+    assert entries[6]["metrics"] == await expected(config, steps=7)
 
 
 async def expected(config: Config, *, steps: int) -> dict[str, float]:

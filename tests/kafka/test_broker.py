@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
@@ -10,16 +11,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 
 import agents.local.broker.embedded
 import agents.local.broker.jars
-from agents.local.broker.embedded import EmbeddedBroker, ExternalBroker, broker_from_env
+from agents.kafka.topics import admin_client
+from agents.local.broker.embedded import KEPT, EmbeddedBroker, ExternalBroker, aot_cache, broker_from_env
 from agents.local.broker.jars import BOOTSTRAP_VARIABLE, jars
+from schemas.config import Kafka
 from schemas.errors import BrokerError
+from tests.kafka.support import create, producing, records_of
 
 pytestmark = pytest.mark.kafka
 WATCHED = 60.0
@@ -30,44 +34,6 @@ def own() -> Iterator[EmbeddedBroker]:
     """A broker of this module's own, because it is killed."""
     with EmbeddedBroker() as running:
         yield running
-
-
-async def create(bootstrap: str, topic: str) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
-    finally:
-        await admin.close()
-
-
-async def produce(bootstrap: str, topic: str, values: list[bytes], **settings: object) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, **settings)
-    await producer.start()
-    try:
-        for value in values:
-            await producer.send_and_wait(topic, value)
-    finally:
-        await producer.stop()
-
-
-async def consume(bootstrap: str, topic: str) -> list[bytes]:
-    # Not seek_to_beginning: it can lose against the first look-up of the default reset, which is to the end.
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
-    )
-    await consumer.start()
-    try:
-        partition = TopicPartition(topic, 0)
-        consumer.assign([partition])
-        end = (await consumer.end_offsets([partition]))[partition]
-        values: list[bytes] = []
-        while await consumer.position(partition) < end:
-            for records in (await consumer.getmany(timeout_ms=500)).values():
-                values += [record.value for record in records]
-        return values
-    finally:
-        await consumer.stop()
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -83,59 +49,39 @@ def gone(pid: int) -> bool:
     return not state.strip() or state.strip().startswith("Z")
 
 
-def test_records_survive_a_crash_at_the_same_address(own: EmbeddedBroker) -> None:
+def test_records_survive_a_crash_at_the_same_address_and_a_paused_broker_keeps_silent_and_then_answers(
+    own: EmbeddedBroker,
+) -> None:
+    """It is started again from within an event loop, too."""
     address = own.bootstrap
-    asyncio.run(create(address, "survivor"))
-    asyncio.run(produce(address, "survivor", [b"one", b"two"]))
-    own.kill()
-    assert not own.running
-    own.start()
-    assert own.bootstrap == address
-    asyncio.run(produce(address, "survivor", [b"three"]))
-    assert asyncio.run(consume(address, "survivor")) == [b"one", b"two", b"three"]
 
-
-def test_a_paused_broker_keeps_silent_and_then_answers(own: EmbeddedBroker) -> None:
-    asyncio.run(create(own.bootstrap, "stalled"))
-
-    async def scenario() -> bool:
-        producer = AIOKafkaProducer(bootstrap_servers=own.bootstrap, acks="all")
-        await producer.start()
-        try:
-            await producer.send_and_wait("stalled", b"before")
+    async def scenario() -> list[bytes]:
+        await create(address, NewTopic("survivor", 1, 1))
+        async with producing(address) as producer:
+            await producer.send_and_wait("survivor", b"before the crash")
+        own.kill()
+        assert not own.running
+        own.start()
+        assert own.bootstrap == address
+        async with producing(address, acks="all") as producer:
+            await producer.send_and_wait("survivor", b"after it")
             own.pause()
             try:
-                answer = await producer.send("stalled", b"during")
-                silent = not (await asyncio.wait([answer], timeout=1.0))[0]
+                answer = await producer.send("survivor", b"while it was paused")
+                assert not (await asyncio.wait([answer], timeout=1.0))[0]
             finally:
                 own.resume()
             await answer
-        finally:
-            await producer.stop()
-        return silent
+        return [record.value for record in await records_of(address, "survivor")]
 
-    assert asyncio.run(scenario())
-    assert asyncio.run(consume(own.bootstrap, "stalled")) == [b"before", b"during"]
-
-
-def test_it_starts_from_within_an_event_loop(own: EmbeddedBroker) -> None:
-    async def scenario() -> None:
-        own.kill()
-        own.start()
-
-    asyncio.run(scenario())
-    assert own.running
+    assert asyncio.run(scenario()) == [b"before the crash", b"after it", b"while it was paused"]
 
 
 def test_topics_are_never_made_by_accident(own: EmbeddedBroker) -> None:
-    async def scenario() -> set[str]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=own.bootstrap)
-        await admin.start()
-        try:
+    async def scenario() -> list[str]:
+        async with admin_client(Kafka(bootstrap=own.bootstrap)) as admin:
             await admin.describe_topics(["misspelt"])
-            return set(await admin.list_topics())
-        finally:
-            await admin.close()
+            return list(await admin.list_topics())
 
     assert "misspelt" not in asyncio.run(scenario())
 
@@ -179,18 +125,22 @@ def test_a_failed_start_quotes_kafkas_log_and_leaves_nothing(monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_jar_with_another_hash_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    smallest = next(
-        jar
-        for jar in agents.local.broker.jars._pinned_jars(agents.local.broker.jars.BROKER)
-        if jar.artifact == "slf4j-simple"
-    )
-    planted = agents.local.broker.jars._Jar("0" * 64, smallest.group, smallest.artifact, smallest.version)
-    monkeypatch.setattr(agents.local.broker.jars, "_pinned_jars", lambda _: [planted])
+def test_a_jar_is_announced_and_kept_once_and_one_with_another_hash_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv(agents.local.broker.jars.CACHE_VARIABLE, str(tmp_path))
+    pinned = agents.local.broker.jars._pinned_jars(agents.local.broker.jars.BROKER)
+    smallest = next(jar for jar in pinned if jar.artifact == "slf4j-simple")
+    wanted = [dataclasses.replace(smallest, sha256="0" * 64)]
+    monkeypatch.setattr(agents.local.broker.jars, "_pinned_jars", lambda _: wanted)
     with pytest.raises(BrokerError, match="its hash differs"):
         jars()
     assert not list(tmp_path.rglob("*.jar"))
+    wanted[:] = [smallest]
+    told: list[tuple[str, int, int]] = []
+    for _ in range(2):
+        jars(lambda what, done, of: told.append((what, done, of)))
+    assert told == [("downloading Kafka 4.3.0 (1 jars)", 0, 1), ("downloading Kafka 4.3.0 (1 jars)", 1, 1)]
 
 
 def test_no_way_to_the_jars_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -211,18 +161,43 @@ def test_a_cache_that_cannot_be_written_to_is_explained(monkeypatch: pytest.Monk
         jars()
 
 
-def test_downloads_are_announced_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    smallest = next(
-        jar
-        for jar in agents.local.broker.jars._pinned_jars(agents.local.broker.jars.BROKER)
-        if jar.artifact == "slf4j-simple"
-    )
-    monkeypatch.setattr(agents.local.broker.jars, "_pinned_jars", lambda _: [smallest])
-    monkeypatch.setenv(agents.local.broker.jars.CACHE_VARIABLE, str(tmp_path))
-    told: list[tuple[str, int, int]] = []
+class Program(EmbeddedBroker):
+    """A short program of Kafka's in place of the broker. `launched`: with which options."""
+
+    launched: ClassVar[list[tuple[str, ...]]] = []
+
+    def run(self, class_path: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = self._java(class_path, "kafka.tools.StorageTool", "random-uuid", options=options)
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def _launch(self, class_path: str, options: tuple[str, ...] = ()) -> None:
+        self.launched.append(options)
+        assert self.run(class_path, *options).returncode == 0
+        self._process = subprocess.Popen(["true"])
+
+
+def test_java_uses_what_an_earlier_start_left_and_needs_none_of_it(tmp_path: Path) -> None:
+    for jar in map(Path, jars().split(os.pathsep)):
+        (tmp_path / jar.name).symlink_to(jar)
+    class_path = os.pathsep.join(str(jar) for jar in sorted(tmp_path.iterdir()))
+    cache, broker = aot_cache(class_path), Program()
+    for age in range(KEPT + 2):
+        old = tmp_path / f"start-{age}.aot"
+        old.touch()
+        os.utime(old, ns=(10**9 - age, 10**9 - age))
     for _ in range(2):
-        jars(lambda what, done, of: told.append((what, done, of)))
-    assert told == [("downloading Kafka 4.3.0 (1 jars)", 0, 1), ("downloading Kafka 4.3.0 (1 jars)", 1, 1)]
+        broker._prepare(class_path)
+        assert len(Program.launched) == 1, "it is made once"
+    assert {path.name for path in tmp_path.glob("*start-*.aot*")} == {
+        cache.name, *(f"start-{age}.aot" for age in range(KEPT - 1)),
+    }, "the youngest are kept"  # fmt: skip
+    # This mode refuses to start where the cache cannot be used.
+    used = (f"-XX:AOTCache={cache}", "-XX:AOTMode=on")
+    assert broker.run(class_path, *used).returncode == 0
+    cache.write_bytes(b"damaged")
+    assert broker.run(class_path, *used).returncode != 0
+    found = broker.run(class_path)
+    assert (found.returncode, found.stderr, len(found.stdout.split())) == (0, "", 1), "the id, and no complaint"
 
 
 def test_another_cluster_is_used_and_never_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,10 +210,3 @@ def test_another_cluster_is_used_and_never_disturbed(monkeypatch: pytest.MonkeyP
                 act()
     monkeypatch.delenv(BOOTSTRAP_VARIABLE)
     assert isinstance(broker_from_env(), EmbeddedBroker)
-
-
-def test_the_sessions_broker_answers(bootstrap: str) -> None:
-    topic = f"session-{os.getpid()}"
-    asyncio.run(create(bootstrap, topic))
-    asyncio.run(produce(bootstrap, topic, [b"x"], transactional_id=None))
-    assert asyncio.run(consume(bootstrap, topic)) == [b"x"]

@@ -14,8 +14,8 @@ from agents.kafka.broker_clock import worker_clocks, worker_name
 from agents.kafka.topics import create_topics
 from agents.protocol.clock import MANY_STEPS
 from agents.readers.operator.doctor import cluster_findings
-from tests.kafka.ingest_support import Bench, in_loop
-from tests.kafka.support import producing
+from tests.kafka.ingest_support import Bench
+from tests.kafka.support import in_loop, producing
 
 HOUR_S = 3600
 

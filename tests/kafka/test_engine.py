@@ -24,7 +24,7 @@ from schemas.config import Config
 from schemas.errors import ForkError, GapError
 from schemas.releases import STEP_HEADER, Seed, decode_log_record
 from schemas.topics import Topics
-from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
+from tests.kafka.support import fresh_name, in_loop, job_config, producing, records_of, stream_table, until
 
 STOP_S = 120.0
 """One that has not left is still a member of its group, and its successor gets nothing."""
@@ -94,57 +94,37 @@ async def published(config: Config, steps: int) -> None:
     await until(all_there)
 
 
-def test_each_step_is_published_once_with_its_time_and_number(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = one_stream(bootstrap, tmp_path, options={"depth": 8, "initial_steps": 1})
-        await create_topics(config)
-        await feed(config, range(4))
-        async with running(config):
-            await published(config, 4)
-        entries = await ledger(config)
-        assert [int(entry.key) for entry in entries] == [0, 1, 2, 3]
-        assert [orjson.loads(entry.value)["guarantee"]["private"] for entry in entries] == [True] * 4
-        synthetic = await records_of(bootstrap, Topics.synthetic(config.streams[0].name))
-        for record in [*entries, *synthetic]:
-            (header,) = record.headers
-            assert header[0] == STEP_HEADER
-            assert record.timestamp == END_OF_STEP_0_MS + 60_000 * int(header[1])
-
-    asyncio.run(scenario())
+@in_loop
+async def test_each_step_is_published_once_with_its_time_and_number(bootstrap: str, tmp_path: Path) -> None:
+    config = one_stream(bootstrap, tmp_path, options={"depth": 8, "initial_steps": 1})
+    await create_topics(config)
+    await feed(config, range(4))
+    async with running(config):
+        await published(config, 4)
+    entries = await ledger(config)
+    assert [int(entry.key) for entry in entries] == [0, 1, 2, 3]
+    assert [orjson.loads(entry.value)["guarantee"]["private"] for entry in entries] == [True] * 4
+    synthetic = await records_of(bootstrap, Topics.synthetic(config.streams[0].name))
+    for record in [*entries, *synthetic]:
+        (header,) = record.headers
+        assert header[0] == STEP_HEADER
+        assert record.timestamp == END_OF_STEP_0_MS + 60_000 * int(header[1])
 
 
-def test_a_restart_goes_on_and_an_open_step_waits(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = one_stream(bootstrap, tmp_path)
-        await create_topics(config)
-        for worker in range(3):  # the last one starts with an empty folder
-            if worker == 2:
-                config = config.model_copy(update={"job": config.job.model_copy(update={"data_dir": tmp_path / "new"})})
-            await feed(config, range(3 * worker, 3 * worker + 3))
-            async with running(config):
-                await published(config, 3 * worker + 3)
-        assert [int(entry.key) for entry in await ledger(config)] == list(range(9))
-        assert len(await ledger(config, committed=False)) == 9
-
-    asyncio.run(scenario())
-
-
-def test_a_seed_that_was_committed_before_a_crash_is_used(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = one_stream(bootstrap, tmp_path, options={"depth": 8, "initial_steps": 1})
-        name = config.streams[0].name
-        await create_topics(config)
-        home = home_partition(name, config.kafka.partitions)
-        async with producing(bootstrap) as producer:
-            seed = Seed(name, 0, b"7" * 32)
-            await producer.send_and_wait(f"{config.job.name}.releases", seed.encode(), partition=home)
-        await feed(config, range(1))
-        async with running(config):
-            await published(config, 1)
-        seeds = [record for _, record in await log_records(config) if isinstance(record, Seed)]
-        assert seeds == [seed]
-
-    asyncio.run(scenario())
+@in_loop
+async def test_a_seed_that_was_committed_before_a_crash_is_used(bootstrap: str, tmp_path: Path) -> None:
+    config = one_stream(bootstrap, tmp_path, options={"depth": 8, "initial_steps": 1})
+    name = config.streams[0].name
+    await create_topics(config)
+    home = home_partition(name, config.kafka.partitions)
+    async with producing(bootstrap) as producer:
+        seed = Seed(name, 0, b"7" * 32)
+        await producer.send_and_wait(f"{config.job.name}.releases", seed.encode(), partition=home)
+    await feed(config, range(1))
+    async with running(config):
+        await published(config, 1)
+    seeds = [record for _, record in await log_records(config) if isinstance(record, Seed)]
+    assert seeds == [seed]
 
 
 def test_an_insecure_seed_marks_every_ledger_entry_as_not_private(bootstrap: str, tmp_path: Path) -> None:
@@ -160,29 +140,27 @@ def test_an_insecure_seed_marks_every_ledger_entry_as_not_private(bootstrap: str
     assert all(not orjson.loads(entry)["guarantee"]["private"] for entry in first)
 
 
-def test_old_private_records_are_deleted_and_the_newest_candidate_stays(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = one_stream(bootstrap, tmp_path)
-        await create_topics(config)
-        await feed(config, range(6))
-        async with running(config):
-            await published(config, 6)
+@in_loop
+async def test_old_private_records_are_deleted_and_the_newest_candidate_stays(bootstrap: str, tmp_path: Path) -> None:
+    config = one_stream(bootstrap, tmp_path)
+    await create_topics(config)
+    await feed(config, range(6))
+    async with running(config):
+        await published(config, 6)
 
-            async def trimmed() -> bool:
-                return (await log_records(config))[0][1].step >= 5
+        async def trimmed() -> bool:
+            return (await log_records(config))[0][1].step >= 5
 
-            await until(trimmed)
-        left = [(type(record), record.step) for _, record in await log_records(config)]
-        assert left[0] == (Seed, 5)
-        assert left[-1][1] == 5
-        assert len(left) >= 2
-        # And the job goes on from what is left.
-        fresh = config.model_copy(update={"job": config.job.model_copy(update={"data_dir": tmp_path / "new"})})
-        await feed(config, range(6, 7))
-        async with running(fresh):
-            await published(config, 7)
-
-    asyncio.run(scenario())
+        await until(trimmed)
+    left = [(type(record), record.step) for _, record in await log_records(config)]
+    assert left[0] == (Seed, 5)
+    assert left[-1][1] == 5
+    assert len(left) >= 2
+    # And the job goes on from what is left.
+    fresh = config.model_copy(update={"job": config.job.model_copy(update={"data_dir": tmp_path / "new"})})
+    await feed(config, range(6, 7))
+    async with running(fresh):
+        await published(config, 7)
 
 
 async def crash_of(
@@ -200,52 +178,47 @@ async def crash_of(
     return errors[0]
 
 
-def test_two_seeds_for_one_step_stop_the_worker(
+@in_loop
+async def test_two_seeds_for_one_step_stop_the_worker(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> BaseException:
-        config = one_stream(bootstrap, tmp_path)
-        name = config.streams[0].name
-        await create_topics(config)
-        home = home_partition(name, config.kafka.partitions)
-        async with producing(bootstrap) as producer:
-            for byte in (b"1", b"2"):
-                value = Seed(name, 0, byte * 32).encode()
-                await producer.send_and_wait(f"{config.job.name}.releases", value, partition=home)
-        return await crash_of(config, monkeypatch)
-
-    assert isinstance(asyncio.run(scenario()), ForkError)
+    config = one_stream(bootstrap, tmp_path)
+    name = config.streams[0].name
+    await create_topics(config)
+    home = home_partition(name, config.kafka.partitions)
+    async with producing(bootstrap) as producer:
+        for byte in (b"1", b"2"):
+            value = Seed(name, 0, byte * 32).encode()
+            await producer.send_and_wait(f"{config.job.name}.releases", value, partition=home)
+    assert isinstance(await crash_of(config, monkeypatch), ForkError)
     assert "What to do" in caplog.text
 
 
-def test_a_missing_block_stops_the_worker(
+@in_loop
+async def test_a_missing_block_stops_the_worker(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> BaseException:
-        config = one_stream(bootstrap, tmp_path)
-        await create_topics(config)
-        await feed(config, range(1))
-        await feed(config, range(2, 3))
-        return await crash_of(config, monkeypatch)
-
-    assert isinstance(asyncio.run(scenario()), GapError)
+    config = one_stream(bootstrap, tmp_path)
+    await create_topics(config)
+    await feed(config, range(1))
+    await feed(config, range(2, 3))
+    assert isinstance(await crash_of(config, monkeypatch), GapError)
     assert "What to do" in caplog.text
 
 
-def test_a_deleted_answer_stops_the_worker(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_deleted_answer_stops_the_worker(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The release log lost a step that the state table knows: going on could answer it again."""
-
-    async def scenario() -> BaseException:
-        config = one_stream(bootstrap, tmp_path)
-        await create_topics(config)
-        await feed(config, range(3))
-        async with running(config):
-            await published(config, 3)
-        home = home_partition(config.streams[0].name, config.kafka.partitions)
-        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-        await admin.start()
-        await admin.delete_records({TopicPartition(f"{config.job.name}.releases", home): RecordsToDelete(-1)})
-        await admin.close()
-        return await crash_of(config, monkeypatch)
-
-    assert isinstance(asyncio.run(scenario()), GapError)
+    config = one_stream(bootstrap, tmp_path)
+    await create_topics(config)
+    await feed(config, range(3))
+    async with running(config):
+        await published(config, 3)
+    home = home_partition(config.streams[0].name, config.kafka.partitions)
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.delete_records({TopicPartition(f"{config.job.name}.releases", home): RecordsToDelete(-1)})
+    await admin.close()
+    assert isinstance(await crash_of(config, monkeypatch), GapError)

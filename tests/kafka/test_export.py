@@ -1,28 +1,38 @@
-"""`privstream export` of what a real worker has published, and of topics that somebody else has written to."""
+"""What a real worker has published, read by `privstream export`, `query` and a worker of Kafka Connect; and what
+somebody else has written to such topics.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import csv
 import json
+import re
+import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pa_parquet
 import pytest
+import tomli_w
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
+from agents.local.broker.embedded import free_ports
+from agents.local.broker.jars import jars, java_binary
 from schemas.config import Config
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
 from tests.consume.runs import case_run, kept_by_compaction
 from tests.consume.test_fold import SPATIAL
 from tests.kafka.public_run import alive, places, publish, published_stream
-from tests.kafka.support import job_config, producing
+from tests.kafka.support import WAIT_AT_MOST_S, job_config, producing, records_of
 
 STEPS = 4
+ROOT = Path(__file__).parents[2]
+CONNECT = "org.apache.kafka.connect.cli.ConnectStandalone"
 
 
 def call(*arguments: object, code: int = 0, command: str = "export") -> Any:
@@ -33,13 +43,20 @@ def call(*arguments: object, code: int = 0, command: str = "export") -> Any:
     return json.loads(result.stdout)
 
 
-@pytest.mark.seconds(15)
-def test_what_a_worker_published_comes_out_as_a_file(bootstrap: str, tmp_path: Path) -> None:
-    events = places(STEPS, 400)
+EVENTS = places(STEPS, 400)
+
+
+@pytest.fixture(scope="module")
+def published(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
+    """A stream of `EVENTS`, all of it public. Returns its configuration, and as a file."""
     domain = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "ttl": "2m"}
-    config, path = asyncio.run(
-        published_stream(bootstrap, tmp_path, events, domain=domain, options={"depth": 8, "initial_steps": 1})
-    )
+    options, folder = {"depth": 8, "initial_steps": 1}, tmp_path_factory.mktemp("published")
+    return asyncio.run(published_stream(bootstrap, folder, EVENTS, domain=domain, options=options))
+
+
+@pytest.mark.seconds(15)
+def test_what_a_worker_published_comes_out_as_a_file(published: tuple[Config, Path], tmp_path: Path) -> None:
+    config, path = published
     out = tmp_path / "out.csv"
     said = call(path, "--out", out)
     expected = asyncio.run(alive(config, STEPS - 1))
@@ -61,7 +78,7 @@ def test_what_a_worker_published_comes_out_as_a_file(bootstrap: str, tmp_path: P
     assert pa_parquet.read_metadata(cells).num_rows == said["rows"] > 0
     refused = call(path, "--out", cells, "--overwrite", "--what", "measurements", "--format", "geojson", code=2)
     assert "geoparquet" in refused["problems"][0]["fix"], "x and y of a unit square are no longitudes and latitudes"
-    ask_for_counts(path, events)
+    ask_for_counts(path, EVENTS)
     # Somebody else writes to the topic: a record of the job's form, then one of no form.
     for headers, reason in (([(STEP_HEADER, b"3")], "step 3 are not those"), ([], "names no step")):
         asyncio.run(one_more(config, headers))
@@ -98,8 +115,6 @@ def test_a_compacted_topic_gives_its_last_table_and_refuses_earlier_ones(bootstr
     config = job_config(bootstrap, tmp_path, streams=[document])
     asyncio.run(publish(config, candidates, kept_by_compaction(list(candidates))))
     path = tmp_path / "my.toml"
-    import tomli_w
-
     kafka = {"bootstrap": bootstrap, "partitions": 2}
     path.write_bytes(tomli_w.dumps({"job": {"name": config.job.name}, "kafka": kafka, "streams": [document]}).encode())
     said = call(path, "--out", tmp_path / "last.csv")
@@ -113,8 +128,49 @@ def test_a_compacted_topic_gives_its_last_table_and_refuses_earlier_ones(bootstr
 
 def test_a_stream_without_topics_is_told_what_to_do(bootstrap: str, tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
-    text = (Path(__file__).parents[2] / "examples" / "evictions.toml").read_text()
+    text = (ROOT / "examples" / "evictions.toml").read_text()
     path.write_text(text.replace('"localhost:9092"', f'"{bootstrap}"').replace('"evictions"', '"never-made"'))
     (problem,) = call(path, code=2)["problems"]
     assert "never-made.ledger" in problem["reason"]
     assert "privstream topics" in problem["fix"]
+
+
+def printed(bootstrap: str, stream: str) -> list[str]:
+    """The two files of properties as the page prints them, for this broker and this stream."""
+    text = (ROOT / "docs" / "consumers.md").read_text(encoding="utf-8")
+    files = re.findall(r"```properties\n(.*?)```", text, re.DOTALL)
+    assert len(files) == 2
+    assert "localhost:9092" in files[0]
+    assert "topics=rides.ledger" in files[1]
+    return [each.replace("localhost:9092", bootstrap).replace("rides", stream) for each in files]
+
+
+@pytest.mark.seconds(20)
+def test_a_file_sink_writes_every_entry_of_a_ledger(
+    bootstrap: str, published: tuple[Config, Path], tmp_path: Path
+) -> None:
+    """A real worker of Kafka Connect, with the settings of docs/consumers.md."""
+    config, _ = published
+    name = config.streams[0].name
+    entries = [record.value.decode() for record in asyncio.run(records_of(bootstrap, Topics.ledger(name)))]
+    worker, sink = printed(bootstrap, name)
+    with free_ports(1) as [port]:
+        pass
+    (tmp_path / "worker.properties").write_text(f"{worker}listeners=http://127.0.0.1:{port}\n")  # of its own interface
+    (tmp_path / "sink.properties").write_text(sink)
+    command = [str(java_binary()), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
+    command += [jars(pinned=ROOT / "requirements" / "connect.lock"), CONNECT, "worker.properties", "sink.properties"]
+    log = tmp_path / "connect.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said)
+    written = tmp_path / "ledger.jsonl"
+    try:
+        end = time.monotonic() + WAIT_AT_MOST_S
+        while not (written.exists() and len(written.read_text().splitlines()) >= len(entries)):
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < end, log.read_text()[-3000:]
+            time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+    assert written.read_text().splitlines() == entries

@@ -15,12 +15,15 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata
 
+import agents.worker.ingest.partition_task
+from agents.kafka.clients import fenced_producer
 from agents.protocol.partitioner import home_partition
 from agents.worker.ingest.records import hand_out_bare_records
 from schemas.blocks import Block
+from schemas.config.server import Kafka
 from schemas.errors import GapError
-from tests.kafka.ingest_support import BOUND, START_S, STEP_S, Bench, check, crowd, event, expected_steps, in_loop
-from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, producing, records_of, until
+from tests.kafka.ingest_support import BOUND, START_S, STEP_S, Bench, check, crowd, event, expected_steps
+from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, in_loop, producing, records_of, until
 
 
 @in_loop
@@ -241,6 +244,59 @@ async def test_offsets_that_somebody_moved_are_refused(bootstrap: str, tmp_path:
     with pytest.raises(GapError, match="must agree"):
         async with bench.running() as service:
             await until(lambda: service.crash_reason is not None)
+
+
+@in_loop
+async def test_a_second_worker_takes_over_and_gives_back(bootstrap: str, tmp_path: Path) -> None:
+    bench = Bench(bootstrap, tmp_path)
+    await bench.create()
+    events: list[Mapping[str, Any]] = []
+
+    async def more(step: int) -> None:
+        events.extend(crowd(step))
+        await bench.send(crowd(step))
+        await bench.tick(step)
+
+    async with bench.running() as first:
+        await more(0)
+        await bench.until_ticked(0)
+        async with bench.running() as second:
+            await until(lambda: len(first.partition_tasks) == 1 and len(second.partition_tasks) == 1)
+            await more(1)
+            await bench.until_ticked(1)
+        await until(lambda: len(first.partition_tasks) == 2)
+        await more(2)
+        check(await bench.until_ticked(2), events)
+
+
+@in_loop
+async def test_a_worker_that_is_still_opening_does_not_fence_its_successor(bootstrap: str, tmp_path: Path) -> None:
+    """It lost the partitions before it had fenced them: a fence now would hit the worker that has them instead."""
+    bench = Bench(bootstrap, tmp_path)
+    await bench.create()
+    events: list[Mapping[str, Any]] = []
+    slow, resume = 0, asyncio.Event()
+
+    async def fence(kafka: Kafka, transactional_id: str) -> Any:
+        nonlocal slow
+        slow += 1
+        if slow <= bench.partitions:  # those of the first worker
+            await resume.wait()
+        return await fenced_producer(kafka, transactional_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agents.worker.ingest.partition_task, "fenced_producer", fence)
+        async with bench.running() as first:
+            await until(lambda: slow == bench.partitions)
+            async with bench.running() as second:
+                await until(lambda: len(second.partition_tasks) == 1)
+                resume.set()
+                for step in range(3):
+                    events += crowd(step)
+                    await bench.send(crowd(step))
+                    await bench.tick(step)
+                    check(await bench.until_ticked(step), events)
+                assert len(first.partition_tasks) == len(second.partition_tasks) == 1
 
 
 # --- helpers ------------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from agents.worker.process import prepare
 from schemas.blocks import Block
 from schemas.errors import BrokerError, GapError, TopicError
 from schemas.topics import COMPACTED, Topics
-from tests.kafka.ingest_support import Bench, crowd, in_loop
-from tests.kafka.support import producing, records_of, until
+from tests.kafka.ingest_support import Bench, crowd
+from tests.kafka.support import in_loop, producing, records_of, until, worker
 from tests.kafka.test_streams_alone import EVENTS, Twins, admin_of
 
 pytestmark = pytest.mark.seconds(10)
@@ -139,7 +139,7 @@ async def test_lost_held_out_events_stop_an_audit_and_at_a_start_all(
     config, truth = twins.config(), twins.topics.held_out
     await twins.create()
     await twins.send(range(2))
-    async with twins.worker(config) as app:
+    async with worker(config) as app:
 
         async def audited() -> bool:
             return await _audited(twins) == {0, 1}
@@ -160,7 +160,7 @@ async def test_lost_held_out_events_stop_an_audit_and_at_a_start_all(
             await producer.send_and_wait(truth, record.value, key=record.key, partition=0)
     caplog.clear()
     await twins.send(range(4, 5))
-    async with twins.worker(config) as app:
+    async with worker(config) as app:
         await until(lambda: f"STOPPED: stream {twins.a} (audit): " in caplog.text)
         for stream in (twins.a, twins.b):
             await twins.until_public(stream, 4)
@@ -183,7 +183,7 @@ async def test_topics_for_people_alone_are_made_again_and_no_event_counts_twice(
         await prepare(config, insecure_seed=None, roles=ROLES)
     assert await twins.stopped(config) == {twins.a: [], twins.b: []}
     assert await create_topics(config) == [stops]
-    async with twins.worker(config) as app:
+    async with worker(config) as app:
         await twins.delete(letters)
         await twins.send(range(2, 3))  # while nothing is refused nobody misses it
         for stream in (twins.a, twins.b):
@@ -203,7 +203,7 @@ async def test_topics_for_people_alone_are_made_again_and_no_event_counts_twice(
         await prepare(config, insecure_seed=None, roles=ROLES)
     assert await create_topics(config) == [letters]
     await twins.send(range(3, 4))
-    async with twins.worker(config):
+    async with worker(config):
         for stream in (twins.a, twins.b):
             await twins.until_public(stream, 3)
     for state in await status(config):

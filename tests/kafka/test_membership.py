@@ -13,8 +13,8 @@ from agents.kafka.membership import members_of, take_place
 from agents.kafka.topics import admin_client, create_topics
 from agents.worker.ingest.service import IngestService
 from schemas.errors import ReplacedError
-from tests.kafka.ingest_support import Bench, check, crowd, in_loop
-from tests.kafka.support import until
+from tests.kafka.ingest_support import Bench, check, crowd
+from tests.kafka.support import in_loop, until
 from tests.kafka.test_engine import feed, one_stream, published, running
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import time
 from pathlib import Path
@@ -27,7 +26,7 @@ from schemas.errors import ForkError
 from schemas.releases import Candidate, PublicRecord, Seed, cut, frame_records, link, sha256
 from schemas.topics import Topics
 from tests.entries import entry_like
-from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
+from tests.kafka.support import fresh_name, in_loop, job_config, producing, records_of, stream_table, until
 from tests.kafka.test_engine import crash_of, running
 
 START_S = 1_577_836_800
@@ -73,7 +72,8 @@ def late_steps(config: Config) -> float:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_step_waits_for_its_public_time(
+@in_loop
+async def test_a_step_waits_for_its_public_time(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool
 ) -> None:
     """By the wall clock from the start, or since a replay went live."""
@@ -87,54 +87,48 @@ def test_a_step_waits_for_its_public_time(
 
     monkeypatch.setattr(agents.worker.publish, "time", clock)
     monkeypatch.setattr(agents.worker.publish, "failpoint", note)
+    config = wall_clock(bootstrap, tmp_path, clock="replay" if live else "wall")
+    await create_topics(config)
+    await tick(
+        config, range(3), live_from=0 if live else None
+    )  # closed far too early: what is computed must still wait
+    ledger = Topics.ledger(config.streams[0].name)
+    async with running(config):
 
-    async def scenario() -> None:
-        config = wall_clock(bootstrap, tmp_path, clock="replay" if live else "wall")
-        await create_topics(config)
-        await tick(
-            config, range(3), live_from=0 if live else None
-        )  # closed far too early: what is computed must still wait
-        ledger = Topics.ledger(config.streams[0].name)
-        async with running(config):
+        async def all_there() -> bool:
+            entries = await records_of(bootstrap, ledger)
+            assert all(clock.time() >= due[int(entry.key)] for entry in entries)
+            return len(entries) == 3
 
-            async def all_there() -> bool:
-                entries = await records_of(bootstrap, ledger)
-                assert all(clock.time() >= due[int(entry.key)] for entry in entries)
-                return len(entries) == 3
-
-            await until(all_there)
-        # Each at its time and not with the next one.
-        assert all(at <= started < at + STEP_S for at, started in zip(due, begun, strict=True))
-        assert late_steps(config) == 0
-        entries = await records_of(bootstrap, ledger)
-        assert [entry.timestamp for entry in entries] == [1000 * (START_S + (step + 1) * STEP_S) for step in range(3)]
-
-    asyncio.run(scenario())
+        await until(all_there)
+    # Each at its time and not with the next one.
+    assert all(at <= started < at + STEP_S for at, started in zip(due, begun, strict=True))
+    assert late_steps(config) == 0
+    entries = await records_of(bootstrap, ledger)
+    assert [entry.timestamp for entry in entries] == [1000 * (START_S + (step + 1) * STEP_S) for step in range(3)]
 
 
 @pytest.mark.parametrize("held", [clients.MOST_BYTES, 0])
-def test_a_late_step_goes_out_at_once_and_is_counted(
+@in_loop
+async def test_a_late_step_goes_out_at_once_and_is_counted(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
     """Also where every candidate is read from the log again, because nothing may be held."""
     monkeypatch.setattr(clients, "MOST_BYTES", held)
+    config = wall_clock(bootstrap, tmp_path)  # all of it years ago
+    await create_topics(config)
+    await tick(config, range(4))
 
-    async def scenario() -> None:
-        config = wall_clock(bootstrap, tmp_path)  # all of it years ago
-        await create_topics(config)
-        await tick(config, range(4))
+    async def all_there() -> bool:
+        return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) == 4
 
-        async def all_there() -> bool:
-            return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) == 4
-
-        async with running(config):
-            await until(all_there)
-        assert late_steps(config) == 4
-
-    asyncio.run(scenario())
+    async with running(config):
+        await until(all_there)
+    assert late_steps(config) == 4
 
 
-def test_a_public_step_with_other_bytes_stops_the_worker(
+@in_loop
+async def test_a_public_step_with_other_bytes_stops_the_worker(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log was restored from elsewhere: its step 0 is not the one that is public."""
@@ -153,65 +147,61 @@ def test_a_public_step_with_other_bytes_stops_the_worker(
             arrays={},
         )
 
-    async def scenario() -> BaseException:
-        config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
-        name = config.streams[0].name
-        await create_topics(config)
-        home = home_partition(name, config.kafka.partitions)
-        answer = candidate(name, b"{}")
-        public = msgspec.structs.replace(entry_like(stream=name, step=0, digest="f" * 64), chain="e" * 64)
-        async with producing(bootstrap) as producer:
-            await producer.send_and_wait(Topics.ledger(name), public.encode(), key=b"0", partition=0)
-            log = [Seed(name, 0, b"s" * 32), *cut(answer.encode().release, stream=name, step=0)]
-            for record in log:
-                await producer.send_and_wait(f"{config.job.name}.releases", record.encode(), partition=home)
-        return await crash_of(config, monkeypatch, roles=("publish",))
-
-    assert isinstance(asyncio.run(scenario()), ForkError)
+    config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
+    name = config.streams[0].name
+    await create_topics(config)
+    home = home_partition(name, config.kafka.partitions)
+    answer = candidate(name, b"{}")
+    public = msgspec.structs.replace(entry_like(stream=name, step=0, digest="f" * 64), chain="e" * 64)
+    async with producing(bootstrap) as producer:
+        await producer.send_and_wait(Topics.ledger(name), public.encode(), key=b"0", partition=0)
+        log = [Seed(name, 0, b"s" * 32), *cut(answer.encode().release, stream=name, step=0)]
+        for record in log:
+            await producer.send_and_wait(f"{config.job.name}.releases", record.encode(), partition=home)
+    assert isinstance(await crash_of(config, monkeypatch, roles=("publish",)), ForkError)
 
 
-def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_path: Path) -> None:
+@in_loop
+async def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_path: Path) -> None:
     """Each has read an empty ledger, so each believes that step 0 is its own to publish."""
+    name = fresh_name("s")
+    first = job_config(bootstrap, tmp_path / "1", streams=[stream_table(name)])
+    second = job_config(bootstrap, tmp_path / "2", streams=[stream_table(name)])
+    await create_topics(first)
+    home = home_partition(name, first.kafka.partitions)
+    stream_tasks = []
+    for config in (first, second):
+        config.job.data_dir.mkdir()
+        task = PublishTask(Job(config=config, source_partitions={name: 2}), home)
+        stream_tasks.append(PublishStreamTask(task, config.streams[0]))
+    await stream_tasks[0].open(first.kafka)
+    await stream_tasks[1].open(second.kafka)
 
-    async def scenario() -> list[Any]:
-        name = fresh_name("s")
-        first = job_config(bootstrap, tmp_path / "1", streams=[stream_table(name)])
-        second = job_config(bootstrap, tmp_path / "2", streams=[stream_table(name)])
-        await create_topics(first)
-        home = home_partition(name, first.kafka.partitions)
-        stream_tasks = []
-        for config in (first, second):
-            config.job.data_dir.mkdir()
-            task = PublishTask(Job(config=config, source_partitions={name: 2}), home)
-            stream_tasks.append(PublishStreamTask(task, config.streams[0]))
-        await stream_tasks[0].open(first.kafka)
-        await stream_tasks[1].open(second.kafka)
+    def step(value: bytes) -> Publication:
+        return Publication(name, 0, b"", value, "0" * 64, 0)
 
-        def step(value: bytes) -> Publication:
-            return Publication(name, 0, b"", value, "0" * 64, 0)
+    with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+        await stream_tasks[0].publish([step(b"first")])
+    await stream_tasks[1].publish([step(b"second")])
+    for stream_task in stream_tasks:
+        await stream_task.close()
+    found: list[Any] = []
 
-        with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
-            await stream_tasks[0].publish([step(b"first")])
-        await stream_tasks[1].publish([step(b"second")])
-        for stream_task in stream_tasks:
-            await stream_task.close()
-        found: list[Any] = []
+    async def settled() -> bool:
+        found[:] = await records_of(bootstrap, Topics.ledger(name))
+        return bool(found)
 
-        async def settled() -> bool:
-            found[:] = await records_of(bootstrap, Topics.ledger(name))
-            return bool(found)
-
-        await until(settled)  # Kafka says that it is committed before readers can see it
-        return [*found, *(await records_of(bootstrap, Topics.ledger(name), committed=False))]
-
-    assert [entry.value for entry in asyncio.run(scenario())] == [b"second"] * 2
+    await until(settled)  # Kafka says that it is committed before readers can see it
+    found += await records_of(bootstrap, Topics.ledger(name), committed=False)
+    assert [entry.value for entry in found] == [b"second"] * 2
 
 
 class _KilledError(Exception):
     """The worker ends here."""
 
 
-def test_steps_of_many_batches_are_public_once_whole_and_in_order(
+@in_loop
+async def test_steps_of_many_batches_are_public_once_whole_and_in_order(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the first attempt ends with all of it sent and nothing committed: that never becomes public."""
@@ -237,37 +227,34 @@ def test_steps_of_many_batches_are_public_once_whole_and_in_order(
             for step, keys in enumerate(synthetic)
         ]
 
-    async def scenario() -> dict[str, list[Any]]:
-        await create_topics(config)
-        home = home_partition(name, config.kafka.partitions)
+    await create_topics(config)
+    home = home_partition(name, config.kafka.partitions)
 
-        async def publish(worker: bytes) -> None:
-            # A machine of its own: these steps were never on the release log, where a witness would look for them.
-            there = {"data_dir": tmp_path / worker.decode()}
-            there["data_dir"].mkdir()
-            its_own = config.model_copy(update={"job": config.job.model_copy(update=there)})
-            task = PublishTask(Job(config=its_own, source_partitions={name: 2}), home)
-            stream_task = PublishStreamTask(task, config.streams[0])
-            await stream_task.open(config.kafka)
-            try:
-                await stream_task.publish(steps(worker))
-            finally:
-                await stream_task.close()
+    async def publish(worker: bytes) -> None:
+        # A machine of its own: these steps were never on the release log, where a witness would look for them.
+        there = {"data_dir": tmp_path / worker.decode()}
+        there["data_dir"].mkdir()
+        its_own = config.model_copy(update={"job": config.job.model_copy(update=there)})
+        task = PublishTask(Job(config=its_own, source_partitions={name: 2}), home)
+        stream_task = PublishStreamTask(task, config.streams[0])
+        await stream_task.open(config.kafka)
+        try:
+            await stream_task.publish(steps(worker))
+        finally:
+            await stream_task.close()
 
-        def end(failpoint: str) -> None:
-            if failpoint == "publish_ledger_appended":
-                raise _KilledError
+    def end(failpoint: str) -> None:
+        if failpoint == "publish_ledger_appended":
+            raise _KilledError
 
-        with monkeypatch.context() as killed:
-            killed.setattr(agents.worker.publish, "failpoint", end)
-            with pytest.raises(_KilledError):
-                await publish(b"1")
-        await publish(b"2")
-        topics = {"synthetic": Topics.synthetic(name), "measurements": Topics.measurements(name)}
-        topics["ledger"] = Topics.ledger(name)
-        return {channel: (await read_to_end(config.kafka, topic, 0, 0))[2] for channel, topic in topics.items()}
-
-    found = asyncio.run(scenario())
+    with monkeypatch.context() as killed:
+        killed.setattr(agents.worker.publish, "failpoint", end)
+        with pytest.raises(_KilledError):
+            await publish(b"1")
+    await publish(b"2")
+    topics = {"synthetic": Topics.synthetic(name), "measurements": Topics.measurements(name)}
+    topics["ledger"] = Topics.ledger(name)
+    found = {channel: (await read_to_end(config.kafka, topic, 0, 0))[2] for channel, topic in topics.items()}
     keys = {"synthetic": [key for each in synthetic for key in each], "measurements": [b"0", b"1", b"2"]}
     keys["ledger"] = keys["measurements"]
     for channel, records in found.items():

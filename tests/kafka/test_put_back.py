@@ -19,8 +19,7 @@ from agents.local.broker.embedded import EmbeddedBroker
 from schemas.config import Config
 from schemas.errors import WitnessError
 from schemas.topics import Topics
-from tests.kafka.ingest_support import in_loop
-from tests.kafka.support import records_of, until
+from tests.kafka.support import in_loop, records_of, until, worker
 from tests.kafka.test_streams_alone import Twins
 
 pytestmark = pytest.mark.seconds(25)
@@ -48,7 +47,7 @@ async def test_a_cluster_that_is_put_back_does_not_answer_again(
 
         async def answer(config: Config, steps: range) -> list[bytes]:
             await twins.send(steps)
-            async with twins.worker(config):
+            async with worker(config):
                 await twins.until_public(stream, steps.stop - 1)
             return await ledger()
 
@@ -66,7 +65,7 @@ async def test_a_cluster_that_is_put_back_does_not_answer_again(
         assert await ledger() == before[:3]
         await twins.send(range(3, 5))
         with contextlib.suppress(WitnessError):
-            async with twins.worker(config, "publish") as app:
+            async with worker(config, "publish") as app:
                 await until(lambda: app.crash_reason is not None)
                 reason = app.crash_reason
         assert isinstance(reason, WitnessError)
@@ -77,7 +76,7 @@ async def test_a_cluster_that_is_put_back_does_not_answer_again(
 
         # Without the witness nothing is wrong with this cluster: the steps get other answers, and the ledger says why.
         shutil.rmtree(tmp_path / "data")
-        async with twins.worker(unwitnessed):
+        async with worker(unwitnessed):
             await twins.until_public(stream, 4)
         assert "taken on the ledger's word; no [job] witness is configured" in caplog.text
         again = await ledger()
@@ -87,6 +86,6 @@ async def test_a_cluster_that_is_put_back_does_not_answer_again(
         # Steps of so little say the same by chance, often: they are other answers, and the witness knows it.
         assert not {orjson.loads(entry)["draw"] for entry in again[3:]} & {orjson.loads(old)["draw"] for old in before}
         with contextlib.suppress(WitnessError):
-            async with twins.worker(config) as app:
+            async with worker(config) as app:
                 await until(lambda: app.crash_reason is not None)
         assert "the public ledger has another answer of step 4" in caplog.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import datetime
-import os
 import random
 import shlex
 import signal
@@ -14,10 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from agents.cli.app import build_app
 from tests.kafka.support import WAIT_AT_MOST_S
 
 ROOT = Path(__file__).parents[2]
+PROGRAM = ".venv/bin/privstream"
 NOT_RUN = {"make setup": "it has run, or this test would not"}
 
 
@@ -40,10 +42,6 @@ def write_history(path: Path, rows: int = 2_000) -> None:
             writer.writerow([f"u{chance.randrange(800)}", at.isoformat(), *place])
 
 
-def runnable(command: str) -> str:
-    return command.replace(".venv/bin/privstream", f"{shlex.quote(sys.executable)} -m agents.cli")
-
-
 def until_it_works(worker: subprocess.Popen[bytes], log: Path) -> None:
     """Until the ingest of every source partition, an engine and a publisher are open."""
     end = time.monotonic() + WAIT_AT_MOST_S
@@ -57,7 +55,7 @@ def until_it_works(worker: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def test_the_block_is_what_this_test_expects() -> None:
-    verbs = [command.split()[1] for command in commands() if command.startswith(".venv/bin/privstream")]
+    verbs = [command.split()[1] for command in commands() if command.startswith(PROGRAM)]
     assert verbs == ["validate", "explain", "simulate", "tune", "topics", "topics", "run", "status"]
     assert set(NOT_RUN) <= set(commands())
 
@@ -65,40 +63,36 @@ def test_the_block_is_what_this_test_expects() -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.seconds(40)
-def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path) -> None:
+def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker in a process of its own; whoever starts another command has not to wait for its imports again."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     write_history(tmp_path / "history.csv")
     write_history(tmp_path / "old.csv", rows=200)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "PRIVSTREAM_BOOTSTRAP": bootstrap,
-        "PRIVSTREAM_JOB__NAME": "readme",  # the broker is shared with other tests
-        "PRIVSTREAM_KAFKA__SESSION_TIMEOUT_S": "6",
-    }
+    monkeypatch.chdir(tmp_path)
+    for name, value in (
+        ("PYTHONPATH", str(ROOT)),
+        ("PRIVSTREAM_BOOTSTRAP", bootstrap),
+        ("PRIVSTREAM_JOB__NAME", "readme"),  # the broker is shared with other tests
+        ("PRIVSTREAM_KAFKA__SESSION_TIMEOUT_S", "6"),
+    ):
+        monkeypatch.setenv(name, value)
     worker: subprocess.Popen[bytes] | None = None
     log = tmp_path / "worker.log"
     try:
         for command in commands():
+            program, *arguments = shlex.split(command)
             if command in NOT_RUN:
                 continue
-            if " run " in command:
+            if program != PROGRAM:
+                subprocess.run(["bash", "-c", command], check=True)
+            elif arguments[0] == "run":
                 with log.open("wb") as out:
-                    worker = subprocess.Popen(
-                        shlex.split(runnable(command)), cwd=tmp_path, env=environment, stdout=out, stderr=out
-                    )
+                    started = [sys.executable, "-m", "agents.cli", *arguments]
+                    worker = subprocess.Popen(started, stdout=out, stderr=out)
                 until_it_works(worker, log)
-                continue
-            done = subprocess.run(
-                ["bash", "-c", runnable(command)],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=3 * WAIT_AT_MOST_S,
-                check=False,
-            )
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            else:
+                done = CliRunner().invoke(build_app(), arguments)
+                assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
         assert (tmp_path / "try" / "report.html").stat().st_size > 50_000
         assert worker is not None
         worker.send_signal(signal.SIGTERM)

@@ -14,8 +14,8 @@ from agents.kafka.status import status
 from agents.kafka.topics import create_topics
 from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.counters import IngestMetrics
-from tests.kafka.ingest_support import Bench, event, in_loop
-from tests.kafka.support import until
+from tests.kafka.ingest_support import Bench, event
+from tests.kafka.support import in_loop, until
 
 WRONG = {
     "misspelt": ("MISSING_FIELD", "X"),

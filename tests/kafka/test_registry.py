@@ -31,8 +31,8 @@ from schemas.config.server import Registry
 from schemas.errors import ConfigError, PrivstreamError
 from tests.formats import forms
 from tests.formats.registry_process import Door, SchemaRegistry
-from tests.kafka.ingest_support import START_S, STEP_S, Bench, in_loop
-from tests.kafka.support import WAIT_AT_MOST_S, producing
+from tests.kafka.ingest_support import START_S, STEP_S, Bench
+from tests.kafka.support import WAIT_AT_MOST_S, in_loop, producing
 from tests.security.secured import Authority
 
 with warnings.catch_warnings():  # of its own libraries

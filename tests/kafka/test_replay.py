@@ -311,7 +311,7 @@ def test_a_second_replay_fences_the_first(bootstrap: str, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_killed_replay_goes_on_and_no_row_is_lost_or_doubled(bootstrap: str, tmp_path: Path) -> None:
     """Kills at random moments between the first commit and the last; in the end, all that is there is checked."""
-    count = 60_000
+    count = 20_000
     path = write_rows(tmp_path / "a.csv.gz", count)
     text = text_of(bootstrap)
     config = parse_config(text)
@@ -320,13 +320,13 @@ def test_a_killed_replay_goes_on_and_no_row_is_lost_or_doubled(bootstrap: str, t
     command = [sys.executable, "-m", "tests.kafka.replay_process", str(tmp_path / "job.toml"), str(path)]
     chance = random.Random(5)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    for _ in range(4):
+    for _ in range(2):
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stdout.readline(), "it ended before it committed anything"
             time.sleep(chance.uniform(0.0, 0.15))
             process.send_signal(signal.SIGKILL)
-        assert process.returncode == -signal.SIGKILL, "the file is too short to be killed so often"
+        assert process.returncode == -signal.SIGKILL, "the file is too short to be killed"
     done = run(config, path)
     assert 0 < done.rows_before < count
     assert done.rows_before + done.rows == count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from schemas import zones
 from schemas.config import Config
 from schemas.errors import FingerprintError
 from schemas.events import read_tick
-from tests.kafka.support import fresh_name, job_config, records_of, stream_table
+from tests.kafka.support import fresh_name, in_loop, job_config, records_of, stream_table
 
 PARTITIONS = 2
 DAYS = {
@@ -83,19 +82,17 @@ def database_of(zone: str) -> Iterator[None]:
     sequence._begins.cache_clear()
 
 
-def test_another_database_of_zones_writes_nothing(bootstrap: str, tmp_path: Path, rows: Path) -> None:
-    async def scenario() -> None:
-        config = await job(bootstrap, tmp_path)
-        await start(config, insecure=True)
-        with database_of("Europe/London"):
-            with pytest.raises(FingerprintError, match=r"time\.begins was .* Install tzdata"):
-                await run(config, rows)
-            with pytest.raises(FingerprintError, match=r"time\.begins"):
-                await run(config, rows, then_live=True)
-        assert await sent(config) == 0
-        assert await run(config, rows) == 8
-
-    asyncio.run(scenario())
+@in_loop
+async def test_another_database_of_zones_writes_nothing(bootstrap: str, tmp_path: Path, rows: Path) -> None:
+    config = await job(bootstrap, tmp_path)
+    await start(config, insecure=True)
+    with database_of("Europe/London"):
+        with pytest.raises(FingerprintError, match=r"time\.begins was .* Install tzdata"):
+            await run(config, rows)
+        with pytest.raises(FingerprintError, match=r"time\.begins"):
+            await run(config, rows, then_live=True)
+    assert await sent(config) == 0
+    assert await run(config, rows) == 8
 
 
 OTHERWISE: dict[str, dict[str, Any]] = {
@@ -106,45 +103,43 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 }
 
 
-def test_what_is_configured_otherwise_is_refused_by_name(bootstrap: str, tmp_path: Path, rows: Path) -> None:
-    async def scenario() -> None:
-        config = await job(bootstrap, tmp_path)
-        await start(config)
-        for field, section in OTHERWISE.items():
-            with pytest.raises(FingerprintError, match=f"{field}.*set it back"):
-                await run(changed(config, **section), rows)
-        assert await sent(config) == 0
-
-    asyncio.run(scenario())
+@in_loop
+async def test_what_is_configured_otherwise_is_refused_by_name(bootstrap: str, tmp_path: Path, rows: Path) -> None:
+    config = await job(bootstrap, tmp_path)
+    await start(config)
+    for field, section in OTHERWISE.items():
+        with pytest.raises(FingerprintError, match=f"{field}.*set it back"):
+            await run(changed(config, **section), rows)
+    assert await sent(config) == 0
 
 
-def test_all_streams_that_go_live_together_are_held_to_it(bootstrap: str, tmp_path: Path, rows: Path) -> None:
-    async def scenario() -> None:
-        config = await job(bootstrap, tmp_path, fresh_name("a"), fresh_name("b"))
-        first, second = config.streams
-        said: list[tuple[str, ...]] = []
-        done = await replay(config, first, rows, ReplayOptions(limit=0), unstarted=said.append)
-        assert said.pop() == done.unstarted == (first.name,), "nothing is there to compare with"
-        await start(config.model_copy(update={"streams": (first,)}))
-        future = ReplayOptions(then_live=True, until="2300-01-01")
-        with pytest.raises(ReplayError, match="not over yet"):
-            await replay(config, first, rows, future, unstarted=said.append)
-        assert said.pop() == (second.name,), "they go live together"
-        await start(config)
-        done = await replay(config, first, rows, ReplayOptions(limit=0), unstarted=said.append)
-        assert (said, done.unstarted) == ([], ())
-        other = changed(config, domain={"bounds": [0.0, 0.0, 2.0, 1.0]})
-        with pytest.raises(FingerprintError, match=f"(?s)stream {config.streams[1].name} .*domain.bounds"):
-            await run(other, rows, then_live=True)
-        assert await run(other, rows) == 8, "the first stream is what it was"
-
-    asyncio.run(scenario())
+@in_loop
+async def test_all_streams_that_go_live_together_are_held_to_it(bootstrap: str, tmp_path: Path, rows: Path) -> None:
+    config = await job(bootstrap, tmp_path, fresh_name("a"), fresh_name("b"))
+    first, second = config.streams
+    said: list[tuple[str, ...]] = []
+    done = await replay(config, first, rows, ReplayOptions(limit=0), unstarted=said.append)
+    assert said.pop() == done.unstarted == (first.name,), "nothing is there to compare with"
+    await start(config.model_copy(update={"streams": (first,)}))
+    future = ReplayOptions(then_live=True, until="2300-01-01")
+    with pytest.raises(ReplayError, match="not over yet"):
+        await replay(config, first, rows, future, unstarted=said.append)
+    assert said.pop() == (second.name,), "they go live together"
+    await start(config)
+    done = await replay(config, first, rows, ReplayOptions(limit=0), unstarted=said.append)
+    assert (said, done.unstarted) == ([], ())
+    other = changed(config, domain={"bounds": [0.0, 0.0, 2.0, 1.0]})
+    with pytest.raises(FingerprintError, match=f"(?s)stream {config.streams[1].name} .*domain.bounds"):
+        await run(other, rows, then_live=True)
+    assert await run(other, rows) == 8, "the first stream is what it was"
 
 
 @pytest.mark.parametrize("chunk_rows", [2, 8], ids=["under way", "at its end"])
-def test_a_stream_that_is_started_meanwhile_is_compared_then(
+@in_loop
+async def test_a_stream_that_is_started_meanwhile_is_compared_then(
     bootstrap: str, tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
 ) -> None:
+    config = await job(bootstrap, tmp_path)
     commit, commits = agents.local.offline.replay._commit, []
 
     async def committed(producer: Any, chunk: Any) -> None:
@@ -154,16 +149,10 @@ def test_a_stream_that_is_started_meanwhile_is_compared_then(
                 await start(config)
         commits.append(chunk)
 
-    async def scenario() -> None:
-        nonlocal config
-        config = await job(bootstrap, tmp_path)
-        with pytest.raises(FingerprintError, match=r"(?s)time\.begins.*while this replay was under way.*new topic"):
-            await run(config, rows, then_live=True, yes=True, chunk_rows=chunk_rows)
-        ticks = await last_ticks(config.kafka, {config.streams[0].source: PARTITIONS})
-        said = [read_tick(tick or b"") for tick in ticks]
-        assert [(tick.step, tick.live_from) for tick in said] == [(0 if chunk_rows == 2 else 4, None)] * PARTITIONS
-
-    config: Any = None
     monkeypatch.setattr(agents.local.offline.replay, "_commit", committed)
     monkeypatch.setattr(agents.local.offline.replay, "MEANWHILE_S", 0.0 if chunk_rows == 2 else 600.0)
-    asyncio.run(scenario())
+    with pytest.raises(FingerprintError, match=r"(?s)time\.begins.*while this replay was under way.*new topic"):
+        await run(config, rows, then_live=True, yes=True, chunk_rows=chunk_rows)
+    ticks = await last_ticks(config.kafka, {config.streams[0].source: PARTITIONS})
+    said = [read_tick(tick or b"") for tick in ticks]
+    assert [(tick.step, tick.live_from) for tick in said] == [(0 if chunk_rows == 2 else 4, None)] * PARTITIONS

@@ -23,8 +23,8 @@ from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import user_key_ids
 from schemas.errors import SourceError
-from tests.kafka.ingest_support import Bench, event, in_loop
-from tests.kafka.support import producing, until
+from tests.kafka.ingest_support import Bench, event
+from tests.kafka.support import in_loop, producing, until
 
 
 @contextmanager

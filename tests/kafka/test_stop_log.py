@@ -27,8 +27,7 @@ from agents.worker.app import ROLES
 from agents.worker.topic_watch import TopicWatch
 from schemas.errors import ForkError, StepError, StoreError
 from schemas.topics import Topics
-from tests.kafka.ingest_support import in_loop
-from tests.kafka.support import job_config, producing, records_of, stream_table, until
+from tests.kafka.support import in_loop, job_config, producing, records_of, stream_table, until
 from tests.kafka.test_streams_alone import Twins
 
 pytestmark = pytest.mark.seconds(10)

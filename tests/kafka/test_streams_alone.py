@@ -27,8 +27,8 @@ from schemas.config.load import config_from_mapping
 from schemas.errors import SourceError, TopicError
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
-from tests.kafka.ingest_support import START_S, STEP_S, in_loop
-from tests.kafka.support import fresh_name, producing, records_of, stream_table, until
+from tests.kafka.ingest_support import START_S, STEP_S
+from tests.kafka.support import fresh_name, in_loop, producing, records_of, stream_table, until, worker
 
 pytestmark = pytest.mark.seconds(4)
 
@@ -76,7 +76,7 @@ class Twins:
         """The first steps of both streams are public."""
         await self.create()
         await self.send(range(steps))
-        async with self.worker(self.config()):
+        async with worker(self.config()):
             for stream in (self.a, self.b):
                 await self.until_public(stream, steps - 1)
 
@@ -93,12 +93,6 @@ class Twins:
                 tick = encode_tick(step, row=0, source="twins")
                 for partition in range(SOURCES):
                     await producer.send_and_wait(topic, b"", partition=partition, headers=[(TICK_HEADER, tick)])
-
-    @contextlib.asynccontextmanager
-    async def worker(self, config: Config, *roles: str) -> AsyncIterator[Any]:
-        app = await prepare(config, insecure_seed=None, roles=roles or ROLES)
-        async with app:
-            yield app
 
     async def published(self, stream: str) -> list[int]:
         return [int(entry.key) for entry in await records_of(self.bootstrap, Topics.ledger(stream))]
@@ -145,7 +139,7 @@ async def test_a_lost_ledger_stops_one_stream_now_and_after_a_restart(
     config = twins.config()
     await twins.create()
     await twins.send(range(2))
-    async with twins.worker(config) as app:
+    async with worker(config) as app:
         for stream in (twins.a, twins.b):
             await twins.until_public(stream, 1)
         assert await twins.stopped(config) == {twins.a: [], twins.b: []}
@@ -163,7 +157,7 @@ async def test_a_lost_ledger_stops_one_stream_now_and_after_a_restart(
     with pytest.raises(TopicError, match="must not be made again empty"):
         await create_topics(config)
     await twins.send(range(5, 6))
-    async with twins.worker(config) as app:
+    async with worker(config) as app:
         assert f"STOPPED: stream {twins.a} (start): {Topics.ledger(twins.a)}: is gone" in caplog.text
         await twins.until_public(twins.b, 5)
         assert app.crash_reason is None
@@ -183,7 +177,7 @@ async def test_a_foreign_record_stops_the_stream_that_it_names(
     for steps in (range(2, 4), range(4, 6)):  # and again after a restart
         caplog.clear()
         await twins.send(steps)
-        async with twins.worker(config) as app:
+        async with worker(config) as app:
             await twins.until_public(twins.b, steps[-1])
             assert app.crash_reason is None
             assert f"STOPPED: stream {twins.a} (ingest of partition" in caplog.text
@@ -197,7 +191,7 @@ async def test_a_foreign_record_stops_the_stream_that_it_names(
     assert await twins.published(twins.a) == [0, 1]
 
 
-@pytest.mark.parametrize("value", [b"{}", b"no json", None])
+@pytest.mark.parametrize("value", [b"{}", None])
 @in_loop
 async def test_a_record_of_a_ledger_that_is_no_entry_is_named_where_one_looks(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, value: bytes | None
@@ -214,7 +208,7 @@ async def test_a_record_of_a_ledger_that_is_no_entry_is_named_where_one_looks(
     assert one.doubt is not None
     assert named in one.doubt.detail
     await twins.send(range(2, 4))
-    async with twins.worker(config) as app:
+    async with worker(config) as app:
         await twins.until_public(twins.b, 3)
         await until(lambda: f"STOPPED: stream {twins.a} (publish of partition 0): " in caplog.text)
         assert named in caplog.text
@@ -231,11 +225,11 @@ async def test_a_stream_that_was_taken_out_and_put_back_goes_on_where_it_was(
     await twins.begin(3)
     await twins.send(range(3, 6))
     if last:
-        async with twins.worker(twins.config(twins.b)):
+        async with worker(twins.config(twins.b)):
             assert f"stream {twins.a} was started once and is not configured" in caplog.text
             await twins.until_public(twins.b, 5)
     await twins.send(range(6, 8))
-    async with twins.worker(twins.config()):
+    async with worker(twins.config()):
         for stream in (twins.a, twins.b):
             await twins.until_public(stream, 7)
     for stream in (twins.a, twins.b):
@@ -262,7 +256,7 @@ async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnotice
     twins = Twins(bootstrap, tmp_path)
     await twins.begin(2)
     await twins.send(range(2, 6))
-    async with twins.worker(twins.config(twins.b, retired=[twins.a])):
+    async with worker(twins.config(twins.b, retired=[twins.a])):
         await twins.until_public(twins.b, 5)
 
         async def trimmed() -> bool:
@@ -272,7 +266,7 @@ async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnotice
         await until(trimmed)
     assert "was started once" not in caplog.text
     await twins.send(range(6, 8))
-    async with twins.worker(twins.config()):
+    async with worker(twins.config()):
         await twins.until_public(twins.b, 7)
         await until(lambda: f"STOPPED: stream {twins.a} (engine of partition 0)" in caplog.text)
     assert await twins.published(twins.a) == [0, 1]
@@ -328,7 +322,7 @@ async def test_measurements_made_again_between_two_starts_are_noticed_and_delete
         await admin.create_topics([NewTopic(lost, 1, 1, topic_configs=dict(like.settings))])
         await admin.delete_records({TopicPartition(cut, 0): RecordsToDelete(before_offset=-1)})
     await twins.send(range(2, 4))
-    async with twins.worker(twins.config()) as app:
+    async with worker(twins.config()) as app:
         await until(lambda: f"STOPPED: stream {twins.a} (publish of partition 0): {lost} does not hold" in caplog.text)
         await twins.until_public(twins.b, 3)
         assert app.crash_reason is None

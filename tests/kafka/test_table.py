@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from agents.kafka.transport import JobTransport
 from agents.worker.table import DurableTable, EagerTables, Records, durable_table
 from schemas.config.server import Kafka
 from schemas.releases import SavedState, sha256
-from tests.kafka.support import create, fresh_name, producing, until
+from tests.kafka.support import create, fresh_name, in_loop, producing, until
 
 
 def make_app(bootstrap: str, folder: Path, job: str) -> tuple[faust.App, DurableTable]:
@@ -71,83 +70,76 @@ async def new_job(bootstrap: str) -> str:
     return job
 
 
-def test_a_saved_body_survives_in_the_store_and_in_the_changelog(bootstrap: str, tmp_path: Path) -> None:
+@in_loop
+async def test_a_saved_body_survives_in_the_store_and_in_the_changelog(bootstrap: str, tmp_path: Path) -> None:
     bodies = [b"first", bytes(2_500_000), b"", b"last" * 400_000]
+    job = await new_job(bootstrap)
 
-    async def scenario() -> None:
-        job = await new_job(bootstrap)
+    async def save(table: DurableTable) -> None:
+        assert table.load(0, "s") is None
+        assert table.position(0, "s") == 0
+        for step, body in enumerate(bodies):
+            await table.save(0, "s", body, step=step, position=10 * step)
+            assert table.load(0, "s") == SavedState(step, sha256(body), body)
 
-        async def save(table: DurableTable) -> None:
-            assert table.load(0, "s") is None
-            assert table.position(0, "s") == 0
-            for step, body in enumerate(bodies):
-                await table.save(0, "s", body, step=step, position=10 * step)
-                assert table.load(0, "s") == SavedState(step, sha256(body), body)
+    async def load(table: DurableTable) -> tuple[SavedState | None, int]:
+        return table.load(0, "s"), table.position(0, "s")
 
-        async def load(table: DurableTable) -> tuple[SavedState | None, int]:
-            return table.load(0, "s"), table.position(0, "s")
-
-        last = len(bodies) - 1
-        await with_table(bootstrap, tmp_path, job, save)
-        for fresh in (False, True):
-            found = await with_table(bootstrap, tmp_path, job, load, fresh=fresh)
-            assert found == (SavedState(last, sha256(bodies[-1]), bodies[-1]), 10 * last)
-
-    asyncio.run(scenario())
+    last = len(bodies) - 1
+    await with_table(bootstrap, tmp_path, job, save)
+    for fresh in (False, True):
+        found = await with_table(bootstrap, tmp_path, job, load, fresh=fresh)
+        assert found == (SavedState(last, sha256(bodies[-1]), bodies[-1]), 10 * last)
 
 
-def test_a_save_that_stops_half_way_leaves_the_body_before_and_behind_its_head_the_new_one(
+@in_loop
+async def test_a_save_that_stops_half_way_leaves_the_body_before_and_behind_its_head_the_new_one(
     bootstrap: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     class StopHereError(Exception):
         pass
 
-    async def scenario() -> None:
-        job = await new_job(bootstrap)
+    job = await new_job(bootstrap)
 
-        async def save(table: DurableTable) -> None:
-            await table.save(0, "s", b"one" * 500_000, step=1, position=1)
-            for name in ("table_chunk", "table_before_head", "table_after_head"):
+    async def save(table: DurableTable) -> None:
+        await table.save(0, "s", b"one" * 500_000, step=1, position=1)
+        for name in ("table_chunk", "table_before_head", "table_after_head"):
 
-                def stop(reached: str, name: str = name) -> None:
-                    if reached == name:
-                        raise StopHereError
+            def stop(reached: str, name: str = name) -> None:
+                if reached == name:
+                    raise StopHereError
 
-                monkeypatch.setattr(agents.worker.table, "failpoint", stop)
-                try:
-                    await table.save(0, "s", b"two" * 500_000, step=2, position=2)
-                except StopHereError:
-                    assert body_of(table) == (b"two" if name == "table_after_head" else b"one") * 500_000
-                else:
-                    raise AssertionError("the save did not stop")
+            monkeypatch.setattr(agents.worker.table, "failpoint", stop)
+            try:
+                await table.save(0, "s", b"two" * 500_000, step=2, position=2)
+            except StopHereError:
+                assert body_of(table) == (b"two" if name == "table_after_head" else b"one") * 500_000
+            else:
+                raise AssertionError("the save did not stop")
 
-        async def load(table: DurableTable) -> bytes | None:
-            return body_of(table)
+    async def load(table: DurableTable) -> bytes | None:
+        return body_of(table)
 
-        await with_table(bootstrap, tmp_path, job, save)
-        assert await with_table(bootstrap, tmp_path, job, load, fresh=True) == b"two" * 500_000
-
-    asyncio.run(scenario())
+    await with_table(bootstrap, tmp_path, job, save)
+    assert await with_table(bootstrap, tmp_path, job, load, fresh=True) == b"two" * 500_000
 
 
-def test_a_torn_body_is_as_good_as_none(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        job = await new_job(bootstrap)
+@in_loop
+async def test_a_torn_body_is_as_good_as_none(bootstrap: str, tmp_path: Path) -> None:
+    job = await new_job(bootstrap)
 
-        async def save(table: DurableTable) -> None:
-            await table.save(0, "s", b"one" * 500_000, step=1, position=1)
-            await table.save(0, "kept", b"other", step=1, position=1)
+    async def save(table: DurableTable) -> None:
+        await table.save(0, "s", b"one" * 500_000, step=1, position=1)
+        await table.save(0, "kept", b"other", step=1, position=1)
 
-        async def load(table: DurableTable) -> Any:
-            return body_of(table), body_of(table, "kept")
+    async def load(table: DurableTable) -> Any:
+        return body_of(table), body_of(table, "kept")
 
-        await with_table(bootstrap, tmp_path, job, save)
-        # A worker that was stopped past its session writes into the slot of its successor.
-        async with producing(bootstrap) as zombie:
-            await zombie.send_and_wait(f"{job}-state-changelog", b"zombie", key=b"s/0/1", partition=0)
-        assert await with_table(bootstrap, tmp_path, job, load) == (None, b"other")
-
-    asyncio.run(scenario())
+    await with_table(bootstrap, tmp_path, job, save)
+    # A worker that was stopped past its session writes into the slot of its successor.
+    async with producing(bootstrap) as zombie:
+        await zombie.send_and_wait(f"{job}-state-changelog", b"zombie", key=b"s/0/1", partition=0)
+    assert await with_table(bootstrap, tmp_path, job, load) == (None, b"other")
 
 
 def body_of(table: DurableTable, name: str = "s") -> bytes | None:
@@ -155,61 +147,58 @@ def body_of(table: DurableTable, name: str = "s") -> bytes | None:
     return None if saved is None else saved.body
 
 
-def test_the_store_takes_in_what_was_committed_and_nothing_else(bootstrap: str, tmp_path: Path) -> None:
+@in_loop
+async def test_the_store_takes_in_what_was_committed_and_nothing_else(bootstrap: str, tmp_path: Path) -> None:
     """States of transactions: one committed, one aborted, one open that the next holder of the id ends. Then a store
     that is behind, one that is gone but for its offset, and a changelog that ends before the store.
     """
+    job = await new_job(bootstrap)
+    kafka = Kafka(bootstrap=bootstrap)
+    records: dict[int, Records] = {}
 
-    async def scenario() -> None:
-        job = await new_job(bootstrap)
-        kafka = Kafka(bootstrap=bootstrap)
-        records: dict[int, Records] = {}
+    async def prepare(table: DurableTable) -> None:
+        for step in range(4):
+            body = bytes([step]) * 2_000_000
+            records[step] = table.records(0, "s", body, step=step, position=step)
+            await table.committed(0, records[step], 0)  # for the slot of the next one
 
-        async def prepare(table: DurableTable) -> None:
-            for step in range(4):
-                body = bytes([step]) * 2_000_000
-                records[step] = table.records(0, "s", body, step=step, position=step)
-                await table.committed(0, records[step], 0)  # for the slot of the next one
+    async def send(producer: Any, step: int) -> None:
+        await producer.begin_transaction()
+        for key, value in records[step]:
+            await producer.send_and_wait(f"{job}-state-changelog", value, key=key, partition=0)
 
-        async def send(producer: Any, step: int) -> None:
-            await producer.begin_transaction()
-            for key, value in records[step]:
-                await producer.send_and_wait(f"{job}-state-changelog", value, key=key, partition=0)
+    async def step_of(table: DurableTable, *, anew: bool = False) -> int | None:
+        await table.catch_up(kafka, 0, anew=anew)
+        saved = table.load(0, "s")
+        return None if saved is None else saved.step
 
-        async def step_of(table: DurableTable, *, anew: bool = False) -> int | None:
-            await table.catch_up(kafka, 0, anew=anew)
-            saved = table.load(0, "s")
-            return None if saved is None else saved.step
-
-        (tmp_path / "elsewhere").mkdir()
-        await with_table(bootstrap, tmp_path / "elsewhere", job, prepare)
-        async with producing(bootstrap, transactional_id=job) as producer:
-            await send(producer, 0)
-            await producer.commit_transaction()
-            await send(producer, 1)
-            await producer.abort_transaction()
+    (tmp_path / "elsewhere").mkdir()
+    await with_table(bootstrap, tmp_path / "elsewhere", job, prepare)
+    async with producing(bootstrap, transactional_id=job) as producer:
+        await send(producer, 0)
+        await producer.commit_transaction()
+        await send(producer, 1)
+        await producer.abort_transaction()
+    assert await with_table(bootstrap, tmp_path, job, step_of) == 0
+    lost = await fenced_producer(kafka, job)
+    await send(lost, 2)
+    async with producing(bootstrap, transactional_id=job) as producer:
         assert await with_table(bootstrap, tmp_path, job, step_of) == 0
-        lost = await fenced_producer(kafka, job)
-        await send(lost, 2)
-        async with producing(bootstrap, transactional_id=job) as producer:
-            assert await with_table(bootstrap, tmp_path, job, step_of) == 0
-            assert await with_table(bootstrap, tmp_path, job, step_of, fresh=True) == 0
-            await send(producer, 3)
-            await producer.commit_transaction()
-        await close_client(lost)
-        assert await with_table(bootstrap, tmp_path, job, step_of) == 3
+        assert await with_table(bootstrap, tmp_path, job, step_of, fresh=True) == 0
+        await send(producer, 3)
+        await producer.commit_transaction()
+    await close_client(lost)
+    assert await with_table(bootstrap, tmp_path, job, step_of) == 3
 
-        async def behind(table: DurableTable) -> tuple[int | None, int | None]:
-            await table.committed(0, [(b"s", b'{"v": 0}')], table._stored(0))
-            before = await step_of(table)
-            return before, await step_of(table, anew=True)
+    async def behind(table: DurableTable) -> tuple[int | None, int | None]:
+        await table.committed(0, [(b"s", b'{"v": 0}')], table._stored(0))
+        before = await step_of(table)
+        return before, await step_of(table, anew=True)
 
-        assert await with_table(bootstrap, tmp_path, job, behind) == (None, 3)
+    assert await with_table(bootstrap, tmp_path, job, behind) == (None, 3)
 
-        async def ahead(table: DurableTable) -> int | None:
-            await table.committed(0, records[2], 10**6)
-            return await step_of(table)
+    async def ahead(table: DurableTable) -> int | None:
+        await table.committed(0, records[2], 10**6)
+        return await step_of(table)
 
-        assert await with_table(bootstrap, tmp_path, job, ahead) == 2
-
-    asyncio.run(scenario())
+    assert await with_table(bootstrap, tmp_path, job, ahead) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from pathlib import Path
 
@@ -25,80 +24,71 @@ from agents.worker.process import prepare
 from schemas.config import Kafka
 from schemas.errors import BrokerError, ConfigError
 from schemas.topics import Topics
-from tests.kafka.support import create, fresh_name, job_config, stream_table
+from tests.kafka.support import create, fresh_name, in_loop, job_config, stream_table
 
 
-def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
-        missing = await check_topics(config)
-        said = [each for each in await cluster_findings(config) if each.what.startswith("topic")]
-        assert len(said) == 2, "what --create makes, and what producers make"
-        assert f"each of {len(missing) - 1} does not exist: " in said[0].detail
-        needed = {topic.name for topic in needed_topics(config) if not topic.optional}
-        assert {problem.topic for problem in missing} == needed
-        created = await create_topics(config)
-        assert set(created) == {topic.name for topic in needed_topics(config) if topic.partitions}
-        assert set(created) - needed == {f"{config.job.name}.clock"}, "asked for the time once the replay goes live"
-        (left,) = await check_topics(config)
-        assert left.topic == config.streams[0].source
-        assert "does not exist" in str(left)
-        assert await create_topics(config, source_partitions=3) == [config.streams[0].source]
-        assert await check_topics(config) == []
-        assert await create_topics(config, source_partitions=3) == []
-
-    asyncio.run(scenario())
+@in_loop
+async def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str, tmp_path: Path) -> None:
+    config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
+    missing = await check_topics(config)
+    said = [each for each in await cluster_findings(config) if each.what.startswith("topic")]
+    assert len(said) == 2, "what --create makes, and what producers make"
+    assert f"each of {len(missing) - 1} does not exist: " in said[0].detail
+    needed = {topic.name for topic in needed_topics(config) if not topic.optional}
+    assert {problem.topic for problem in missing} == needed
+    created = await create_topics(config)
+    assert set(created) == {topic.name for topic in needed_topics(config) if topic.partitions}
+    assert set(created) - needed == {f"{config.job.name}.clock"}, "asked for the time once the replay goes live"
+    (left,) = await check_topics(config)
+    assert left.topic == config.streams[0].source
+    assert "does not exist" in str(left)
+    assert await create_topics(config, source_partitions=3) == [config.streams[0].source]
+    assert await check_topics(config) == []
+    assert await create_topics(config, source_partitions=3) == []
 
 
-def test_a_topic_of_another_shape_is_named_with_its_fix(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
-        topics = Topics(config.job.name, config.kafka.partitions)
-        # Time retention would delete private records that are still needed, on its own schedule.
-        await create(bootstrap, NewTopic(topics.blocks, 2, 1), NewTopic(topics.releases, 5, 1))
-        await create_topics(config, source_partitions=2)
-        found = await check_topics(config)
-        # What can be typed as it stands: Kafka's programs know no cluster by themselves.
-        fixes = [problem.fix for problem in found if "retention.ms" in problem.reason]
-        assert (
-            f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --topic {topics.blocks} --add-config " in fixes[0]
-        )
-        secured = config.kafka.model_copy(update={"security_protocol": "SASL_SSL"})
-        assert f"{bootstrap} --command-config admin.properties --alter" in altering(secured, "t", "retention.ms", "-1")
-        problems = {(problem.topic, problem.reason) for problem in found}
-        assert (topics.releases, "has 5 partitions and needs 2") in problems
-        assert any(topic == topics.blocks and "retention.ms" in reason for topic, reason in problems)
-        assert {topic for topic, _ in problems} == {topics.blocks, topics.releases}
-
-    asyncio.run(scenario())
+@in_loop
+async def test_a_topic_of_another_shape_is_named_with_its_fix(bootstrap: str, tmp_path: Path) -> None:
+    config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
+    topics = Topics(config.job.name, config.kafka.partitions)
+    # Time retention would delete private records that are still needed, on its own schedule.
+    await create(bootstrap, NewTopic(topics.blocks, 2, 1), NewTopic(topics.releases, 5, 1))
+    await create_topics(config, source_partitions=2)
+    found = await check_topics(config)
+    # What can be typed as it stands: Kafka's programs know no cluster by themselves.
+    fixes = [problem.fix for problem in found if "retention.ms" in problem.reason]
+    assert f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --topic {topics.blocks} --add-config " in fixes[0]
+    secured = config.kafka.model_copy(update={"security_protocol": "SASL_SSL"})
+    assert f"{bootstrap} --command-config admin.properties --alter" in altering(secured, "t", "retention.ms", "-1")
+    problems = {(problem.topic, problem.reason) for problem in found}
+    assert (topics.releases, "has 5 partitions and needs 2") in problems
+    assert any(topic == topics.blocks and "retention.ms" in reason for topic, reason in problems)
+    assert {topic for topic, _ in problems} == {topics.blocks, topics.releases}
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-def test_a_compacted_source_is_refused_unless_every_reader_allows_it(
+@in_loop
+async def test_a_compacted_source_is_refused_unless_every_reader_allows_it(
     bootstrap: str, tmp_path: Path, policy: str
 ) -> None:
     """Compaction deletes events that were not read yet, and nothing is left to tell how many."""
-
-    async def scenario() -> None:
-        name, source = fresh_name("s"), fresh_name("raw")
-        one, other = stream_table(name, source=source), stream_table(f"{name}-t", source=source)
-        config = job_config(bootstrap, tmp_path, streams=[one, other])
-        await create(bootstrap, NewTopic(source, 1, 1, topic_configs={"cleanup.policy": policy}))
-        await create_topics(config)
-        (problem,) = await check_topics(config)
-        assert problem.topic == source
-        assert "cleanup.policy = compact" in problem.reason
-        assert "allow_compacted = true" in problem.fix
-        findings = await cluster_findings(config)
-        assert [each.verdict for each in findings if each.what == "topic"] == ["problem"]
-        with pytest.raises(BrokerError, match=f"{source}: is a source with cleanup.policy = compact"):
-            await prepare(config, insecure_seed=None, roles=ROLES)
-        half = [one | {"allow_compacted": True}, other]
-        assert len(await check_topics(job_config(bootstrap, tmp_path, streams=half, job=config.job.name))) == 1
-        both = [table | {"allow_compacted": True} for table in (one, other)]
-        assert await check_topics(job_config(bootstrap, tmp_path, streams=both, job=config.job.name)) == []
-
-    asyncio.run(scenario())
+    name, source = fresh_name("s"), fresh_name("raw")
+    one, other = stream_table(name, source=source), stream_table(f"{name}-t", source=source)
+    config = job_config(bootstrap, tmp_path, streams=[one, other])
+    await create(bootstrap, NewTopic(source, 1, 1, topic_configs={"cleanup.policy": policy}))
+    await create_topics(config)
+    (problem,) = await check_topics(config)
+    assert problem.topic == source
+    assert "cleanup.policy = compact" in problem.reason
+    assert "allow_compacted = true" in problem.fix
+    findings = await cluster_findings(config)
+    assert [each.verdict for each in findings if each.what == "topic"] == ["problem"]
+    with pytest.raises(BrokerError, match=f"{source}: is a source with cleanup.policy = compact"):
+        await prepare(config, insecure_seed=None, roles=ROLES)
+    half = [one | {"allow_compacted": True}, other]
+    assert len(await check_topics(job_config(bootstrap, tmp_path, streams=half, job=config.job.name))) == 1
+    both = [table | {"allow_compacted": True} for table in (one, other)]
+    assert await check_topics(job_config(bootstrap, tmp_path, streams=both, job=config.job.name)) == []
 
 
 def test_readers_may_read_public_topics_and_nothing_else(tmp_path: Path) -> None:
@@ -148,33 +138,30 @@ def test_readers_never_get_a_group_of_the_job(tmp_path: Path, group: str) -> Non
         acl_lines(config, reader="User:ann", reader_group=group)
 
 
-def test_a_source_that_must_have_one_partition_gets_one_and_is_refused_with_more(
+@in_loop
+async def test_a_source_that_must_have_one_partition_gets_one_and_is_refused_with_more(
     bootstrap: str, tmp_path: Path
 ) -> None:
     """Nothing is remembered of a stream that cannot begin: its source may still be made anew."""
+    (tmp_path / "user.key").write_bytes(bytes(range(32)))
+    alone = stream_table(fresh_name("s"), partitioner="none")
+    alone["privacy"] = {**alone["privacy"], "user_key_file": str(tmp_path / "user.key")}
+    beside = stream_table(fresh_name("s"), privacy=alone["privacy"])
+    config = job_config(bootstrap, tmp_path, streams=[alone, beside])
+    await create_topics(config, source_partitions=3)
+    assert await check_topics(config) == []
+    found = await topic_partitions(bootstrap, [alone["source"], beside["source"]])
+    assert found == {alone["source"]: 1, beside["source"]: 3}
 
-    async def scenario() -> None:
-        (tmp_path / "user.key").write_bytes(bytes(range(32)))
-        alone = stream_table(fresh_name("s"), partitioner="none")
-        alone["privacy"] = {**alone["privacy"], "user_key_file": str(tmp_path / "user.key")}
-        beside = stream_table(fresh_name("s"), privacy=alone["privacy"])
-        config = job_config(bootstrap, tmp_path, streams=[alone, beside])
-        await create_topics(config, source_partitions=3)
-        assert await check_topics(config) == []
-        found = await topic_partitions(bootstrap, [alone["source"], beside["source"]])
-        assert found == {alone["source"]: 1, beside["source"]: 3}
-
-        two = alone | {"source": fresh_name("raw")}
-        await create(bootstrap, NewTopic(two["source"], 2, 1))
-        config = job_config(bootstrap, tmp_path, streams=[two, beside], job=config.job.name)
-        (problem,) = await check_topics(config)
-        assert (problem.topic, two["name"] in problem.reason) == (two["source"], True)
-        assert "has 2 partitions" in problem.reason
-        assert "one partition" in problem.fix
-        await prepare(config, insecure_seed=None, roles=ROLES)
-        assert set(await stored_fingerprints(config)) == {beside["name"]}
-
-    asyncio.run(scenario())
+    two = alone | {"source": fresh_name("raw")}
+    await create(bootstrap, NewTopic(two["source"], 2, 1))
+    config = job_config(bootstrap, tmp_path, streams=[two, beside], job=config.job.name)
+    (problem,) = await check_topics(config)
+    assert (problem.topic, two["name"] in problem.reason) == (two["source"], True)
+    assert "has 2 partitions" in problem.reason
+    assert "one partition" in problem.fix
+    await prepare(config, insecure_seed=None, roles=ROLES)
+    assert set(await stored_fingerprints(config)) == {beside["name"]}
 
 
 async def topic_partitions(bootstrap: str, names: list[str]) -> dict[str, int]:

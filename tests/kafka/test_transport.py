@@ -20,7 +20,7 @@ from yarl import URL
 
 from agents.kafka.transport import JobConsumer, JobTransport, ThreadEndedError
 from agents.worker.table import DurableTable, durable_table
-from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, producing, until
+from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, in_loop, producing, until
 
 pytestmark = pytest.mark.seconds(5)
 
@@ -125,100 +125,89 @@ class BusyStockTransport(StockTransport):
         pass
 
 
-def test_no_record_is_lost_after_a_table_recovery(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> list[int]:
-        job = fresh_name("gap")
-        await prepare(bootstrap, job)
-        app, seen = make_app(bootstrap, tmp_path, job, ours=True)
-        await run(app, seen, last=RECORDS - 1)
-        return seen
-
+@in_loop
+async def test_no_record_is_lost_after_a_table_recovery(bootstrap: str, tmp_path: Path) -> None:
     # Also: reading starts where the state says, not where the group stopped.
-    assert asyncio.run(scenario()) == list(range(START, RECORDS))
+    job = fresh_name("gap")
+    await prepare(bootstrap, job)
+    app, seen = make_app(bootstrap, tmp_path, job, ours=True)
+    await run(app, seen, last=RECORDS - 1)
+    assert seen == list(range(START, RECORDS))
 
 
-def test_a_topic_that_its_broker_hears_of_later_is_read_as_soon_as_it_has(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> list[int]:
-        job = fresh_name("later")
-        await create(bootstrap, NewTopic(f"{job}-state-changelog", 1, 1))
-        app, seen = make_app(bootstrap, tmp_path, job, ours=True)
-        async with app:
-            await until(lambda: app.consumer._thread._consumer._coordinator._group_subscription is not None)
-            await create(bootstrap, NewTopic(f"{job}.in", 1, 1))
-            async with producing(bootstrap) as producer:
-                for number in range(START + 1):
-                    await producer.send(f"{job}.in", b"%d" % number, partition=0)
-            await until(lambda: bool(seen))
-        return seen
-
-    assert asyncio.run(scenario()) == [START]
-
-
-def test_an_aborted_record_is_never_seen(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> list[bytes]:
-        job = fresh_name("aborted")
-        await create(bootstrap, NewTopic(f"{job}.in", 1, 1), NewTopic(f"{job}-state-changelog", 1, 1))
-        app, _ = make_app(bootstrap, tmp_path, job, ours=True)
-        values: list[bytes] = []
-
-        async def note(stream: Any) -> None:
-            async for event in stream.noack().events():
-                values.append(event.value)
-
-        app.agent(app.topic(f"{job}.in", key_serializer="raw", value_serializer="raw"), name=f"{job}.values")(note)
-        app.transport.starts = {}
-        async with producing(bootstrap, transactional_id=job) as producer:
-            for value, commit in ((b"kept 1", True), (b"aborted", False), (b"kept 2", True)):
-                await producer.begin_transaction()
-                await producer.send_and_wait(f"{job}.in", value, partition=0)
-                await (producer.commit_transaction() if commit else producer.abort_transaction())
-        async with app:
-            await until(lambda: b"kept 2" in values)
-        return values
-
-    assert asyncio.run(scenario()) == [b"kept 1", b"kept 2"]
-
-
-def test_a_worker_that_has_crashed_comes_to_its_end(bootstrap: str, tmp_path: Path) -> None:
-    """mode's workers of calls take one more each after a crash; who asked a third time waited for ever."""
-
-    async def scenario() -> bool:
-        job = fresh_name("crashed")
-        await prepare(bootstrap, job)
-        app, seen = make_app(bootstrap, tmp_path, job, ours=True)
-        await app.start()
+@in_loop
+async def test_a_topic_that_its_broker_hears_of_later_is_read_as_soon_as_it_has(bootstrap: str, tmp_path: Path) -> None:
+    job = fresh_name("later")
+    await create(bootstrap, NewTopic(f"{job}-state-changelog", 1, 1))
+    app, seen = make_app(bootstrap, tmp_path, job, ours=True)
+    async with app:
+        await until(lambda: app.consumer._thread._consumer._coordinator._group_subscription is not None)
+        await create(bootstrap, NewTopic(f"{job}.in", 1, 1))
+        async with producing(bootstrap) as producer:
+            for number in range(START + 1):
+                await producer.send(f"{job}.in", b"%d" % number, partition=0)
         await until(lambda: bool(seen))
-        tp = next(iter(app.consumer.assignment()))
-        await app.crash(RuntimeError("planted"))
-
-        async def refused() -> bool:
-            try:
-                await app.consumer.position(tp)
-            except ThreadEndedError:
-                return True
-            return False
-
-        async with asyncio.timeout(WAIT_AT_MOST_S):
-            await until(refused)
-            assert await asyncio.gather(*(refused() for _ in range(5))) == [True] * 5
-            await app.stop()
-        return bool(app.consumer._thread._shutdown.is_set())
-
-    assert asyncio.run(scenario())
+    assert seen == [START]
 
 
-def test_stock_faust_loses_records_after_a_table_recovery(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> list[int]:
-        job = fresh_name("stock")
-        await prepare(bootstrap, job)
-        app, seen = make_app(bootstrap, tmp_path, job, ours=False)
-        async with app, producing(bootstrap) as producer:
+@in_loop
+async def test_an_aborted_record_is_never_seen(bootstrap: str, tmp_path: Path) -> None:
+    job = fresh_name("aborted")
+    await create(bootstrap, NewTopic(f"{job}.in", 1, 1), NewTopic(f"{job}-state-changelog", 1, 1))
+    app, _ = make_app(bootstrap, tmp_path, job, ours=True)
+    values: list[bytes] = []
 
-            async def one_from_behind_came() -> bool:
-                await producer.send_and_wait(f"{job}.in", b"behind", partition=0)
-                return bool(seen) and seen[-1] >= RECORDS
+    async def note(stream: Any) -> None:
+        async for event in stream.noack().events():
+            values.append(event.value)
 
-            await until(one_from_behind_came)  # so nothing before it is still under way
-        return seen
+    app.agent(app.topic(f"{job}.in", key_serializer="raw", value_serializer="raw"), name=f"{job}.values")(note)
+    app.transport.starts = {}
+    async with producing(bootstrap, transactional_id=job) as producer:
+        for value, commit in ((b"kept 1", True), (b"aborted", False), (b"kept 2", True)):
+            await producer.begin_transaction()
+            await producer.send_and_wait(f"{job}.in", value, partition=0)
+            await (producer.commit_transaction() if commit else producer.abort_transaction())
+    async with app:
+        await until(lambda: b"kept 2" in values)
+    assert values == [b"kept 1", b"kept 2"]
 
-    assert set(range(START, RECORDS)) - set(asyncio.run(scenario()))
+
+@in_loop
+async def test_a_worker_that_has_crashed_comes_to_its_end(bootstrap: str, tmp_path: Path) -> None:
+    """mode's workers of calls take one more each after a crash; who asked a third time waited for ever."""
+    job = fresh_name("crashed")
+    await prepare(bootstrap, job)
+    app, seen = make_app(bootstrap, tmp_path, job, ours=True)
+    await app.start()
+    await until(lambda: bool(seen))
+    tp = next(iter(app.consumer.assignment()))
+    await app.crash(RuntimeError("planted"))
+
+    async def refused() -> bool:
+        try:
+            await app.consumer.position(tp)
+        except ThreadEndedError:
+            return True
+        return False
+
+    async with asyncio.timeout(WAIT_AT_MOST_S):
+        await until(refused)
+        assert await asyncio.gather(*(refused() for _ in range(5))) == [True] * 5
+        await app.stop()
+    assert bool(app.consumer._thread._shutdown.is_set())
+
+
+@in_loop
+async def test_stock_faust_loses_records_after_a_table_recovery(bootstrap: str, tmp_path: Path) -> None:
+    job = fresh_name("stock")
+    await prepare(bootstrap, job)
+    app, seen = make_app(bootstrap, tmp_path, job, ours=False)
+    async with app, producing(bootstrap) as producer:
+
+        async def one_from_behind_came() -> bool:
+            await producer.send_and_wait(f"{job}.in", b"behind", partition=0)
+            return bool(seen) and seen[-1] >= RECORDS
+
+        await until(one_from_behind_came)  # so nothing before it is still under way
+    assert set(range(START, RECORDS)) - set(seen)

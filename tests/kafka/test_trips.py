@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.topics import create_topics
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
-from agents.worker.app import ROLES, build_app
-from agents.worker.ingest.service import IngestService
-from agents.worker.ingest.specs import source_specs, user_key_ids
-from agents.worker.job import Job
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
 from tests.kafka.ingest_support import START_S, STEP_S
-from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
+from tests.kafka.support import fresh_name, in_loop, job_config, producing, records_of, stream_table, until, worker
 
 PARTITIONS = 2
 STEPS = 5
@@ -102,17 +95,6 @@ async def feed(config: Config) -> None:
                 await producer.send_and_wait(source, b"", partition=partition, headers=[header])
 
 
-@asynccontextmanager
-async def running(config: Config) -> AsyncIterator[None]:
-    """A whole worker in this process."""
-    checked = await check_fingerprints(config, user_key_ids=user_key_ids(config))
-    counts = {"source_partitions": checked.source_partitions, "audit_partitions": checked.audit_partitions}
-    ingest = IngestService.configured(config, source_specs(config, **counts))
-    app = build_app(Job(config=checked.config, **counts), roles=ROLES, services=[ingest])
-    async with app:
-        yield
-
-
 async def released(config: Config) -> dict[int, list[dict[str, Any]]]:
     by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for record in await records_of(config.kafka.bootstrap, Topics.synthetic(config.streams[0].name)):
@@ -122,41 +104,39 @@ async def released(config: Config) -> dict[int, list[dict[str, Any]]]:
     return by_step
 
 
-def test_points_become_trips_and_what_is_wrong_with_them_is_told(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = configured(bootstrap, tmp_path)
-        topics = Topics(config.job.name, config.kafka.partitions)
-        await create_topics(config, source_partitions=PARTITIONS)
-        await feed(config)
+@in_loop
+async def test_points_become_trips_and_what_is_wrong_with_them_is_told(bootstrap: str, tmp_path: Path) -> None:
+    config = configured(bootstrap, tmp_path)
+    topics = Topics(config.job.name, config.kafka.partitions)
+    await create_topics(config, source_partitions=PARTITIONS)
+    await feed(config)
 
-        async def all_there() -> bool:
-            return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) >= STEPS
+    async def all_there() -> bool:
+        return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) >= STEPS
 
-        async with running(config):
-            await until(all_there)
-        by_step = await released(config)
-        blocks = [
-            Block.decode(record.value)
-            for partition in range(config.kafka.partitions)
-            for record in await records_of(bootstrap, topics.blocks, partition=partition)
-        ]
-        letters = [DeadLetter.decode(record.value) for record in await records_of(bootstrap, topics.dead_letters)]
+    async with worker(config):
+        await until(all_there)
+    by_step = await released(config)
+    blocks = [
+        Block.decode(record.value)
+        for partition in range(config.kafka.partitions)
+        for record in await records_of(bootstrap, topics.blocks, partition=partition)
+    ]
+    letters = [DeadLetter.decode(record.value) for record in await records_of(bootstrap, topics.dead_letters)]
 
-        names: set[str] = set()
-        for step, expected in enumerate(CLOSED):
-            trips: dict[str, list[dict[str, Any]]] = defaultdict(list)
-            for record in by_step[step]:
-                assert set(record) == {"trip", "point", "x", "y", "at"}
-                assert 0 <= record["x"] < 1 > record["y"] >= 0
-                trips[record["trip"]].append(record)
-            assert abs(len(trips) - expected) <= 2
-            assert not names & trips.keys()
-            names |= trips.keys()
-            assert all([record["point"] for record in of] == list(range(len(of))) for of in trips.values())
-        bad = Counter(NOT_JSON=1, MISSING_FIELD=1, WRONG_TYPE=1, OUTSIDE_DOMAIN=1, WRONG_PARTITION=1)
-        assert Counter(letter.reason.name for letter in letters) == bad
-        # u0's third trip is counted, and no dead letter: the bound at work is no fault of the record.
-        counts = sum((Counter(block.counts) for block in blocks), Counter())
-        assert counts["OVER_BOUND"] == 1
-
-    asyncio.run(scenario())
+    names: set[str] = set()
+    for step, expected in enumerate(CLOSED):
+        trips: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for record in by_step[step]:
+            assert set(record) == {"trip", "point", "x", "y", "at"}
+            assert 0 <= record["x"] < 1 > record["y"] >= 0
+            trips[record["trip"]].append(record)
+        assert abs(len(trips) - expected) <= 2
+        assert not names & trips.keys()
+        names |= trips.keys()
+        assert all([record["point"] for record in of] == list(range(len(of))) for of in trips.values())
+    bad = Counter(NOT_JSON=1, MISSING_FIELD=1, WRONG_TYPE=1, OUTSIDE_DOMAIN=1, WRONG_PARTITION=1)
+    assert Counter(letter.reason.name for letter in letters) == bad
+    # u0's third trip is counted, and no dead letter: the bound at work is no fault of the record.
+    counts = sum((Counter(block.counts) for block in blocks), Counter())
+    assert counts["OVER_BOUND"] == 1

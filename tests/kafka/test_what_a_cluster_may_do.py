@@ -19,8 +19,7 @@ from agents.kafka.status import status
 from agents.kafka.topics import check_topics, needed_topics
 from agents.local.broker.embedded import EmbeddedBroker
 from schemas.topics import Topics
-from tests.kafka.ingest_support import in_loop
-from tests.kafka.support import until
+from tests.kafka.support import in_loop, until, worker
 from tests.kafka.test_streams_alone import Twins, admin_of
 from tests.kafka.test_worker_life import NOISE
 
@@ -47,7 +46,7 @@ async def test_a_writer_that_the_cluster_has_forgotten_goes_on_in_the_same_life(
         twins = Twins(broker.bootstrap, tmp_path)
         await twins.create()
         await twins.send(range(2))
-        async with twins.worker(twins.config()) as app:
+        async with worker(twins.config()) as app:
             step, publisher = 1, f"transactional id {Topics.publisher_id(twins.a)} was forgotten by the cluster"
             await twins.until_public(twins.a, step)
             while publisher not in caplog.text and step < ROUNDS:
@@ -77,7 +76,7 @@ async def test_a_topic_that_takes_no_record_of_its_size_stops_its_stream_and_say
             await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=both)])
 
     await twins.begin(2)
-    async with twins.worker(config):
+    async with worker(config):
         await alter(**{"max.message.bytes": "100"})
         await twins.send(range(2, 3))
         await twins.until_public(twins.b, 2)
@@ -94,7 +93,7 @@ async def test_a_topic_that_takes_no_record_of_its_size_stops_its_stream_and_say
     assert (problem.topic, "max.message.bytes" in problem.fix) == (name, True)
     assert await twins.published(twins.a) == [0, 1]
     await alter()
-    async with twins.worker(config):
+    async with worker(config):
         await twins.until_public(twins.a, 2)
     assert await twins.published(twins.a) == [0, 1, 2]
 
@@ -115,7 +114,7 @@ async def test_a_transaction_that_nobody_ends_is_named_with_what_to_do(
         await stranger.send_and_wait(ledger.topic, b"x", key=b"x", partition=0)
         await stranger.client.close()
         await twins.send(range(2, 3))
-        async with twins.worker(config) as app:
+        async with worker(config) as app:
             await until(lambda: "stays open" in caplog.text)
             assert f"a transaction stays open on topic {ledger.topic}, partition 0" in caplog.text
             assert "kafka-transactions.sh find-hanging" in caplog.text

@@ -20,8 +20,7 @@ import pytest
 from agents.local.broker.embedded import EmbeddedBroker
 from schemas.topics import Topics
 from tests.crash.field import ROOT, Field, Worker, to_toml
-from tests.kafka.ingest_support import in_loop
-from tests.kafka.support import WAIT_AT_MOST_S, until
+from tests.kafka.support import WAIT_AT_MOST_S, in_loop, until
 from tests.kafka.test_streams_alone import admin_of
 
 NOISE = re.compile(r"Traceback|Event loop is closed|never retrieved|Unclosed AIOKafka|^\s+File ", re.MULTILINE)

@@ -8,15 +8,19 @@ lives it again. The last line is JSON; the exit code is 1 where a promise is bro
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
+import shlex
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 
 from agents.local.offline.processes import end_with
 
@@ -32,7 +36,30 @@ def main() -> int:
         os.execve(
             sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, HASHES: "0"}
         )
-    options = _options()
+    if sys.argv[1:] == ["--each"]:
+        return _each()
+    return _main(sys.argv[1:])
+
+
+def _each() -> int:
+    """Take each line of standard input for the arguments of a call. Only the first has to wait for the imports.
+
+    Prints a JSON object in a line for each: its exit code, and what it printed.
+    """
+    from tests.simulation import run  # noqa: F401  # imported once, before the fork
+
+    def called(arguments: list[str]) -> dict:  # type: ignore[type-arg]
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            code = _main(arguments)
+        return {"code": code, "printed": printed.getvalue()}
+
+    for line in sys.stdin:
+        print(json.dumps(_forked(partial(called, shlex.split(line)))), flush=True)
+    return 0
+
+
+def _main(arguments: list[str]) -> int:
+    options = _options(arguments)
     if options.seed is not None:
         return _explain(options)
     found, days, cpu_s, broken = 0, 0.0, 0.0, 0
@@ -60,7 +87,7 @@ def main() -> int:
     return int(bool(broken) or found < len(planted))
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="The whole job, simulated.")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
@@ -73,7 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--retention", action="store_true", help="somebody sets retention on a private topic")
     parser.add_argument("--put-back", action="store_true", help="the cluster is put back, and the witness is not")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def _again(options: argparse.Namespace) -> str:
@@ -99,9 +126,20 @@ def _live(options: argparse.Namespace, seed: int, plant: str = "") -> dict:  # t
 
 
 def _apart(options: argparse.Namespace, seed: int, plant: str = "") -> dict:  # type: ignore[type-arg]
-    """Live a seed in a process of its own: what it leaves behind goes with it, and no other seed moves it."""
+    """Live a seed in a process of its own: no other seed moves it."""
     from tests.simulation import run  # noqa: F401  # imported once, before the fork
 
+    try:
+        return _forked(lambda: _live(options, seed, plant))
+    except ChildProcessError as error:
+        return {"seed": seed, "violations": [str(error)], "days": 0.0, "cpu_s": 0.0}
+
+
+def _forked(work: Callable[[], dict]) -> dict:  # type: ignore[type-arg]
+    """Return what `work` returns in a process of its own: what it leaves behind goes with it.
+
+    Raises: ChildProcessError with its traceback.
+    """
     reading, writing = os.pipe()
     parent = os.getpid()
     child = os.fork()
@@ -111,17 +149,19 @@ def _apart(options: argparse.Namespace, seed: int, plant: str = "") -> dict:  # 
         try:
             warnings.simplefilter("ignore")
             sys.unraisablehook = lambda *_: None
-            verdict = _live(options, seed, plant)
+            found = {"returned": work()}
         except BaseException:
-            verdict = {"seed": seed, "violations": [traceback.format_exc(limit=-6)], "days": 0.0, "cpu_s": 0.0}
+            found = {"raised": traceback.format_exc(limit=-6)}  # type: ignore[dict-item]
         with os.fdopen(writing, "w") as pipe:
-            json.dump(verdict, pipe)
+            json.dump(found, pipe)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        text = pipe.read()
+        answer = json.load(pipe)
     os.waitpid(child, 0)
-    return json.loads(text)
+    if "raised" in answer:
+        raise ChildProcessError(answer["raised"])
+    return answer["returned"]
 
 
 def _lives(options: argparse.Namespace, seeds: range) -> Iterator[dict]:  # type: ignore[type-arg]

@@ -172,7 +172,7 @@ def advice(error: BaseException) -> Advice:
 
 
 def what_happened(error: BaseException) -> str:
-    """Our own errors name stream and step and hold no private value; of others type and place alone are told."""
+    """Return what an error says: our own hold no private value; of others, type and place alone are told."""
     what = str(error).rstrip(".") if isinstance(error, PrivstreamError) else type(error).__name__ + place_of(error)
     return "; ".join([what, *getattr(error, "__notes__", ())])
 
@@ -191,7 +191,7 @@ def what_to_do(error: BaseException) -> str:
 
 
 def explain(error: BaseException) -> str:
-    """What happened and what to do, for a log line. A message that says itself what to do is not advised again."""
+    """Return what happened and what to do, for a log line. A message that says what to do is not advised again."""
     happened = what_happened(error)
     if WHAT_TO_DO in happened:
         return f'{happened} ({PAGE}, "{advice(error).section}")'
@@ -199,7 +199,7 @@ def explain(error: BaseException) -> str:
 
 
 def table() -> str:
-    """The table of docs/operations.md."""
+    """Return the table of docs/operations.md."""
     lines = ["| section | the log says `What to do:` |", "|---|---|"]
     lines += [f"| [{each.section}](#{anchor(each.section)}) | {each.do} |" for each in ADVICE]
     return "\n".join(lines)

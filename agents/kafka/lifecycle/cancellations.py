@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 async def raise_stray_cancellation(awaitable: Awaitable[Result], what: str) -> Result:
-    """Await; a cancellation of which this task was not told becomes an error.
+    """Await something; a cancellation that nobody asked of this task becomes an error.
 
     Args:
         what: part of the worker, for the message.
@@ -63,7 +63,7 @@ class LongService(Service):
 
     @classmethod
     def configured(cls, *args: Any, **settings: Any) -> type[Self]:
-        """The service with these arguments, as a class: that is what `app.service` takes."""
+        """Return the service with these arguments, as a class: that is what `app.service` takes."""
 
         def init(self: Self, **service_settings: Any) -> None:
             cls.__init__(self, *args, **settings, **service_settings)

@@ -31,7 +31,7 @@ class ConnectionLimits:
 
 
 class LimitedServer(web.Server):
-    """aiohttp's, which counts its connections."""
+    """aiohttp's server, which counts its connections."""
 
     limits: ConnectionLimits
     name: str
@@ -61,7 +61,7 @@ class LimitedServer(web.Server):
 
 
 class LimitedRunner(web.AppRunner):
-    """Runs an application behind a `LimitedServer`.
+    """Runner of an application behind a `LimitedServer`.
 
     What aiohttp would log holds lines of requests, and so tokens: it is left unsaid.
 

@@ -37,7 +37,7 @@ NO_MORE = signal.SIGUSR2  # to the listening thread, from this process alone
 
 
 class Leaving:
-    """From `install` on. Before `serves` is called a signal ends the process at once: nothing has begun."""
+    """How a worker leaves, from `install` on. Before `serves` is called a signal ends the process at once."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
@@ -51,8 +51,8 @@ class Leaving:
         self._listens = True
 
     def install(self) -> None:
-        """For the main thread, before any other begins: threads inherit what is blocked. Signals that came between two
-        lives of this process are taken in now.
+        """Listen for signals. For the main thread, before any other begins: threads inherit what is blocked. Signals
+        that came between two lives of this process are taken in now.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, NO_MORE))
         self._listener = threading.Thread(target=self._listen, name="signals", daemon=True)
@@ -61,7 +61,7 @@ class Leaving:
             signal.signal(number, self._pass_on)
 
     def _pass_on(self, number: int, _: object) -> None:
-        """In the main thread: a thread that is older than `install`, and does not block it, took a signal."""
+        """Handle, in the main thread, a signal that a thread older than `install`, which does not block it, took."""
         if self._listener is None or not self._listens:
             self.end(0)
         signal.pthread_kill(cast(int, self._listener.ident), number)
@@ -101,12 +101,12 @@ class Leaving:
             self._asked = asked
 
     def waits(self) -> None:
-        """Nothing is under way any more: a signal ends the process at once."""
+        """Let a signal end the process at once again: nothing is under way any more."""
         with self._lock:
             self._asked = None
 
     def begin(self, reason: str | None) -> None:
-        """The worker leaves: from now on its time runs. `reason` is the error that ends it, None without one."""
+        """Begin to leave: from now on the worker's time runs. `reason` is the error that ends it, None without one."""
         with self._lock:
             self._reason = self._reason or reason
             if not self._leaves:

@@ -25,7 +25,7 @@ EVERY_S = 60.0
 
 
 class OncePerCause(logging.Filter):
-    """Lets one line of a library through in `every_s`, without its traceback, and counts the rest.
+    """Filter that lets one line of a library through in `every_s`, without its traceback, and counts the rest.
 
     What asyncio has to say of futures that nobody asks any more, and other reports of errors with a traceback, is left
     out: such an error ends the worker or is dealt with, and both are said.
@@ -58,7 +58,7 @@ class OncePerCause(logging.Filter):
 
 
 def _package(record: logging.LogRecord) -> str:
-    """The installed package whose code logged this."""
+    """Return the installed package whose code logged this."""
     return (
         record.pathname.rpartition("site-packages/")[2].partition("/")[0] if "site-packages/" in record.pathname else ""
     )
@@ -127,8 +127,8 @@ def set_up(level: str, style: LogFormat = "text") -> None:
 
 
 def unless_set_up() -> None:
-    """For commands that keep no log: Python would print what libraries log as a warning, tracebacks of errors that are
-    dealt with among them. One line a minute of each is enough.
+    """Print one line a minute of each library, for commands that keep no log: Python would print all that they log as a
+    warning, tracebacks of errors that are dealt with among them.
     """
     if isinstance(logging.lastResort, logging.Handler) and not logging.lastResort.filters:
         logging.lastResort.addFilter(OncePerCause())
@@ -139,7 +139,7 @@ def _quietly(what: str, kind: type[BaseException] | None) -> None:
 
 
 class Reminder:
-    """Says the same thing at most once in `every_s`, for as long as it lasts."""
+    """Whether it is time to say something again: at most once in `every_s`, for as long as it lasts."""
 
     def __init__(self, every_s: float = EVERY_S, now: Callable[[], float] = time.monotonic) -> None:
         self._every_s = every_s

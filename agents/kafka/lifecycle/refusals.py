@@ -97,7 +97,7 @@ class Seen:
 
     @property
     def share(self) -> float:
-        """Of the records, those refused; 0 where there are none."""
+        """Share of the records that are refused; 0 where there are none."""
         return sum(self.refused.values()) / max(1, self.records)
 
     @property
@@ -141,7 +141,7 @@ def percent(share: float) -> str:
 
 
 class RefusalAlarm:
-    """Says in the log, soon and then at most once a minute for each stream, that many of its records are refused."""
+    """Alarm in the log, soon and then at most once a minute for each stream, that many of its records are refused."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

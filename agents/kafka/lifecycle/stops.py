@@ -49,7 +49,7 @@ class StreamStoppedError(Exception):
 
 @contextlib.contextmanager
 def alone(stream: str) -> Iterator[None]:
-    """For work of one stream from which nothing is sent: a fault in it stops that stream and nothing else.
+    """Do work of one stream from which nothing is sent: a fault in it stops that stream and nothing else.
 
     Raises: StreamStoppedError. Errors that reach further (`stops = "job"`), and those of the machine, as they are.
     """
@@ -166,11 +166,11 @@ class Stops:
 
     @property
     def unkept(self) -> list[Stop]:
-        """What is not written down yet."""
+        """Stops that are not written down yet."""
         return [stop for stop in self if stop not in self._kept]
 
     def kept(self, stops: Iterable[Stop]) -> None:
-        """These are written down."""
+        """Note that these are written down."""
         self._kept.update(stops)
 
     def stopped(self, stream: str) -> bool:
@@ -182,7 +182,7 @@ class Stops:
         return stream in self._doubtful or any(stop.stream == stream and stop.part in SILENT for stop in self)
 
     def waits(self, stream: str, *, published: int, closed: int) -> bool:
-        """Whether something is left to publish of a stream that has stopped.
+        """Return whether something is left to publish of a stream that has stopped.
 
         Args:
             published: its last public step.
@@ -195,7 +195,7 @@ class Stops:
         return published < last
 
     def among(self, streams: Iterable[str]) -> list[str]:
-        """Those that have stopped."""
+        """Return the streams that have stopped."""
         return [stream for stream in streams if self.stopped(stream)]
 
     def has(self, stream: str, part: Part, partition: int | None) -> bool:

@@ -51,12 +51,15 @@ class Reading:
     def caught_up(
         self, places: Mapping[TopicAndPartition, Reach], busy: Collection[TopicAndPartition]
     ) -> set[TopicAndPartition]:
-        """Partitions of which all is read and worked on that was there at the first look at them."""
+        """Return the partitions of which all is read and worked on that was there at the first look at them."""
         self._first = {tp: self._first.get(tp, place.end) for tp, place in places.items()}
         return {tp for tp, place in places.items() if place.position >= self._first[tp] and tp not in busy}
 
     def look(self, places: Mapping[TopicAndPartition, Reach], busy: Collection[TopicAndPartition] = ()) -> list[str]:
-        """Args: busy: partitions whose reader is at work, or told to wait: it reads on when it has ended that."""
+        """Return what is not read though records wait there, in words.
+
+        Args: busy: partitions whose reader is at work, or told to wait: it reads on when it has ended that.
+        """
         now = self.now()
         # Between two looks far apart the process stood still: nobody can say what it would have read.
         elapsed = 0.0 if self._last is None else min(now - self._last, APART_S)
@@ -102,7 +105,7 @@ class Pulse:
         self.since = self.now()
 
     def works(self, what: str, limit_s: float = WORK_S) -> None:
-        """A piece of work begins, or went on by a bit."""
+        """Note that a piece of work begins, or went on by a bit."""
         self.doing, self.limit_s, self.since = what, limit_s, self.now()
 
     def waits(self, why: str) -> None:
@@ -110,7 +113,7 @@ class Pulse:
         self.doing, self.limit_s, self.since = why, None, self.now()
 
     def goes_on(self) -> None:
-        """A bit of a long piece of work is done."""
+        """Note that a bit of a long piece of work is done."""
         self.since = self.now()
 
     @contextlib.contextmanager
@@ -126,7 +129,7 @@ class Pulse:
 
     @property
     def stuck(self) -> str | None:
-        """What it has been at for too long."""
+        """What the part has been at for too long; None where nothing is."""
         # Read once each: the other thread may go on meanwhile.
         doing, limit_s, lasted = self.doing, self.limit_s, self.now() - self.since
         if limit_s is None or lasted <= limit_s:
@@ -152,7 +155,7 @@ class Vitals:
     _faults: dict[str, str] = field(default_factory=dict)
 
     def beat(self) -> None:
-        """The event loop turns; called every `BEAT_S`.
+        """Note that the event loop turns; called every `BEAT_S`.
 
         Where it comes much later, the whole process stood still (it was stopped, or its machine was): no part is to
         blame, so that time does not count. A loop that is frozen does not come here at all.
@@ -166,24 +169,24 @@ class Vitals:
         pulse.works("turns", LOOP_S)
 
     def part(self, name: str) -> Pulse:
-        """A part that begins; another one of this name is over."""
+        """Add a part that begins; another one of this name is over."""
         pulse = self._parts[name] = Pulse(name, self.now)
         self._faults.pop(name, None)
         return pulse
 
     def take(self, pulse: Pulse) -> None:
-        """A part that was made elsewhere begins."""
+        """Add a part that was made elsewhere."""
         pulse.now = self.now
         pulse.since = self.now()
         self._parts[pulse.name] = pulse
 
     def ends(self, pulse: Pulse) -> None:
-        """A part is over, and nothing is expected of it."""
+        """Forget a part that is over: nothing is expected of it."""
         if self._parts.get(pulse.name) is pulse:
             del self._parts[pulse.name]
 
     def fault(self, name: str, what: str | None) -> None:
-        """Something that only a restart helps is seen, or no longer."""
+        """Note a fault that only a restart helps; None: it is gone."""
         if what is None:
             self._faults.pop(name, None)
         else:
@@ -256,7 +259,7 @@ class VitalsWatch(LongService):
         }
 
     def _busy(self) -> set[TopicAndPartition]:
-        """Partitions whose task is at work, or not there."""
+        """Return the partitions whose task is at work, or not there."""
         idle = {pulse.name for pulse in self._vitals.parts if pulse.ready and pulse.limit_s is None}
         return {
             (tp.topic, tp.partition)

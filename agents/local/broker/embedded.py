@@ -12,6 +12,7 @@ data, and `stop` removes its folder. `PRIVSTREAM_BOOTSTRAP=host:port` makes `bro
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import atexit
 import contextlib
@@ -26,11 +27,11 @@ import sys
 import tempfile
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Protocol, Self
+from types import MappingProxyType
+from typing import Self
 
 from agents.local.broker.jars import BOOTSTRAP_VARIABLE, KAFKA_VERSION, Progress, cached, jars, java_binary
 from schemas.errors import BrokerError
@@ -38,7 +39,7 @@ from schemas.errors import BrokerError
 
 @contextlib.contextmanager
 def free_ports(count: int) -> Iterator[list[int]]:
-    """Ports that nobody uses now.
+    """Hold ports that nobody uses now.
 
     From below the range that systems give to outgoing connections: a broker that was killed must find its port free
     when it is started again.
@@ -63,7 +64,7 @@ def listening(port: int) -> bool:
 
 
 def answers(bootstrap: str) -> bool:
-    """A round trip that only a registered broker passes. In a thread, so that it works with an event loop running."""
+    """Return whether a registered broker answers. In a thread, so that it works with an event loop running."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(lambda: asyncio.run(_describe(bootstrap))).result()
 
@@ -99,7 +100,7 @@ shutil.rmtree(sys.argv[2], ignore_errors=True)
 
 
 class Watchdog:
-    """Ends a process, and removes its folder, when the process that started it is gone; from now until `call_off`."""
+    """A process that ends another one, and removes its folder, when the one that started both is gone."""
 
     def __init__(self, pid: int, folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -108,7 +109,7 @@ class Watchdog:
         )  # fmt: skip
 
     def call_off(self) -> None:
-        """Before the watched process is ended by its owner: while the process id it would signal is still ours."""
+        """End it before the owner ends the watched process: while the process id that it would signal is still ours."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None
@@ -119,61 +120,16 @@ KEPT = 4
 """Caches beside Kafka's jars, the youngest ones."""
 
 
-class QuickStart:
-    """What Java keeps so that the next broker starts in half the time: an AOT cache (JEP 483), beside Kafka's jars.
+def aot_cache(class_path: str) -> Path:
+    """Return where Java keeps what lets the next broker start in half the time: an AOT cache (JEP 514).
 
-    The JVM writes it when a process ends that was asked to: the first start on a machine is such a run, made once, and
-    each later one maps classes that are loaded and linked already. It is 65 MB, for one Java, one Kafka and one set
-    of options, which its name says. Where it is missing, damaged or of another machine Java starts without it, slower.
-
-    Args:
-        java: the program. class_path: of Kafka's jars; the cache is kept in their folder.
-        options: those of the JVM. Those that a cache adds are no part of them.
+    The JVM writes it, 65 MB, when a process ends that was asked to, and each later one maps classes that are loaded and
+    linked already. It is for one Java, one Kafka and one set of options, which its name says: Java compares the times
+    of the jars with those that it saw, and a cache that does not fit says so in the log.
     """
-
-    def __init__(self, java: Path, class_path: str, options: Sequence[str]) -> None:
-        jars = [Path(jar) for jar in class_path.split(os.pathsep)]
-        self._folder = jars[0].parent
-        # Java compares the times of the jars with those that it saw, and a cache that does not fit says so in the log.
-        said = [*options, *(_state(path) for path in (java, java.parent.parent / "lib" / "modules", *jars))]
-        self._path = self._folder / f"start-{hashlib.sha256(repr(said).encode()).hexdigest()[:16]}.aot"
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """What lets Java use the cache, without a word where it cannot; nothing where there is none."""
-        if not self._path.exists() or not self._path.stat().st_size:
-            return ()
-        return (f"-XX:AOTCache={self._path}", "-Xlog:aot*=off", "-Xlog:cds*=off")
-
-    @contextlib.contextmanager
-    def made(self) -> Iterator[tuple[str, ...]]:
-        """Options for a process that is to end, cleanly, before this is left: it writes the cache as it ends.
-
-        Empty where there is one, where another process is making one, and where none can be kept. One that could not
-        be made is not tried again.
-        """
-        if self._path.exists():
-            yield ()
-            return
-        with contextlib.ExitStack() as held:
-            try:
-                lock = held.enter_context((self._folder / ".start-lock").open("w"))
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                yield ()
-                return
-            if self._path.exists():
-                yield ()
-                return
-            new = self._folder / f".{self._path.name}.new"
-            yield (f"-XX:AOTCacheOutput={new}",)
-            new.replace(self._path) if new.exists() else self._path.touch()
-            # Each environment of this user has a Java of its own; those of long ago are asked for by nobody.
-            made = sorted(self._folder.glob("start-*.aot"), key=lambda path: path.stat().st_mtime_ns)
-            for old in made[:-KEPT]:
-                old.unlink(missing_ok=True)
-            for unfinished in self._folder.glob(".start-*.new*"):
-                unfinished.unlink(missing_ok=True)
+    java, jars = java_binary(), [Path(jar) for jar in class_path.split(os.pathsep)]
+    said = [*_JVM, *(_state(path) for path in (java, java.parent.parent / "lib" / "modules", *jars))]
+    return jars[0].parent / f"start-{hashlib.sha256(repr(said).encode()).hexdigest()[:16]}.aot"
 
 
 def _state(path: Path) -> tuple[str, int, int]:
@@ -222,29 +178,43 @@ broker.session.timeout.ms=5000
 # out. The default of 9 s is felt in every such test; much less would fence a broker that only waits for a busy machine.
 
 
-class Broker(Protocol):
+class Broker(abc.ABC):
     """What demo, tests and benchmarks use, whoever runs the cluster."""
 
     @property
+    @abc.abstractmethod
     def bootstrap(self) -> str: ...
+
+    @abc.abstractmethod
     def start(self) -> None: ...
+
+    @abc.abstractmethod
     def stop(self) -> None: ...
+
+    @abc.abstractmethod
     def kill(self) -> None: ...
+
+    @abc.abstractmethod
     def pause(self) -> None: ...
+
+    @abc.abstractmethod
     def resume(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 def broker_from_env(progress: Progress | None = None) -> Broker:
-    """The cluster named by `PRIVSTREAM_BOOTSTRAP`, or an embedded broker where it is unset. Not started yet."""
+    """Return the cluster named by `PRIVSTREAM_BOOTSTRAP`, or an embedded broker where it is unset. Not started yet."""
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE, "").strip()
     return ExternalBroker(bootstrap) if bootstrap else EmbeddedBroker(progress=progress)
 
 
-class ExternalBroker:
+class ExternalBroker(Broker):
     """Somebody else's cluster: it is used, never started, stopped or disturbed."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -275,16 +245,8 @@ class ExternalBroker:
             f"unset {BOOTSTRAP_VARIABLE} to use the embedded broker"
         )
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-
-class EmbeddedBroker:
+class EmbeddedBroker(Broker):
     """One Kafka node in a temporary folder.
 
     Life: `start` -> (`pause` -> `resume`)* -> `kill` -> `start` on the same folder and port -> `stop`.
@@ -322,7 +284,7 @@ class EmbeddedBroker:
         return f"127.0.0.1:{self._port}"
 
     def address(self, listener: str) -> str:
-        """Where one of `listeners` is."""
+        """Return where one of `listeners` is."""
         return f"127.0.0.1:{self._ports[listener]}"
 
     @property
@@ -332,19 +294,20 @@ class EmbeddedBroker:
     @property
     def disk(self) -> Path:
         """What its machine keeps: a copy of it, put back while the broker is down, is the cluster of that moment."""
-        if self._folder is None:
-            raise BrokerError("the embedded broker has no disk before it is started; call start() first")
-        return self._folder / "data"
+        return self._made("disk") / "data"
 
     @property
     def log_path(self) -> Path:
         """Kafka's own warnings and errors; exists between `start` and `stop`."""
+        return self._made("log") / "kafka.log"
+
+    def _made(self, what: str) -> Path:
         if self._folder is None:
-            raise BrokerError("the embedded broker has no log before it is started; call start() first")
-        return self._folder / "kafka.log"
+            raise BrokerError(f"the embedded broker has no {what} before it is started; call start() first")
+        return self._folder
 
     def start(self) -> None:
-        """Returns when the broker answers requests. After `kill`: the same data, at the same address."""
+        """Start the broker, and return when it answers requests. After `kill`: the same data, at the same address."""
         if self.running:
             return
         fetched = not cached()
@@ -372,7 +335,7 @@ class EmbeddedBroker:
                 raise
 
     def stop(self) -> None:
-        """Ends the broker and removes its folder; as the data go too, there is nothing to shut down cleanly."""
+        """End the broker and remove its folder; as the data go too, there is nothing to shut down cleanly."""
         self.kill()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -380,7 +343,7 @@ class EmbeddedBroker:
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
-        """SIGKILL: what a crash of the machine's only broker looks like to its clients."""
+        """Kill the process: what a crash of the machine's only broker looks like to its clients."""
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
             watchdog.call_off()
@@ -390,7 +353,7 @@ class EmbeddedBroker:
             process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers, as in a long garbage collection."""
+        """Stop the process: connections stay open and nothing answers, as in a long garbage collection."""
         process = self._running_process("paused")
         process.send_signal(signal.SIGSTOP)
         # Sent is not stopped: its threads go on until each is told. The system reports when the last has stopped.
@@ -399,15 +362,6 @@ class EmbeddedBroker:
 
     def resume(self) -> None:
         self._running_process("resumed").send_signal(signal.SIGCONT)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _running_process(self, verb: str) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
@@ -448,28 +402,36 @@ class EmbeddedBroker:
         self._progress("formatting Kafka's storage", 1, 1)
 
     def _prepare(self, class_path: str) -> None:
-        """Once on a machine: a start whose end leaves what all others start quicker with."""
-        with QuickStart(java_binary(), class_path, _JVM).made() as recording:
-            if recording:
-                what = "preparing Kafka, so that it starts quicker from now on"
-                self._progress(what, 0, 1)
-                self._launch(class_path, recording)
-                self._end()
-                self._progress(what, 1, 1)
+        """Make the AOT cache, once on a machine, by a start whose end writes it. A failure is not repeated."""
+        cache = aot_cache(class_path)
+        with contextlib.ExitStack() as held:
+            try:
+                lock = held.enter_context((cache.parent / ".start-lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # another process makes one, or none can be kept
+                return
+            if cache.exists():
+                return
+            what = "preparing Kafka, so that it starts quicker from now on"
+            self._progress(what, 0, 1)
+            new = cache.with_name(f".{cache.name}.new")
+            self._launch(class_path, (f"-XX:AOTCacheOutput={new}",))
+            assert self._process is not None
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(self._start_timeout_s)
+            self.kill()
+            new.replace(cache) if new.exists() else cache.touch()
+            # Each environment of this user has a Java of its own; those of long ago are asked for by nobody.
+            made = sorted(cache.parent.glob("start-*.aot"), key=lambda path: path.stat().st_mtime_ns)
+            for left in (*made[:-KEPT], *cache.parent.glob(".start-*.new*")):
+                left.unlink(missing_ok=True)
+            self._progress(what, 1, 1)
 
-    def _end(self) -> None:
-        """SIGTERM: Java writes what it was asked for as it ends. One that does not end in time is killed."""
-        assert self._process is not None
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(self._start_timeout_s)
-        self.kill()
-
-    def _launch(self, class_path: str, recording: tuple[str, ...] = ()) -> None:
+    def _launch(self, class_path: str, options: tuple[str, ...] = ()) -> None:
         assert self._folder is not None
         self._progress(f"starting Kafka {KAFKA_VERSION}", 0, 1)
-        options = (str(self._folder / "server.properties"),)
-        command = self._java(class_path, "kafka.Kafka", *options, recording=recording)
+        command = self._java(class_path, "kafka.Kafka", str(self._folder / "server.properties"), options=options)
         with self.log_path.open("ab") as log:
             # A session of its own: Ctrl-C in a terminal reaches the job first, which still needs its broker then.
             self._process = subprocess.Popen(
@@ -493,10 +455,11 @@ class EmbeddedBroker:
             time.sleep(0.1)
         raise self._failed(f"it did not answer within {self._start_timeout_s:.0f} s")
 
-    def _java(self, class_path: str, main_class: str, *arguments: str, recording: tuple[str, ...] = ()) -> list[str]:
-        java = java_binary()
-        quicker = recording or QuickStart(java, class_path, _JVM).options
-        return [str(java), *_JVM, *quicker, "-cp", class_path, main_class, *arguments]
+    def _java(self, class_path: str, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+        cache = aot_cache(class_path)
+        if not options and cache.exists() and cache.stat().st_size:
+            options = (f"-XX:AOTCache={cache}", "-Xlog:aot*=off", "-Xlog:cds*=off")  # no word where it is of no use
+        return [str(java_binary()), *_JVM, *options, "-cp", class_path, main_class, *arguments]
 
     def _log_tail(self, lines: int = 25) -> str:
         try:

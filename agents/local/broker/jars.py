@@ -45,7 +45,7 @@ class _Jar:
 
 
 def jars(progress: Progress | None = None, *, pinned: Path = BROKER) -> str:
-    """A class path of Kafka's; fetches what this user's cache does not hold yet.
+    """Return a class path of Kafka's; fetch what this user's cache does not hold yet.
 
     Args: pinned: the list of its jars.
 
@@ -72,7 +72,7 @@ def jars(progress: Progress | None = None, *, pinned: Path = BROKER) -> str:
 
 
 def cached(*, pinned: Path = BROKER) -> bool:
-    """Whether this user's cache holds all of them."""
+    """Return whether this user's cache holds all of them."""
     folder = _cache_folder() / f"kafka-{KAFKA_VERSION}"
     return all((folder / jar.filename).exists() for jar in _pinned_jars(pinned))
 
@@ -99,7 +99,7 @@ def _cache_folder() -> Path:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process downloads; the others wait for it."""
+    """Hold a lock: one process downloads, and the others wait for it."""
     import fcntl
 
     with path.open("w") as lock:
