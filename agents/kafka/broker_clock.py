@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -41,36 +40,6 @@ WHAT_TO_DO = (
 )
 
 
-@dataclass(slots=True)
-class ClockBound:
-    """The time by which steps may be closed. All in microseconds since 1970 UTC but `at_s`, of a monotonic clock.
-
-    >>> bound = ClockBound(most_us=10)
-    >>> bound.bounded(5, at_s=0.0) is None
-    True
-    >>> bound.measured(1_000, at_s=0.0)
-    >>> bound.bounded(1_005, at_s=0.0), bound.bounded(9_999, at_s=0.0), bound.bounded(9_999, at_s=1.0)
-    (1005, 1010, 9999)
-    """
-
-    most_us: int
-    _broker_us: int | None = None
-    _at_s: float = 0.0
-
-    def measured(self, broker_us: int, *, at_s: float) -> None:
-        """Note that the brokers' clock showed `broker_us` at `at_s`, or shortly before."""
-        self._broker_us, self._at_s = broker_us, at_s
-
-    def broker_us(self, *, at_s: float) -> int | None:
-        """Return what the brokers' clock shows, at least; None before the first answer."""
-        return None if self._broker_us is None else self._broker_us + int((at_s - self._at_s) * 1e6)
-
-    def bounded(self, now_us: int, *, at_s: float) -> int | None:
-        """Return the time by which steps may be closed; None before the first answer."""
-        broker_us = self.broker_us(at_s=at_s)
-        return None if broker_us is None else min(now_us, broker_us + self.most_us)
-
-
 class BrokerClock:
     """Asks the brokers for the time, and says where it is another one than here.
 
@@ -86,14 +55,22 @@ class BrokerClock:
         self._topic = Topics(config.job.name, config.kafka.partitions).clock
         self._now_us = now_us
         self._most_us = config.job.max_clock_skew_us
-        self._bound = ClockBound(self._most_us)
+        self._broker_us: int | None = None
+        self._told_s = 0.0  # when the brokers' clock showed that, by a clock that never jumps
         self._producer: AIOKafkaProducer | None = None
         self._reminder = Reminder()
         self.ahead_s: float | None = None
 
     def bounded_us(self) -> int | None:
-        """Return the time by which steps may be closed; None before the first answer."""
-        return self._bound.bounded(self._now_us(), at_s=time.monotonic())
+        """Return the time by which steps may be closed, in microseconds; None before the first answer."""
+        if self._broker_us is None:
+            return None
+        broker_us = self._broker_us + int((time.monotonic() - self._told_s) * 1e6)
+        return min(self._now_us(), broker_us + self._most_us)
+
+    def told(self, broker_us: int) -> None:
+        """Note that the brokers' clock shows this now, or showed it shortly before."""
+        self._broker_us, self._told_s = broker_us, time.monotonic()
 
     async def compare(self) -> None:
         """Ask once. What cannot be asked now is asked again later; meanwhile time goes on from the last answer."""
@@ -110,7 +87,7 @@ class BrokerClock:
             self._say(logging.ERROR, "untold", said)
             return
         now_us = self._now_us()
-        self._bound.measured(broker_us, at_s=time.monotonic())
+        self.told(broker_us)
         self.ahead_s = (now_us - broker_us) / 1e6
         if now_us - broker_us > self._most_us:
             effect = f"steps end {self._most_us / 1e6:g} s before the broker's time says so, and no earlier"

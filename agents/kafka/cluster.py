@@ -14,7 +14,6 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient
@@ -23,13 +22,9 @@ from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
     BrokerResponseError,
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
     IllegalSaslStateError,
     KafkaError,
     SaslAuthenticationFailed,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
     UnsupportedSaslMechanismError,
 )
 from aiokafka.protocol.metadata import MetadataRequest
@@ -79,23 +74,10 @@ def too_few() -> DescriptorsError:
 
 
 ASK_TIMEOUT_MS = 8_000
+NO_RIGHTS = "AuthorizationFailed"
+"""In the names of aiokafka's errors of topics, groups, transactional ids and the cluster."""
 ALERT_TRIES = 3
 CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # the connection went, nobody refused
-
-
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
-    """Why one server does not answer, in words that begin with its address, and what to do.
-
-    Attributes:
-        refused: it is there and does not take this client as it comes: waiting does not help.
-    """
-
-    reason: str
-    refused: bool
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 async def no_answer(kafka: Kafka, what: str, error: BaseException, answers: Answers | None = None) -> BrokerError:
@@ -107,8 +89,9 @@ async def no_answer(kafka: Kafka, what: str, error: BaseException, answers: Answ
         answers: what the client was answered.
     Raises: DescriptorsError.
     """
-    if isinstance(error, KafkaError) and "AuthorizationFailed" in type(error).__name__:
-        return AccessError(f"{what}: {error}. {may_not(kafka)}")
+    if isinstance(error, KafkaError) and NO_RIGHTS in type(error).__name__:
+        todo = "give it the rights that privstream topics --acls prints"
+        return AccessError(f"{what}: {error}. {_who(kafka)} may not. What to do: {todo}")
     if (away := await unanswered(kafka, what)) is not None:
         return away
     if answers is not None and (refused := answers.lasting()) is not None:
@@ -131,18 +114,18 @@ async def unanswered(kafka: Kafka, what: str) -> BrokerError | None:
         for task in asking:
             task.cancel()
         await asyncio.wait(asking)
-    reasons = [reason for task in asking if (reason := task.result()) is not None]
-    kind = AccessError if all(each.refused for each in reasons) else BrokerError
+    reasons = [task.result() for task in asking]
+    kind = AccessError if all(isinstance(each, AccessError) for each in reasons) else BrokerError
     return kind(f"{what}: {'; '.join(dict.fromkeys(map(str, reasons)))}")
 
 
-def may_not(kafka: Kafka) -> str:
-    """Return what to say where the cluster knows who asks, and refuses."""
-    return f"{_who(kafka)} may not. What to do: give it the rights that privstream topics --acls prints"
+async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> BrokerError | None:
+    """Return why one server does not answer and what to do, in words that begin with its address; None: it does.
 
+    It is an AccessError where the server is there and does not take this client as it comes: waiting does not help.
 
-async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> NoAnswer | None:
-    """Return why one server does not answer; None: it does. `settings` are those of `security_kwargs`."""
+    Args: settings: those of `security_kwargs`. Raises: DescriptorsError.
+    """
     host, port = server.rsplit(":", 1)
     connection: AIOKafkaConnection | None = None
     try:
@@ -150,20 +133,21 @@ async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> NoAnswe
         await connection.send(MetadataRequest([]))
         return None
     except SaslAuthenticationFailed:
-        todo = _what_to_check(kafka)
-        return NoAnswer(f"authentication failed: {server} refused {_who(kafka)}. What to do: {todo}", refused=True)
+        todo = "check kafka.sasl_username and the password in kafka.sasl_password_file"
+        if kafka.sasl_mechanism == "OAUTHBEARER":
+            todo = "renew the token in kafka.sasl_token_file: it may have expired, or be meant for another cluster"
+        return AccessError(f"authentication failed: {server} refused {_who(kafka)}. What to do: {todo}")
     except (UnsupportedSaslMechanismError, IllegalSaslStateError):
-        return NoAnswer(
+        return AccessError(
             f"authentication failed: {server} does not offer {kafka.sasl_mechanism}. What to do: correct "
-            "kafka.sasl_mechanism, or enable it at the brokers (sasl.enabled.mechanisms)",
-            refused=True,
+            "kafka.sasl_mechanism, or enable it at the brokers (sasl.enabled.mechanisms)"
         )
     except (KafkaError, OSError, TimeoutError) as error:
         if (too_few := no_descriptors(error)) is not None:
             raise too_few from error
         seen = await _alert(host.strip("[]"), int(port), settings.get("ssl_context")) or error
         refused = isinstance(seen, ssl.SSLError) and not isinstance(seen, CUT_OFF)
-        return NoAnswer(f"{server} {_why(seen, kafka)}", refused=refused)
+        return (AccessError if refused else BrokerError)(f"{server} {_why(seen, kafka)}")
     finally:
         if connection is not None:
             connection.close()
@@ -234,12 +218,6 @@ def _who(kafka: Kafka) -> str:
     return "a client without a name"
 
 
-def _what_to_check(kafka: Kafka) -> str:
-    if kafka.sasl_mechanism == "OAUTHBEARER":
-        return "renew the token in kafka.sasl_token_file: it may have expired, or be meant for another cluster"
-    return "check kafka.sasl_username and the password in kafka.sasl_password_file"
-
-
 PROBE_MS = 5_000
 LOOK_S = 1.0
 AUTHENTICATION = (
@@ -248,12 +226,6 @@ AUTHENTICATION = (
     IllegalSaslStateError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
-)
-RIGHTS = (
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
 )
 
 
@@ -266,7 +238,7 @@ def access_error(error: BaseException) -> AccessError | None:
             return AccessError(f"the cluster refuses the name, the password or the mechanism ({type(seen).__name__})")
         if isinstance(seen, ssl.SSLError) and not isinstance(seen, CUT_OFF):
             return AccessError(f"no TLS with the cluster: {getattr(seen, 'reason', None) or type(seen).__name__}")
-        if isinstance(seen, RIGHTS):
+        if isinstance(seen, KafkaError) and NO_RIGHTS in type(seen).__name__:
             what = f" of {seen.args[0]}" if isinstance(seen, BrokerResponseError) and seen.args else ""
             return AccessError(f"an ACL is missing: {type(seen).__name__}{what}")
     return None

@@ -20,6 +20,7 @@ import os
 import re
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,16 @@ HEARTBEAT_S = 1.0
 """How often a worker asks whether the group is the same: a rebalance waits until all have asked. A session is 6 s."""
 
 
+@dataclass(frozen=True, slots=True)
 class Place:
-    """A group instance id, held until `leave` or the end of the process."""
+    """A group instance id, held by a locked file until `leave` or the end of the process."""
 
-    def __init__(self, instance_id: str, lock: int) -> None:
-        self.instance_id = instance_id
-        self._lock = lock
+    instance_id: str
+    lock: int
 
     def leave(self) -> None:
         """Let somebody else have it."""
-        os.close(self._lock)
+        os.close(self.lock)
 
 
 def take_place(folder: Path) -> Place | None:

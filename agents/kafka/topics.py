@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
 
-from agents.kafka.clients import close_client, read_to_end
+from agents.kafka.clients import close_client, log_reader, read_to_end
 from agents.kafka.cluster import no_answer
 from agents.kafka.security import security_kwargs
 from agents.protocol.fingerprint import holding
@@ -161,36 +161,27 @@ def _lost(topic: str, reason: str) -> TopicProblem:
     return TopicProblem(topic, reason, WHAT_TO_DO, gone=True)
 
 
-async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
-    """Return topics of the job's history that are missing although another of them holds, or has held, records.
-
-    Raises: BrokerError.
-    """
-    names = Topics(config.job.name, config.kafka.partitions).history
-    missing = [name for name in names if name not in existing]
-    if not missing:
-        return []
-    for name in names:
-        if name in existing and any((await ends_of(config.kafka, name, existing[name].partitions))[1]):
-            reason = f"is gone, with all it held: {name} shows that the job has run. It must not be made again empty"
-            return [_lost(each, reason) for each in missing]
-    return []
-
-
-async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
-    """Return missing public topics of streams that were started: all were there at the first start.
+async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> dict[str, TopicProblem]:
+    """Return topics that are missing and were there: those of the job's history, if another one of it holds or has held
+    records, and the public ones of streams that were started.
 
     Raises: BrokerError, WireError.
     """
     topics = Topics(config.job.name, config.kafka.partitions)
-    names = {name: stream.name for stream in config.streams for name in topics.published(stream.name)}
-    missing = {topic: stream for topic, stream in names.items() if topic not in existing}
-    if not missing or topics.fingerprints not in existing:
-        return []
-    _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
-    started = holding(record.value for record in records)
-    reason = "is gone, with all it held: {stream} was started with it. It must not be made again empty"
-    return [_lost(topic, reason.format(stream=stream)) for topic, stream in missing.items() if stream in started]
+    lost: dict[str, str] = {}
+    missing = [name for name in topics.history if name not in existing]
+    for name in topics.history if missing else ():
+        if name in existing and any((await ends_of(config.kafka, name, existing[name].partitions))[1]):
+            lost |= dict.fromkeys(missing, f"{name} shows that the job has run")
+            break
+    published = {topic: stream.name for stream in config.streams for topic in topics.published(stream.name)}
+    if published.keys() - existing.keys() and topics.fingerprints in existing:
+        _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
+        started = holding(record.value for record in records)
+        gone = {topic: name for topic, name in published.items() if topic not in existing and name in started}
+        lost |= {topic: f"{name} was started with it" for topic, name in gone.items()}
+    reason = "is gone, with all it held: {}. It must not be made again empty"
+    return {topic: _lost(topic, reason.format(why)) for topic, why in lost.items()}
 
 
 async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
@@ -218,13 +209,11 @@ async def _written_partitions(config: Config, topics: Topics) -> Collection[int]
     bounded = {stream.name for stream in config.streams if stream.privacy.bounds_users}
     written = set()
     for home in {home_partition(name, topics.partitions) for name in bounded}:
-        end = (await ends_of(config.kafka, topics.blocks, topics.partitions))[1][home]
-        _, _, records = await read_to_end(config.kafka, topics.blocks, home, max(0, end - RECENT))
-        for record in records:
-            if record.key.decode() in bounded:
-                block = Block.decode(record.value)
-                if block.snapshots.any():
-                    written.add(bounds_partition(block.stream, block.partition, topics.partitions))
+        async with log_reader(config.kafka, topics.blocks, home) as reader:
+            records = [record async for batch in reader.read(reader.end - RECENT) for record in batch]
+        for block in (Block.decode(record.value) for record in records if record.key.decode() in bounded):
+            if block.snapshots.any():
+                written.add(bounds_partition(block.stream, block.partition, topics.partitions))
     return written
 
 
@@ -250,6 +239,10 @@ ADMIN_PROPERTIES = "admin.properties"
 COMPACTED_SOURCE = (
     "is a source with cleanup.policy = compact: of events with one key all but the last are deleted, those too that "
     "nobody has read yet"
+)
+NO_SOURCE = (
+    "create it, or correct source in the stream; a stream that has read it needs the very topic back, or goes on as a "
+    "new stream under another name"
 )
 ONE_PARTITION = (
     'in a source of one partition alone; or key the records by user, and set partitioner = "murmur2" or "crc32" in the '
@@ -304,25 +297,27 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
     """
     async with admin_client(config.kafka) as admin:
         present = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
-        if lost := await lost_topics(config, present) + await lost_public(config, present):
-            raise TopicError("\n".join(map(str, lost)))
-        replication, extra = await _replication(admin, config.kafka)
-        existing = set(await admin.list_topics())
+        if lost := await lost_topics(config, present):
+            raise TopicError("\n".join(map(str, lost.values())))
         new = []
         for topic in needed_topics(config):
             partitions = topic.partitions or source_partitions
             if source_partitions is not None and _kept_together(topic.name, config) is not None:
                 partitions = 1
-            if topic.name in existing or partitions is None:
-                continue
-            new.append(NewTopic(topic.name, partitions, replication, topic_configs={**topic.settings, **extra}))
-        return await _create(admin, new) if new else []
+            if topic.name not in present and partitions is not None:
+                new.append(replace(topic, partitions=partitions))
+        return await _create(admin, config.kafka, new) if new else []
 
 
-async def _create(admin: AIOKafkaAdminClient, new: Sequence[NewTopic]) -> list[str]:
+async def _create(admin: AIOKafkaAdminClient, kafka: Kafka, new: Sequence[Topic]) -> list[str]:
     """Create topics, and wait until brokers know them: for a moment they answer "unknown topic"."""
+    brokers = len((await admin.describe_cluster())["brokers"])
+    replication = kafka.replication_factor or min(SAFE_BROKERS, brokers)
+    safe = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+    extra = safe if replication >= SAFE_BROKERS else {}
+    made = [NewTopic(t.name, t.partitions, replication, topic_configs={**t.settings, **extra}) for t in new]
     created = []
-    for name, error, *_ in (await admin.create_topics(new)).topic_errors:
+    for name, error, *_ in (await admin.create_topics(made)).topic_errors:
         if error == 0:
             created.append(name)
         elif error != TopicAlreadyExistsError.errno:  # another worker was faster
@@ -346,11 +341,8 @@ async def restore_changelog(config: Config) -> bool:
         present = await topic_identities(admin, [topics.changelog, *topics.history])
         if topics.changelog in present or not set(topics.history) <= present.keys():
             return False
-        replication, extra = await _replication(admin, config.kafka)
         topic = next(topic for topic in topics.private() if topic.name == topics.changelog)
-        assert topic.partitions is not None
-        new = NewTopic(topic.name, topic.partitions, replication, topic_configs={**topic.settings, **extra})
-        await _create(admin, [new])
+        await _create(admin, config.kafka, [topic])
     return True
 
 
@@ -364,44 +356,16 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, [topic.name for topic in needed])
         settings = await _settings(admin, [topic.name for topic in needed if topic.name in found])
-    lost = {each.topic: each for each in await lost_topics(config, found) + await lost_public(config, found)}
+    lost = await lost_topics(config, found)
     problems = []
     for topic in needed:
-        identity = found.get(topic.name)
         if topic.name in lost:
             problems.append(lost[topic.name])
-        elif identity is None:
-            if topic.optional:
-                continue
-            fix = (
-                "run privstream topics --create"
-                if topic.partitions
-                else "create it, or correct source in the stream; a stream that has read it needs the very topic back, "
-                "or goes on as a new stream under another name"
-            )
+        elif topic.name in found:
+            problems += _problems_of(topic, found[topic.name].partitions, settings[topic.name], config)
+        elif not topic.optional:
+            fix = "run privstream topics --create" if topic.partitions else NO_SOURCE
             problems.append(TopicProblem(topic.name, "does not exist", fix, gone=True))
-        elif topic.partitions not in (None, identity.partitions):
-            problems.append(
-                TopicProblem(
-                    topic.name,
-                    f"has {identity.partitions} partitions and needs {topic.partitions}",
-                    "set [kafka] partitions to the number with which the job was started; none can be removed",
-                )
-            )
-        else:
-            problems += _setting_problems(topic, settings[topic.name], config.kafka)
-            if topic.partitions is None and _loses_events(topic.name, settings[topic.name], config):
-                problems.append(
-                    TopicProblem(
-                        topic.name,
-                        COMPACTED_SOURCE,
-                        DO_NOT_COMPACT.format(command=altering(config.kafka, topic.name, "cleanup.policy", "delete")),
-                    )
-                )
-            alone = _kept_together(topic.name, config)
-            if alone is not None and identity.partitions > 1:
-                reason = f'has {identity.partitions} partitions, and stream {alone} with partitioner = "none" takes one'
-                problems.append(TopicProblem(topic.name, reason, f"keep the events of all users {ONE_PARTITION}"))
     if bounds and not problems:
         problems = await lost_bounds(config, found)
     return problems
@@ -458,14 +422,6 @@ def _of_the_cluster(program: str, kafka: Kafka) -> list[str]:
     return command
 
 
-async def _replication(admin: AIOKafkaAdminClient, kafka: Kafka) -> tuple[int, dict[str, str]]:
-    brokers = len((await admin.describe_cluster())["brokers"])
-    replication = kafka.replication_factor or min(SAFE_BROKERS, brokers)
-    if replication < SAFE_BROKERS:
-        return replication, {}
-    return replication, {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
-
-
 async def _settings(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
     if not names:
         return {}
@@ -477,13 +433,6 @@ async def _settings(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, d
                 raise for_code(code)(name)
             settings[name] = {entry[0]: entry[1] for entry in entries}
     return settings
-
-
-def _loses_events(topic: str, found: Mapping[str, Any], config: Config) -> bool:
-    """Return whether a source is compacted, and one of its streams does not say that it may be."""
-    readers = [stream for stream in config.streams if topic in (stream.source, stream.audit)]
-    compacted = "compact" in str(found.get("cleanup.policy"))
-    return compacted and not all(stream.allow_compacted for stream in readers)
 
 
 def _kept_together(topic: str, config: Config) -> str | None:
@@ -500,14 +449,24 @@ def altering(kafka: Kafka, topic: str, name: str, value: str) -> str:
     return " ".join([*command, "--add-config", f"{name}={value}"])
 
 
-def _setting_problems(topic: Topic, found: Mapping[str, Any], kafka: Kafka) -> list[TopicProblem]:
-    problems = []
+def _problems_of(topic: Topic, partitions: int, found: Mapping[str, Any], config: Config) -> Iterator[TopicProblem]:
+    """Yield what is wrong with a topic that is there, of its partitions and settings."""
+    if topic.partitions not in (None, partitions):
+        fix = "set [kafka] partitions to the number with which the job was started; none can be removed"
+        yield TopicProblem(topic.name, f"has {partitions} partitions and needs {topic.partitions}", fix)
+        return
     for name, wanted in topic.settings.items():
         value = found.get(name)
-        enough = value == wanted
-        if name == "max.message.bytes" and value is not None:
-            enough = int(value) >= int(wanted)
-        if not enough:
-            fix = altering(kafka, topic.name, name, wanted)
-            problems.append(TopicProblem(topic.name, f"has {name} = {value} and needs {wanted}", fix))
-    return problems
+        larger = name == "max.message.bytes" and value is not None and int(value) > int(wanted)
+        if value != wanted and not larger:
+            fix = altering(config.kafka, topic.name, name, wanted)
+            yield TopicProblem(topic.name, f"has {name} = {value} and needs {wanted}", fix)
+    readers = [stream for stream in config.streams if topic.name in (stream.source, stream.audit)]
+    compacted = topic.partitions is None and "compact" in str(found.get("cleanup.policy"))
+    if compacted and not all(stream.allow_compacted for stream in readers):
+        command = altering(config.kafka, topic.name, "cleanup.policy", "delete")
+        yield TopicProblem(topic.name, COMPACTED_SOURCE, DO_NOT_COMPACT.format(command=command))
+    alone = _kept_together(topic.name, config)
+    if alone is not None and partitions > 1:
+        reason = f'has {partitions} partitions, and stream {alone} with partitioner = "none" takes one'
+        yield TopicProblem(topic.name, reason, f"keep the events of all users {ONE_PARTITION}")

@@ -182,8 +182,8 @@ def test_one_server_that_answers_is_enough_and_the_others_are_not_waited_for(mon
 def test_only_where_every_server_refuses_waiting_is_in_vain(
     monkeypatch: pytest.MonkeyPatch, others: bool, kind: type[BrokerError]
 ) -> None:
-    async def ask(server: str, *_: Any) -> cluster.NoAnswer:
-        return cluster.NoAnswer(f"{server} says no", refused=server == "a:1" or others)
+    async def ask(server: str, *_: Any) -> BrokerError:
+        return (AccessError if server == "a:1" or others else BrokerError)(f"{server} says no")
 
     monkeypatch.setattr(cluster, "ask", ask)
     error = asyncio.run(cluster.unanswered(Kafka(bootstrap="a:1,b:1"), "no answer"))

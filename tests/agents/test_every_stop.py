@@ -71,6 +71,7 @@ SWALLOWED = {
     ("agents/worker/process.py", "_live"): "Stops.end",
     ("agents/worker/process.py", "run_worker"): "ends the process",
     ("agents/worker/publish.py", "PublishStreamTask.publish"): FORGOTTEN,
+    ("agents/worker/state_store.py", "StateStore._close"): "what a damaged store lacks comes from its changelog",
     ("agents/worker/topic_watch.py", "TopicWatch._wait_for_it"): "says so, and looks again",
     ("agents/worker/topic_watch.py", "TopicWatch.record"): "writes it at the next look",
     ("agents/worker/topic_watch.py", "TopicWatch._watch"): "waits for the cluster",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -207,7 +206,7 @@ def test_ticks_get_their_places_while_records_are_worked_on() -> None:
         task, partition, now_s = task_of(), Partition(), [START_S + 60]
         service = IngestService(task._config, {"raw.s": [task.machines[0].spec]}, now_us=lambda: now_s[0] * 1_000_000)
         service._grace_us = {"s": 0}
-        service._broker_clock._bound.measured(now_s[0] * 10**6 + 3600 * 10**6, at_s=time.monotonic())
+        service._broker_clock.told(now_s[0] * 10**6 + 3600 * 10**6)
         service._consumer = partition
         service.partition_tasks[task.source] = task
         clock = asyncio.create_task(service._clock.fun(service))
@@ -258,9 +257,9 @@ def test_no_step_ends_before_the_brokers_were_asked() -> None:
     service._consumer = Nobody()
     service.partition_tasks[task.source] = task
     asyncio.run(service._place_ticks())
-    service._broker_clock._bound.measured(START_S * 10**6, at_s=time.monotonic())
+    service._broker_clock.told(START_S * 10**6)
     asyncio.run(service._place_ticks())  # 2020, for the brokers: nothing is over
-    service._broker_clock._bound.measured((START_S + 60) * 10**6, at_s=time.monotonic())
+    service._broker_clock.told((START_S + 60) * 10**6)
     with pytest.raises(AssertionError, match="where the partition ends"):
         asyncio.run(service._place_ticks())
 
@@ -350,7 +349,7 @@ async def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warne
     service.partition_tasks[task.source] = task
     await service._place_ticks()
     assert partition.asked == 0, "nobody has told the time yet"
-    service._broker_clock._bound.measured((START_S + 10**8) * 10**6, at_s=time.monotonic())
+    service._broker_clock.told((START_S + 10**8) * 10**6)
     for _ in range(3):
         await service._place_ticks()
     assert (partition.asked, machine.ticked) == (1, -1)

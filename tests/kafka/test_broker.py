@@ -23,7 +23,7 @@ from agents.local.broker.embedded import KEPT, EmbeddedBroker, ExternalBroker, a
 from agents.local.broker.jars import BOOTSTRAP_VARIABLE, jars
 from schemas.config import Kafka
 from schemas.errors import BrokerError
-from tests.kafka.support import create, producing, records_of
+from tests.kafka.support import create, in_loop, producing, records_of
 
 pytestmark = pytest.mark.kafka
 WATCHED = 60.0
@@ -49,32 +49,30 @@ def gone(pid: int) -> bool:
     return not state.strip() or state.strip().startswith("Z")
 
 
-def test_records_survive_a_crash_at_the_same_address_and_a_paused_broker_keeps_silent_and_then_answers(
+@in_loop
+async def test_records_survive_a_crash_at_the_same_address_and_a_paused_broker_keeps_silent_and_then_answers(
     own: EmbeddedBroker,
 ) -> None:
     """It is started again from within an event loop, too."""
     address = own.bootstrap
-
-    async def scenario() -> list[bytes]:
-        await create(address, NewTopic("survivor", 1, 1))
-        async with producing(address) as producer:
-            await producer.send_and_wait("survivor", b"before the crash")
-        own.kill()
-        assert not own.running
-        own.start()
-        assert own.bootstrap == address
-        async with producing(address, acks="all") as producer:
-            await producer.send_and_wait("survivor", b"after it")
-            own.pause()
-            try:
-                answer = await producer.send("survivor", b"while it was paused")
-                assert not (await asyncio.wait([answer], timeout=1.0))[0]
-            finally:
-                own.resume()
-            await answer
-        return [record.value for record in await records_of(address, "survivor")]
-
-    assert asyncio.run(scenario()) == [b"before the crash", b"after it", b"while it was paused"]
+    await create(address, NewTopic("survivor", 1, 1))
+    async with producing(address) as producer:
+        await producer.send_and_wait("survivor", b"before the crash")
+    own.kill()
+    assert not own.running
+    own.start()
+    assert own.bootstrap == address
+    async with producing(address, acks="all") as producer:
+        await producer.send_and_wait("survivor", b"after it")
+        own.pause()
+        try:
+            answer = await producer.send("survivor", b"while it was paused")
+            assert not (await asyncio.wait([answer], timeout=1.0))[0]
+        finally:
+            own.resume()
+        await answer
+    found = [record.value for record in await records_of(address, "survivor")]
+    assert found == [b"before the crash", b"after it", b"while it was paused"]
 
 
 def test_topics_are_never_made_by_accident(own: EmbeddedBroker) -> None:

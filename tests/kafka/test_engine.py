@@ -127,17 +127,14 @@ async def test_a_seed_that_was_committed_before_a_crash_is_used(bootstrap: str, 
     assert seeds == [seed]
 
 
-def test_an_insecure_seed_marks_every_ledger_entry_as_not_private(bootstrap: str, tmp_path: Path) -> None:
-    async def run(folder: Path, name: str, insecure_seed: int) -> list[bytes]:
-        config = job_config(bootstrap, folder, streams=[stream_table(name)])
-        await create_topics(config)
-        await feed(config, range(3))
-        async with running(config, insecure_seed=insecure_seed):
-            await published(config, 3)
-        return [entry.value for entry in await ledger(config)]
-
-    first = asyncio.run(run(tmp_path / "a", fresh_name("s"), 1))
-    assert all(not orjson.loads(entry)["guarantee"]["private"] for entry in first)
+@in_loop
+async def test_an_insecure_seed_marks_every_ledger_entry_as_not_private(bootstrap: str, tmp_path: Path) -> None:
+    config = one_stream(bootstrap, tmp_path)
+    await create_topics(config)
+    await feed(config, range(3))
+    async with running(config, insecure_seed=1):
+        await published(config, 3)
+    assert all(not orjson.loads(entry.value)["guarantee"]["private"] for entry in await ledger(config))
 
 
 @in_loop

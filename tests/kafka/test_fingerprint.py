@@ -16,7 +16,7 @@ from schemas import steps as sequence
 from schemas import zones
 from schemas.config import Config
 from schemas.errors import BrokerError, FingerprintError
-from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
+from tests.kafka.support import fresh_name, in_loop, job_config, records_of, stream_table, until
 
 
 async def started(bootstrap: str, folder: Path, **overrides: Any) -> Config:
@@ -46,18 +46,16 @@ def changed(config: Config, **section: Any) -> Config:
     return job_config(kafka.bootstrap, config.job.data_dir, streams=[table], job=config.job.name)
 
 
-def test_it_is_stored_once_and_the_same_configuration_goes_on(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = await started(bootstrap, tmp_path)
-        # Two workers start at the same time.
-        first, second = await asyncio.gather(check(config), check(config))
-        again = await check(config)
-        assert first == second == again
-        assert again.source_partitions == {config.streams[0].name: 2}
-        stored = await records_of(bootstrap, f"{config.job.name}.fingerprints")
-        assert 1 <= len(stored) <= 2
-
-    asyncio.run(scenario())
+@in_loop
+async def test_it_is_stored_once_and_the_same_configuration_goes_on(bootstrap: str, tmp_path: Path) -> None:
+    config = await started(bootstrap, tmp_path)
+    # Two workers start at the same time.
+    first, second = await asyncio.gather(check(config), check(config))
+    again = await check(config)
+    assert first == second == again
+    assert again.source_partitions == {config.streams[0].name: 2}
+    stored = await records_of(bootstrap, f"{config.job.name}.fingerprints")
+    assert 1 <= len(stored) <= 2
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -71,136 +69,122 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_changed_guarantee_is_refused_by_name_and_what_may_change_may_change(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = await started(bootstrap, tmp_path)
+@in_loop
+async def test_a_changed_guarantee_is_refused_by_name_and_what_may_change_may_change(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    config = await started(bootstrap, tmp_path)
+    await check(config)
+    for field, section in REFUSED.items():
+        with pytest.raises(FingerprintError, match=field) as refusal:
+            await check(changed(config, **section))
+        assert "set it back" in str(refusal.value)
+    await check(changed(config, publish_delay="5s", time={"grace": "1s"}))
+    with pytest.raises(FingerprintError, match="old key file"):
+        await check(config, "key-2")
+    await check(config)
+
+
+@in_loop
+async def test_a_source_topic_that_was_created_again_is_read_no_more(bootstrap: str, tmp_path: Path) -> None:
+    config = await started(bootstrap, tmp_path)
+    source = config.streams[0].source
+    async with admin_client(config.kafka) as admin:
+        before = (await topic_identities(admin, [source]))[source]
+    await check(config)
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.delete_topics([source])
+    await admin.close()
+    await until(lambda: has_partitions(config, None))
+    with pytest.raises(BrokerError, match="does not exist"):
         await check(config)
-        for field, section in REFUSED.items():
-            with pytest.raises(FingerprintError, match=field) as refusal:
-                await check(changed(config, **section))
-            assert "set it back" in str(refusal.value)
-        await check(changed(config, publish_delay="5s", time={"grace": "1s"}))
-        with pytest.raises(FingerprintError, match="old key file"):
-            await check(config, "key-2")
-        await check(config)
-
-    asyncio.run(scenario())
-
-
-def test_a_source_topic_that_was_created_again_is_read_no_more(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = await started(bootstrap, tmp_path)
-        source = config.streams[0].source
-        async with admin_client(config.kafka) as admin:
-            before = (await topic_identities(admin, [source]))[source]
-        await check(config)
-        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-        await admin.start()
-        await admin.delete_topics([source])
-        await admin.close()
-        await until(lambda: has_partitions(config, None))
-        with pytest.raises(BrokerError, match="does not exist"):
-            await check(config)
-        await create_topics(config, source_partitions=2)
-        async with admin_client(config.kafka) as admin:
-            after = (await topic_identities(admin, [source]))[source]
-        assert (before.partitions, after.partitions) == (2, 2)
-        assert before.id != after.id
-        [error] = (await check(config)).changed.values()
-        assert "made again" in str(error)
-        with pytest.raises(FingerprintError, match=r"privacy\.epsilon"):  # not its source alone
-            await check(changed(config, privacy={"epsilon": 2.0}))
-
-    asyncio.run(scenario())
+    await create_topics(config, source_partitions=2)
+    async with admin_client(config.kafka) as admin:
+        after = (await topic_identities(admin, [source]))[source]
+    assert (before.partitions, after.partitions) == (2, 2)
+    assert before.id != after.id
+    [error] = (await check(config)).changed.values()
+    assert "made again" in str(error)
+    with pytest.raises(FingerprintError, match=r"privacy\.epsilon"):  # not its source alone
+        await check(changed(config, privacy={"epsilon": 2.0}))
 
 
-def test_a_source_topic_with_more_partitions_is_read_no_more(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        config = await started(bootstrap, tmp_path)
-        await check(config)
-        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-        await admin.start()
-        await admin.create_partitions({config.streams[0].source: NewPartitions(3)})
-        await admin.close()
-        await until(lambda: has_partitions(config, 3))
-        checked = await check(config)
-        [error] = checked.changed.values()
-        assert "has 3 partitions and had 2" in str(error)
-        assert checked.source_partitions == {config.streams[0].name: 2}, "what was read is of so many"
-
-    asyncio.run(scenario())
+@in_loop
+async def test_a_source_topic_with_more_partitions_is_read_no_more(bootstrap: str, tmp_path: Path) -> None:
+    config = await started(bootstrap, tmp_path)
+    await check(config)
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_partitions({config.streams[0].source: NewPartitions(3)})
+    await admin.close()
+    await until(lambda: has_partitions(config, 3))
+    checked = await check(config)
+    [error] = checked.changed.values()
+    assert "has 3 partitions and had 2" in str(error)
+    assert checked.source_partitions == {config.streams[0].name: 2}, "what was read is of so many"
 
 
-def test_now_is_decided_once(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        timing = {"field": "at", "format": "s", "start": "now", "step": "60s", "clock": "wall"}
-        config = await started(bootstrap, tmp_path, time=timing)
-        first = await check(config)
-        start = first.config.streams[0].time.start
-        assert start != "now"
-        assert first.config.streams[0].time.start_us is not None
-        await asyncio.sleep(1.1)
-        assert (await check(config)).config.streams[0].time.start == start
-        # Of a stream that cannot start, too: its publisher is opened beside the others.
-        name = config.streams[0].name
-        held = await check_fingerprints(config, user_key_ids={name: "key-1"}, without={name})
-        assert held.config.streams[0].time.start == start
-
-    asyncio.run(scenario())
+@in_loop
+async def test_now_is_decided_once(bootstrap: str, tmp_path: Path) -> None:
+    timing = {"field": "at", "format": "s", "start": "now", "step": "60s", "clock": "wall"}
+    config = await started(bootstrap, tmp_path, time=timing)
+    first = await check(config)
+    start = first.config.streams[0].time.start
+    assert start != "now"
+    assert first.config.streams[0].time.start_us is not None
+    await asyncio.sleep(1.1)
+    assert (await check(config)).config.streams[0].time.start == start
+    # Of a stream that cannot start, too: its publisher is opened beside the others.
+    name = config.streams[0].name
+    held = await check_fingerprints(config, user_key_ids={name: "key-1"}, without={name})
+    assert held.config.streams[0].time.start == start
 
 
-def test_steps_of_the_calendar_are_those_of_the_first_start(
+@in_loop
+async def test_steps_of_the_calendar_are_those_of_the_first_start(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of a stream that starts now: its step 0 is the week that is under way. Another database of zones refuses."""
-
-    async def scenario() -> None:
-        timing = {"field": "at", "start": "now", "step": "1 week", "clock": "wall", "timezone": "Europe/Berlin"}
-        config = await started(bootstrap, tmp_path, time=timing)
-        first, second = await asyncio.gather(check(config), check(config))
-        begin = datetime.fromisoformat(first.config.streams[0].time.start)
-        assert first == second
-        assert (begin.weekday(), begin.time()) == (0, time())
-        assert (await check(config)).config == first.config
-        with monkeypatch.context() as patch:
-            patch.setattr(sequence, "zone", lambda name: zones.zone("Europe/London"))
-            sequence._begins.cache_clear()
-            with pytest.raises(FingerprintError, match=r"time\.begins was .*tzdata"):
-                await check(config)
+    timing = {"field": "at", "start": "now", "step": "1 week", "clock": "wall", "timezone": "Europe/Berlin"}
+    config = await started(bootstrap, tmp_path, time=timing)
+    first, second = await asyncio.gather(check(config), check(config))
+    begin = datetime.fromisoformat(first.config.streams[0].time.start)
+    assert first == second
+    assert (begin.weekday(), begin.time()) == (0, time())
+    assert (await check(config)).config == first.config
+    with monkeypatch.context() as patch:
+        patch.setattr(sequence, "zone", lambda name: zones.zone("Europe/London"))
         sequence._begins.cache_clear()
-        assert (await check(config)).config == first.config
-
-    asyncio.run(scenario())
+        with pytest.raises(FingerprintError, match=r"time\.begins was .*tzdata"):
+            await check(config)
+    sequence._begins.cache_clear()
+    assert (await check(config)).config == first.config
 
 
 @pytest.mark.parametrize("insecure_first", [True, False])
-def test_insecure_seeds_are_for_a_whole_stream_or_not_at_all(
+@in_loop
+async def test_insecure_seeds_are_for_a_whole_stream_or_not_at_all(
     bootstrap: str, tmp_path: Path, insecure_first: bool
 ) -> None:
     """A seed that was committed under --insecure-seed must never make the noise of a release that claims to be
     private.
     """
-
-    async def scenario() -> None:
-        config = await started(bootstrap, tmp_path)
-        keys = {stream.name: "key-1" for stream in config.streams}
-        await check_fingerprints(config, user_key_ids=keys, insecure=insecure_first)
-        with pytest.raises(FingerprintError, match="seeds was"):
-            await check_fingerprints(config, user_key_ids=keys, insecure=not insecure_first)
-
-    asyncio.run(scenario())
+    config = await started(bootstrap, tmp_path)
+    keys = {stream.name: "key-1" for stream in config.streams}
+    await check_fingerprints(config, user_key_ids=keys, insecure=insecure_first)
+    with pytest.raises(FingerprintError, match="seeds was"):
+        await check_fingerprints(config, user_key_ids=keys, insecure=not insecure_first)
 
 
-def test_a_refused_start_decides_nothing_for_new_streams(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario() -> list[str]:
-        known = await started(bootstrap, tmp_path)
-        await check(known)
-        tables = [stream_table(known.streams[0].name), stream_table(fresh_name("s"))]
-        tables[0]["privacy"] = {**tables[0]["privacy"], "epsilon": 2.0}
-        both = job_config(bootstrap, tmp_path, streams=tables, job=known.job.name)
-        await create_topics(both, source_partitions=2)
-        with pytest.raises(FingerprintError):
-            await check(both)
-        return [record.value for record in await records_of(bootstrap, f"{known.job.name}.fingerprints")]
-
-    assert len(asyncio.run(scenario())) == 1
+@in_loop
+async def test_a_refused_start_decides_nothing_for_new_streams(bootstrap: str, tmp_path: Path) -> None:
+    known = await started(bootstrap, tmp_path)
+    await check(known)
+    tables = [stream_table(known.streams[0].name), stream_table(fresh_name("s"))]
+    tables[0]["privacy"] = {**tables[0]["privacy"], "epsilon": 2.0}
+    both = job_config(bootstrap, tmp_path, streams=tables, job=known.job.name)
+    await create_topics(both, source_partitions=2)
+    with pytest.raises(FingerprintError):
+        await check(both)
+    assert len([record.value for record in await records_of(bootstrap, f"{known.job.name}.fingerprints")]) == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from aiokafka.admin import NewTopic
 
@@ -12,7 +10,7 @@ from agents.local.broker.embedded import Broker
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError
 from schemas.releases import Chunk, LogRecord, Seed
-from tests.kafka.support import create, fresh_name, producing
+from tests.kafka.support import create, fresh_name, in_loop, producing
 
 pytestmark = [pytest.mark.kafka, pytest.mark.seconds(3)]
 
@@ -42,47 +40,41 @@ async def written(bootstrap: str, topic: str) -> list[tuple[int, LogRecord]]:
     return mine
 
 
-def test_all_come_in_order_and_few_are_held(broker: Broker) -> None:
-    async def run() -> None:
-        topic = fresh_name("releases")
-        mine = await written(broker.bootstrap, topic)
-        queue = LogQueue(Kafka(bootstrap=broker.bootstrap), topic, 0, most_bytes=ROOM)
-        most = 0
-        waiting, got = mine[:], []
-        for _ in range(len(mine) - 10):
+@in_loop
+async def test_all_come_in_order_and_few_are_held(broker: Broker) -> None:
+    topic = fresh_name("releases")
+    mine = await written(broker.bootstrap, topic)
+    queue = LogQueue(Kafka(bootstrap=broker.bootstrap), topic, 0, most_bytes=ROOM)
+    most = 0
+    waiting, got = mine[:], []
+    for _ in range(len(mine) - 10):
+        queue.put(*waiting.pop(0))
+        most = max(most, queue.held_bytes)
+    while not queue.empty() or waiting:
+        got.append(await queue.get())
+        most = max(most, queue.held_bytes)
+        if waiting:  # some come while others are read again
             queue.put(*waiting.pop(0))
-            most = max(most, queue.held_bytes)
-        while not queue.empty() or waiting:
-            got.append(await queue.get())
-            most = max(most, queue.held_bytes)
-            if waiting:  # some come while others are read again
-                queue.put(*waiting.pop(0))
-        assert got == mine
-        assert most <= ROOM + PART
-        assert queue.held_bytes == 0
-
-    asyncio.run(run())
+    assert got == mine
+    assert most <= ROOM + PART
+    assert queue.held_bytes == 0
 
 
-def test_what_the_log_has_lost_ends_the_worker(broker: Broker) -> None:
-    async def run() -> None:
-        topic = fresh_name("releases")
-        mine = await written(broker.bootstrap, topic)
-        queue = LogQueue(Kafka(bootstrap=broker.bootstrap), topic, 0, most_bytes=0)
-        queue.put(mine[-1][0] + 10, mine[1][1])
-        with pytest.raises(BrokerError, match="no longer has offset"):
-            await queue.get()
-
-    asyncio.run(run())
+@in_loop
+async def test_what_the_log_has_lost_ends_the_worker(broker: Broker) -> None:
+    topic = fresh_name("releases")
+    mine = await written(broker.bootstrap, topic)
+    queue = LogQueue(Kafka(bootstrap=broker.bootstrap), topic, 0, most_bytes=0)
+    queue.put(mine[-1][0] + 10, mine[1][1])
+    with pytest.raises(BrokerError, match="no longer has offset"):
+        await queue.get()
 
 
-def test_nothing_of_a_stopped_stream_is_held(broker: Broker) -> None:
-    async def run() -> None:
-        queue = LogQueue(Kafka(bootstrap=broker.bootstrap), "releases", 0, most_bytes=ROOM)
-        for offset, record in enumerate(records_of("mine")):
-            queue.put(offset, record)
-        queue.clear()
-        assert queue.empty()
-        assert queue.held_bytes == 0
-
-    asyncio.run(run())
+@in_loop
+async def test_nothing_of_a_stopped_stream_is_held(broker: Broker) -> None:
+    queue = LogQueue(Kafka(bootstrap=broker.bootstrap), "releases", 0, most_bytes=ROOM)
+    for offset, record in enumerate(records_of("mine")):
+        queue.put(offset, record)
+    queue.clear()
+    assert queue.empty()
+    assert queue.held_bytes == 0

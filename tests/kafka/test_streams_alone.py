@@ -55,19 +55,21 @@ class Twins:
         self.topics = Topics(self.name, 1)
 
     def config(self, *streams: str, **job: Any) -> Config:
+        return config_from_mapping(self.document(*streams, **job))
+
+    def document(self, *streams: str, **job: Any) -> dict[str, Any]:
+        """The configuration as it stands in a file."""
         names = streams or (self.a, self.b)
         options = {"depth": 6, "initial_steps": 1}
         tables = [stream_table(s, source=self.source, privacy=self.privacy, options=options) for s in names]
         for table in tables:
             if self.held_out is not None and table["name"] == self.a:
                 table["audit"] = self.held_out
-        return config_from_mapping(
-            {
-                "job": {"name": self.name, "data_dir": str(self.folder / "data"), **job},
-                "kafka": {"bootstrap": self.bootstrap, "partitions": 1, "session_timeout_s": 6},
-                "streams": tables,
-            }
-        )
+        return {
+            "job": {"name": self.name, "data_dir": str(self.folder / "data"), **job},
+            "kafka": {"bootstrap": self.bootstrap, "partitions": 1, "session_timeout_s": 6},
+            "streams": tables,
+        }
 
     async def create(self) -> None:
         await create_topics(self.config(), source_partitions=SOURCES)

@@ -43,7 +43,7 @@ from schemas.topics import Topics
 from tests.crash.field import ROOT
 from tests.crash.test_crash import ended
 from tests.formats.forms import AVRO_SCHEMA, PROTO_SCHEMA, WRITERS
-from tests.kafka.support import create, fresh_name, producing, records_of, until
+from tests.kafka.support import create, fresh_name, in_loop, producing, records_of, until
 from tests.protocol.hostile import CANARY, START_MS, TICKS, good_event, hostile_records, written
 from tests.protocol.ingest_runs import KEY
 
@@ -269,7 +269,8 @@ def of_metrics(text: str, stream: str) -> Counter[tuple[str, str]]:
     return found
 
 
-def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, registry: str) -> None:
+@in_loop
+async def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, registry: str) -> None:
     path = configured(bootstrap, tmp_path, registry)
     config = load_config(path, {})
     port, log = config.job.http_port, tmp_path / "worker.log"
@@ -277,41 +278,37 @@ def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, regi
     specs = {s.name: SourceSpec.of(s, build_domain(s), key=KEY, partitions=1) for s in config.streams[: len(DOMAINS)]}
     feeds = {name: feed(spec) for name, spec in specs.items()}
     wanted = {name: counted(specs[name], records) for name, records in feeds.items()}
-
-    async def play() -> None:
-        # Times of records are hostile too: retention would delete the old ones before a slow worker reads them.
-        kept = {"retention.ms": "-1"}
-        await create(bootstrap, *(NewTopic(stream.source, 1, 1, topic_configs=kept) for stream in config.streams))
-        await create_topics(config, source_partitions=1)
-        await send(config, feeds)
-        async with running(path, log, "--log-format", "json") as worker:
-            await until(lambda: all_public(config, worker))
-            await until(lambda: ingested(config, wanted))
-            said = {path: scraped(port, path) for path in ("metrics", "livez", "readyz")}
-            assert all(orjson.loads(said[path])["ok"] for path in ("livez", "readyz"))
-            shown = set(re.findall(r"^# TYPE (privstream_\w+) ", said["metrics"], re.MULTILINE))
-            once_asked = {"privstream_clock_ahead_seconds"}
-            assert {name for name in shown if not name.endswith("_created")} | once_asked == DOCUMENTED
-            await wait_for_schemas(config)
-            await until(lambda: "waits for schema 11, schema 12" in asked(port, "readyz"))
-            await until(lambda: "ingest waits for" in log.read_text())
-            said |= {f"{path} while schemas are awaited": asked(port, path) for path in ("metrics", "livez", "readyz")}
-            said |= await said_by(
-                path, ["status"], ["status", "--json"], ["doctor"], ["explain"], ["topics", "--check"], ["validate"],
-                ["dead-letters"], ["dead-letters", "--json"],
-            )  # fmt: skip
-        said["log"] = log.read_text(errors="replace")
-        for name in [*itertools.chain(*map(public, config.streams)), Topics(config.job.name, 2).dead_letters]:
-            records = await records_of(bootstrap, name, committed=False)
-            said[name] = str([(record.key, record.value, record.headers) for record in records])
-        assert min(map(len, said.values())) >= len("[]")
-        there = ("metrics", "log", "explain", "status", "doctor", "dead-letters")
-        assert all(len(said[name]) > 1_000 for name in there), "there was something to look at"
-        assert all(orjson.loads(line)["message"] for line in said["log"].splitlines()), "nobody writes past the log"
-        assert all(entry in said[Topics.ledger(stream.name)] for stream in config.streams for entry in ("b'0'", "b'2'"))
-        assert {place: secret for place, text in said.items() for secret in SECRETS if secret in text} == {}
-
-    asyncio.run(play())
+    # Times of records are hostile too: retention would delete the old ones before a slow worker reads them.
+    kept = {"retention.ms": "-1"}
+    await create(bootstrap, *(NewTopic(stream.source, 1, 1, topic_configs=kept) for stream in config.streams))
+    await create_topics(config, source_partitions=1)
+    await send(config, feeds)
+    async with running(path, log, "--log-format", "json") as worker:
+        await until(lambda: all_public(config, worker))
+        await until(lambda: ingested(config, wanted))
+        said = {path: scraped(port, path) for path in ("metrics", "livez", "readyz")}
+        assert all(orjson.loads(said[path])["ok"] for path in ("livez", "readyz"))
+        shown = set(re.findall(r"^# TYPE (privstream_\w+) ", said["metrics"], re.MULTILINE))
+        once_asked = {"privstream_clock_ahead_seconds"}
+        assert {name for name in shown if not name.endswith("_created")} | once_asked == DOCUMENTED
+        await wait_for_schemas(config)
+        await until(lambda: "waits for schema 11, schema 12" in asked(port, "readyz"))
+        await until(lambda: "ingest waits for" in log.read_text())
+        said |= {f"{path} while schemas are awaited": asked(port, path) for path in ("metrics", "livez", "readyz")}
+        said |= await said_by(
+            path, ["status"], ["status", "--json"], ["doctor"], ["explain"], ["topics", "--check"], ["validate"],
+            ["dead-letters"], ["dead-letters", "--json"],
+        )  # fmt: skip
+    said["log"] = log.read_text(errors="replace")
+    for name in [*itertools.chain(*map(public, config.streams)), Topics(config.job.name, 2).dead_letters]:
+        records = await records_of(bootstrap, name, committed=False)
+        said[name] = str([(record.key, record.value, record.headers) for record in records])
+    assert min(map(len, said.values())) >= len("[]")
+    there = ("metrics", "log", "explain", "status", "doctor", "dead-letters")
+    assert all(len(said[name]) > 1_000 for name in there), "there was something to look at"
+    assert all(orjson.loads(line)["message"] for line in said["log"].splitlines()), "nobody writes past the log"
+    assert all(entry in said[Topics.ledger(stream.name)] for stream in config.streams for entry in ("b'0'", "b'2'"))
+    assert {place: secret for place, text in said.items() for secret in SECRETS if secret in text} == {}
 
 
 @contextlib.asynccontextmanager

@@ -41,7 +41,7 @@ from schemas.errors import AccessError, BrokerError
 from schemas.topics import Topics
 from tests.crash.field import Field, to_toml
 from tests.crash.test_crash import ended
-from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
+from tests.kafka.support import fresh_name, in_loop, job_config, records_of, stream_table, until
 from tests.security.secured import DAY, READER, WORKER, Authority, SecuredBroker, apply_acls, environment, token
 
 pytestmark = [pytest.mark.kafka, pytest.mark.seconds(3)]
@@ -77,49 +77,46 @@ async def topics_are_well(config: Config) -> bool:
     return False
 
 
-def test_a_job_with_the_printed_rights_lives_through_a_crash_and_its_readers_see_public_topics_only(
+@in_loop
+async def test_a_job_with_the_printed_rights_lives_through_a_crash_and_its_readers_see_public_topics_only(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:
     plain = secured.broker.bootstrap
     bearer = tmp_path / "token"
     bearer.write_text(token(WORKER))
-
-    async def play() -> None:
-        field = Field(plain, tmp_path)
-        field.environments = {
-            "scram": environment(secured.scram()),
-            "mtls": environment(secured.mtls(*secured.authority.sign(WORKER))),
-            "oauth": environment(secured.oauth(bearer)),
-        }
-        try:
-            await field.open()
-            lines = printed_acls(field.config, secured, tmp_path)
-            assert all("--command-config admin.properties" in line for line in lines)
-            await apply_acls(plain, lines)
-            await until(partial(topics_are_well, as_seen_by(field.config, secured.scram())))
-            killed = field.start("scram", failpoint="candidate_appended:3")
-            await ended(killed.process.poll)
-            assert killed.ended == -signal.SIGKILL, field.logs()
-            del field.workers["scram"]
-            for name in ("mtls", "oauth"):
-                before = max(await field.last_public())
-                worker = field.start(name)
-                await field.until_public(before + 3)
-                if name == "mtls":
-                    worker.process.terminate()
-                    await ended(worker.process.poll)
-                    del field.workers[name]
-            await field.settle()
-            verdict = await field.verdict()
-            assert verdict.kept, f"{verdict}\n" + "\n".join(verdict.notes[:20])
-            await reader_sees_public_topics_only(secured, field.config)
-        except BaseException:
-            print(field.logs())
-            raise
-        finally:
-            await field.close()
-
-    asyncio.run(play())
+    field = Field(plain, tmp_path)
+    field.environments = {
+        "scram": environment(secured.scram()),
+        "mtls": environment(secured.mtls(*secured.authority.sign(WORKER))),
+        "oauth": environment(secured.oauth(bearer)),
+    }
+    try:
+        await field.open()
+        lines = printed_acls(field.config, secured, tmp_path)
+        assert all("--command-config admin.properties" in line for line in lines)
+        await apply_acls(plain, lines)
+        await until(partial(topics_are_well, as_seen_by(field.config, secured.scram())))
+        killed = field.start("scram", failpoint="candidate_appended:3")
+        await ended(killed.process.poll)
+        assert killed.ended == -signal.SIGKILL, field.logs()
+        del field.workers["scram"]
+        for name in ("mtls", "oauth"):
+            before = max(await field.last_public())
+            worker = field.start(name)
+            await field.until_public(before + 3)
+            if name == "mtls":
+                worker.process.terminate()
+                await ended(worker.process.poll)
+                del field.workers[name]
+        await field.settle()
+        verdict = await field.verdict()
+        assert verdict.kept, f"{verdict}\n" + "\n".join(verdict.notes[:20])
+        await reader_sees_public_topics_only(secured, field.config)
+    except BaseException:
+        print(field.logs())
+        raise
+    finally:
+        await field.close()
 
 
 async def reader_sees_public_topics_only(secured: SecuredBroker, config: Config) -> None:
@@ -311,53 +308,47 @@ WAITING_HELPS = {"nobody_there", "no_such_name", "plain_where_tls_is_spoken", "t
         ("no_rights", "AuthorizationFailed|user reader (SCRAM-SHA-512) may not|topics --acls"),
     ],
 )
-def test_who_is_refused_is_told_why_and_what_to_do(
+@in_loop
+async def test_who_is_refused_is_told_why_and_what_to_do(
     secured: SecuredBroker, tmp_path: Path, door: str, said: str
 ) -> None:
     config = job_config("127.0.0.1:1", tmp_path, streams=[stream_table(fresh_name("s"))])
     config = as_seen_by(config, getattr(Doors(secured, tmp_path), door)())
-
-    async def play() -> None:
-        attempts = [lambda: check_topics(config), lambda: fenced_producer(config.kafka, "an-id")]
-        if door != "no_rights":  # there a consumer waits for the topic
-            attempts.append(lambda: read_to_end(config.kafka, "a-topic", 0, 0))
-        for attempt in attempts:
-            with pytest.raises(BrokerError) as caught:
-                await attempt()
-            assert isinstance(caught.value, AccessError) == (door not in WAITING_HELPS)
-            message = str(caught.value)
-            assert all(part in message for part in said.split("|")), message
-            assert "What to do: " in message
-            assert "hunter2" not in message
-            assert "\n" not in message
-        # aiokafka leaves what it closes to the loop, which must not end before TLS has.
-        sockets = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
-        await until(lambda: len(sockets) <= 1)
-
-    asyncio.run(play())
+    attempts = [lambda: check_topics(config), lambda: fenced_producer(config.kafka, "an-id")]
+    if door != "no_rights":  # there a consumer waits for the topic
+        attempts.append(lambda: read_to_end(config.kafka, "a-topic", 0, 0))
+    for attempt in attempts:
+        with pytest.raises(BrokerError) as caught:
+            await attempt()
+        assert isinstance(caught.value, AccessError) == (door not in WAITING_HELPS)
+        message = str(caught.value)
+        assert all(part in message for part in said.split("|")), message
+        assert "What to do: " in message
+        assert "hunter2" not in message
+        assert "\n" not in message
+    # aiokafka leaves what it closes to the loop, which must not end before TLS has.
+    sockets = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
+    await until(lambda: len(sockets) <= 1)
 
 
-def test_the_token_file_is_read_again_for_each_connection(secured: SecuredBroker, tmp_path: Path) -> None:
+@in_loop
+async def test_the_token_file_is_read_again_for_each_connection(secured: SecuredBroker, tmp_path: Path) -> None:
     """A client that lives on: its connections end, as they do when a token expires, and it comes with the new one."""
     file = tmp_path / "token"
-
-    async def play() -> None:
-        config = job_config("127.0.0.1:1", tmp_path, streams=[stream_table(fresh_name("s"))])
+    config = job_config("127.0.0.1:1", tmp_path, streams=[stream_table(fresh_name("s"))])
+    file.write_text(token(WORKER))
+    async with admin_client(as_seen_by(config, secured.oauth(file)).kafka) as admin:
+        assert await admin.list_topics() is not None
+        file.write_text(token(WORKER, life_s=-60))  # whoever renews it is late
+        assert await admin.list_topics() is not None, "a connection keeps what it was made with"
+        cut(admin)
+        with pytest.raises(KafkaError):
+            await admin.list_topics()
+        file.write_text("")  # and about to write
+        with pytest.raises(KafkaError):
+            await admin.list_topics()
         file.write_text(token(WORKER))
-        async with admin_client(as_seen_by(config, secured.oauth(file)).kafka) as admin:
-            assert await admin.list_topics() is not None
-            file.write_text(token(WORKER, life_s=-60))  # whoever renews it is late
-            assert await admin.list_topics() is not None, "a connection keeps what it was made with"
-            cut(admin)
-            with pytest.raises(KafkaError):
-                await admin.list_topics()
-            file.write_text("")  # and about to write
-            with pytest.raises(KafkaError):
-                await admin.list_topics()
-            file.write_text(token(WORKER))
-            await until(partial(answered, admin))
-
-    asyncio.run(play())
+        await until(partial(answered, admin))
 
 
 def cut(admin: AIOKafkaAdminClient) -> None:

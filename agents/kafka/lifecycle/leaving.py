@@ -45,7 +45,7 @@ class Leaving:
         self._asked: Callable[[], object] | None = None
         self._reason: str | None = None
         self._leaves = False
-        self._by_signal = False
+        self.asked = False
         self._late = False
         self._listener: threading.Thread | None = None
         self._listens = True
@@ -79,9 +79,9 @@ class Leaving:
             self._listener.join()
 
     def _on_signal(self, name: str) -> None:
-        if self._by_signal:
+        if self.asked:
             return
-        self._by_signal = True
+        self.asked = True
         with self._lock:
             if self._asked is None:
                 log.info("asked to leave (%s) while nothing was under way", name)
@@ -89,11 +89,6 @@ class Leaving:
             log.info("asked to leave (%s)", name)
             self._asked()
         self.begin(None)
-
-    @property
-    def asked(self) -> bool:
-        """Whether a signal has come."""
-        return self._by_signal
 
     def serves(self, asked: Callable[[], object]) -> None:
         """Call `asked` on a signal from now on, in another thread; the worker then has some seconds."""
@@ -144,7 +139,7 @@ class Leaving:
         """
         self._listen_no_more()
         with self._lock:
-            if self._by_signal:
+            if self.asked:
                 self.end(0)
             logging.shutdown()
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606

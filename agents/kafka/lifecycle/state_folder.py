@@ -20,19 +20,15 @@ if TYPE_CHECKING:
 SET_IT = "Fix: set data_dir in [job], or PRIVSTREAM_JOB__DATA_DIR, to a folder of this user."
 
 
-def state_root() -> Path:
-    """`$XDG_STATE_HOME/privstream`, `~/.local/state/privstream`, or what this system has for it."""
-    return user_state_path("privstream", appauthor=False)
-
-
 def root_of(job: JobSection, cluster: str | None) -> Path:
-    """The folder in which the job's own is made: as configured, or of the cluster.
+    """Return the folder in which the job's own is made: as configured, or the cluster's in `~/.local/state/privstream`
+    (`$XDG_STATE_HOME/privstream`, or what this system has for it).
 
     Raises: StoreError if there is no home for it.
     """
     if job.data_dir is not None:
         return job.data_dir.absolute()
     try:
-        return (state_root() / (cluster or "cluster")).absolute()
+        return (user_state_path("privstream", appauthor=False) / (cluster or "cluster")).absolute()
     except RuntimeError:  # no HOME, and a user without an entry
         raise StoreError(f"this user has no home folder for the state tables. {SET_IT}") from None

@@ -75,13 +75,13 @@ async def _describe(bootstrap: str) -> bool:
 
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=5000)
     try:
-        await asyncio.wait_for(admin.start(), timeout=10)
-        cluster = await asyncio.wait_for(admin.describe_cluster(), timeout=10)
+        async with asyncio.timeout(10):
+            await admin.start()
+            return bool((await admin.describe_cluster())["brokers"])
     except (KafkaError, OSError, TimeoutError):
         return False
     finally:
         await admin.close()
-    return bool(cluster["brokers"])
 
 
 # Reads standard input until its writer, the process that started it, is gone; then ends the other process and removes

