@@ -184,9 +184,9 @@ class PublishStreamTask:
             async for records in releases.read():
                 for record in records:
                     if record.key == self.name.encode():
-                        complete = await asyncio.to_thread(view.apply, record.offset, decode_log_record(record.value))
-                        if complete is not None and complete.candidate.step == step:
-                            found = complete.candidate.chain
+                        candidate = await asyncio.to_thread(view.apply, record.offset, decode_log_record(record.value))
+                        if candidate is not None and candidate.step == step:
+                            found = candidate.chain
         return found
 
     async def _look_behind(self, kafka: Kafka, *, showed: bool) -> None:

@@ -160,7 +160,7 @@ def publications(stream: str, steps: int) -> list[Publication]:
         digest = sha256(frame_records(data))
         entry = entry_like(stream=stream, step=step, digest=digest, previous_chain=chain)
         chain = entry.chain
-        found.append(Publication(stream, step, frame_records(data), entry.encode(), chain, 0))
+        found.append(Publication(stream, step, frame_records(data), entry.encode(), chain))
     return found
 
 

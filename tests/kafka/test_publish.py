@@ -178,7 +178,7 @@ async def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str,
     await stream_tasks[1].open(second.kafka)
 
     def step(value: bytes) -> Publication:
-        return Publication(name, 0, b"", value, "0" * 64, 0)
+        return Publication(name, 0, b"", value, "0" * 64)
 
     with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
         await stream_tasks[0].publish([step(b"first")])
@@ -222,7 +222,6 @@ async def test_steps_of_many_batches_are_public_once_whole_and_in_order(
                 ),
                 worker,
                 "0" * 64,
-                0,
             )
             for step, keys in enumerate(synthetic)
         ]

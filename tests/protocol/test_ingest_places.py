@@ -6,12 +6,12 @@ import hashlib
 
 import pytest
 
-from agents.protocol.ingest.places import MOST_BYTES, NEW, OTHERS, Places, Standing, Starts, starts
+from agents.protocol.ingest.places import MOST_BYTES, NEW, OTHERS, Places, Starts, starts
 from schemas.errors import GapError
 
 
-def judged(standings: list[Standing], committed: int | None, places: Places, beginning: int = 0) -> Starts:
-    return starts(standings, committed=committed, places=places, beginning=beginning, where="raw-0", group="g")
+def judged(committed: int | None, places: Places, beginning: int = 0, /, **ends: int | None) -> Starts:
+    return starts(ends, committed=committed, places=places, beginning=beginning, where="raw-0", group="g")
 
 
 @pytest.mark.parametrize("streams", [0, 1, 300])
@@ -35,58 +35,57 @@ def test_what_others_wrote_there_says_nothing(text: str | None) -> None:
 
 
 def test_a_stream_that_was_left_out_goes_on_where_it_was() -> None:
-    left_out, other = Standing("a", True, 8), Standing("b", True, 20)
-    assert judged([left_out, other], 20, Places(a=8, b=20)) == Starts({"a": 8, "b": 20}, {}, 20)
+    assert judged(20, Places(a=8, b=20), a=8, b=20) == Starts({"a": 8, "b": 20}, {}, 20)
 
 
 @pytest.mark.parametrize("end", [4, 7, 9, 12, 20])
 def test_blocks_that_end_elsewhere_than_was_noted_are_refused_and_the_other_stream_goes_on(end: int) -> None:
     """At 20 too, where the group stands: blocks that nobody committed with it are somebody else's."""
-    found = judged([Standing("a", True, end), Standing("b", True, 20)], 20, Places(a=8, b=20))
+    found = judged(20, Places(a=8, b=20), a=end, b=20)
     assert found.offsets == {"b": 20}
     assert isinstance(found.refused["a"], GapError)
 
 
 def test_without_a_note_a_stream_that_stays_behind_is_refused() -> None:
     """Lost blocks look the same."""
-    found = judged([Standing("a", True, 8), Standing("b", True, 20)], 20, Places())
+    found = judged(20, Places(), a=8, b=20)
     assert list(found.refused) == ["a"]
     assert "Somebody changed the offsets" in str(found.refused["a"])
 
 
 def test_who_is_not_named_stands_where_the_group_stood_when_places_were_first_noted() -> None:
-    found = judged([Standing("a", True, 8), Standing("b", True, 20)], 20, Places({OTHERS: 8, "b": 20}))
+    found = judged(20, Places({OTHERS: 8, "b": 20}), a=8, b=20)
     assert found.offsets == {"a": 8, "b": 20}
 
 
 @pytest.mark.parametrize(("places", "lost"), [(Places(a=8), True), (Places(b=8), False), (Places(), True)])
 def test_a_stream_without_blocks_is_new_only_where_nothing_says_that_it_had_some(places: Places, lost: bool) -> None:
     """Otherwise its users would be counted again from nothing."""
-    found = judged([Standing("a", False, 0)], 8, places)
+    found = judged(8, places, a=None)
     assert bool(found.refused) == lost
     assert found.offsets == ({} if lost else {"a": 8})
 
 
 def test_the_first_start_begins_with_the_topic() -> None:
-    assert judged([Standing("a", False, 0)], None, Places(), beginning=5).offsets == {"a": 5}
+    assert judged(None, Places(), 5, a=None).offsets == {"a": 5}
 
 
 def test_a_stream_without_blocks_goes_on_where_it_was_to_begin() -> None:
     """It stopped on its first records, and another stream went on."""
-    found = judged([Standing("a", False, 0), Standing("b", True, 30)], 30, Places({NEW + "a": 4, "b": 30}))
+    found = judged(30, Places({NEW + "a": 4, "b": 30}), a=None, b=30)
     assert found.offsets == {"a": 4, "b": 30}
 
 
 def test_one_that_is_new_beside_it_begins_where_the_others_are() -> None:
-    standings = [Standing("a", False, 0), Standing("b", True, 30), Standing("c", False, 0)]
-    assert judged(standings, 30, Places({NEW + "a": 4, "b": 30})).offsets == {"a": 4, "b": 30, "c": 30}
+    found = judged(30, Places({NEW + "a": 4, "b": 30}), a=None, b=30, c=None)
+    assert found.offsets == {"a": 4, "b": 30, "c": 30}
 
 
 def test_offsets_that_have_expired_are_not_missed() -> None:
     """Nor by a stream that was left out meanwhile: each one's own blocks say where to go on."""
-    found = judged([Standing("a", True, 8), Standing("b", True, 20), Standing("c", False, 0)], None, Places())
+    found = judged(None, Places(), a=8, b=20, c=None)
     assert found == Starts({"a": 8, "b": 20, "c": 20}, {}, 20)
 
 
 def test_who_was_left_out_when_offsets_expired_and_was_not_there_since_goes_on_where_its_blocks_end() -> None:
-    assert judged([Standing("a", True, 8), Standing("b", True, 30)], 30, Places(b=30)).offsets == {"a": 8, "b": 30}
+    assert judged(30, Places(b=30), a=8, b=30).offsets == {"a": 8, "b": 30}

@@ -274,8 +274,7 @@ class EngineProcess:
         view, saved = self.machine._view, self.world.table
         if view.newest is None or saved is None:
             return saved if view.newest is not None else None
-        candidate = replace(view.newest.candidate, state_digest=saved.digest)
-        view.newest = replace(view.newest, candidate=candidate)
+        candidate = view.newest = replace(view.newest, state_digest=saved.digest)
         view._states[candidate.step] = saved.digest
         return saved._replace(step=candidate.step)
 

@@ -94,8 +94,7 @@ _recover = StreamCandidates.recover
 def _unpinned(self: Any, saved: Any, **settings: Any) -> Any:
     newest = self._view.newest
     if saved is not None and newest is not None:
-        candidate = replace(newest.candidate, state_digest=saved.digest)
-        self._view.newest = replace(newest, candidate=candidate)
+        candidate = self._view.newest = replace(newest, state_digest=saved.digest)
         self._view._states[candidate.step] = saved.digest
         saved = saved._replace(step=candidate.step)
     return _recover(self, saved if newest is not None else None, **settings)

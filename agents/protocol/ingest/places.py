@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import orjson
 
@@ -57,22 +57,7 @@ class Places(dict[str, int]):
         return Places({**kept, **ends})
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a stream's own blocks end on a source partition.
-
-    Attributes:
-        begun: whether it has a block at all.
-        next_offset: from which the next one goes on.
-    """
-
-    name: str
-    begun: bool
-    next_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Starts:
+class Starts(NamedTuple):
     """The source offset from which each stream goes on, or why it must not.
 
     Attributes:
@@ -85,40 +70,40 @@ class Starts:
 
 
 def starts(
-    standings: Sequence[Standing], *, committed: int | None, places: Places, beginning: int, where: str, group: str
+    ends: Mapping[str, int | None], *, committed: int | None, places: Places, beginning: int, where: str, group: str
 ) -> Starts:
     """Compare the blocks of each stream with what the group says of it; they are committed together and must agree.
 
     Args:
+        ends: name of a stream's role -> source offset at which its own blocks end, None where it has no block at all.
         committed: the group's offset, None where it has none.
         beginning: first source offset that is there.
 
-    Of whom the group says nothing, because its offsets have expired, goes on where its own blocks end. Any difference
-    between the two means that somebody changed offsets or blocks: they are committed together.
+    A stream of which the group says nothing, because its offsets have expired, goes on where its own blocks end. Any
+    difference between the two means that somebody changed offsets or blocks.
     """
-    known = [each for each in standings if each.begun]
+    known = [end for end in ends.values() if end is not None]
     others = places.get(OTHERS, None if places else committed)
-    begin = max((each.next_offset for each in known), default=beginning if committed is None else committed)
+    begin = max(known, default=beginning if committed is None else committed)
     offsets: dict[str, int] = {}
     refused: dict[str, PromiseError] = {}
-    for each in standings:
-        expected = places.get(each.name, others)
-        if not each.begun:
-            lost = each.name in places or (committed is not None and not places and not known)
-            if lost:
-                refused[each.name] = GapError(
-                    f"ingest of {where}: the group stands at offset {expected}, but no block of {each.name} is left. "
+    for name, end in ends.items():
+        expected = places.get(name, others)
+        if end is None:
+            if name in places or (committed is not None and not places and not known):
+                refused[name] = GapError(
+                    f"ingest of {where}: the group stands at offset {expected}, but no block of {name} is left. "
                     f"Restore the private topics; or, if the stream is new, delete this topic's offsets of group "
                     f"{group}"
                 )
             else:
-                offsets[each.name] = places.get(NEW + each.name, begin)
-        elif expected is None or each.next_offset == expected:
-            offsets[each.name] = each.next_offset
+                offsets[name] = places.get(NEW + name, begin)
+        elif expected is None or end == expected:
+            offsets[name] = end
         else:
-            refused[each.name] = GapError(
-                f"ingest of {where}: the blocks of {each.name} end at {each.next_offset}, the group stands at "
-                f"{expected}; they are committed together and must agree. Somebody changed the offsets of group "
-                f"{group} or the private topics"
+            refused[name] = GapError(
+                f"ingest of {where}: the blocks of {name} end at {end}, the group stands at {expected}; they are "
+                f"committed together and must agree. Somebody changed the offsets of group {group} or the private "
+                "topics"
             )
     return Starts(offsets, refused, begin)

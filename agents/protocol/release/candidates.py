@@ -119,14 +119,14 @@ class StreamCandidates:
         for offset, record in log:
             complete = self._view.apply(offset, record)
             if complete is not None and self._first is None:
-                self._first = complete.candidate.step
+                self._first = complete.step
 
     def lacks(self, saved: SavedState | None) -> bool:
         """Return whether what a state table holds is older than the newest answer on the log, or nothing: then the
         changelog must have a newer one.
         """
         newest = self._view.newest
-        return newest is not None and (saved is None or saved.step < newest.candidate.step)
+        return newest is not None and (saved is None or saved.step < newest.step)
 
     def recover(self, saved: SavedState | None, *, log_is_trimmed: bool) -> Effects:
         """Go on after the newest answer on the log, from the state that it names.
@@ -146,7 +146,7 @@ class StreamCandidates:
                 # Trimming spares the newest candidate, so a later seed without one means that records were lost.
                 raise GapError(f"stream {self.stream}: the release log starts in mid-stream without a candidate")
             return
-        step = newest.candidate.step
+        step = newest.step
         if saved is not None and saved.step > step:
             # Both are of one transaction, and a table is written behind its commit.
             raise GapError(f"stream {self.stream}: the release log ends before step {saved.step}, which was answered")
@@ -161,7 +161,7 @@ class StreamCandidates:
                 "step or later; if nobody has either, start the stream anew under another name: what was released "
                 "counts for the same people (explain --earlier)"
             )
-        self.stepper.restore(newest.candidate.with_state(saved.body))
+        self.stepper.restore(newest.with_state(saved.body))
         yield self._adopted(step)
 
     def fold(self, offset: int, block: Block) -> None:

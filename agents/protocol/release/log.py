@@ -13,20 +13,8 @@ Rules (the log is read committed, in order; `c(s)` is the complete candidate of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from schemas.errors import ForkError, GapError
 from schemas.releases import Candidate, Chunk, LogRecord, Seed, join
-
-
-@dataclass(frozen=True, slots=True)
-class Complete:
-    """A candidate whose chunks are all there, without its state. `first_offset` is that of the first log record of its
-    step.
-    """
-
-    candidate: Candidate
-    first_offset: int
 
 
 class LogView:
@@ -34,12 +22,11 @@ class LogView:
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
-        self.newest: Complete | None = None
+        self.newest: Candidate | None = None  # without its state
         self._next_offset = 0
         self._seeds: dict[int, bytes] = {}
         self._digests: dict[int, str] = {}
         self._states: dict[int, str] = {}
-        self._first_offsets: dict[int, int] = {}
         self._chunks: dict[tuple[int, str], dict[int, Chunk]] = {}
 
     def seed(self, step: int) -> bytes | None:
@@ -55,13 +42,12 @@ class LogView:
         """The steps whose seed is known, ascending."""
         return sorted(self._seeds)
 
-    def apply(self, offset: int, record: LogRecord) -> Complete | None:
+    def apply(self, offset: int, record: LogRecord) -> Candidate | None:
         """Take in a record; return the candidate that it completes, if any. Raises: ForkError, GapError, WireError."""
         if offset < self._next_offset:
             return None
         self._next_offset = offset + 1
         step = record.step
-        self._first_offsets.setdefault(step, offset)
         if isinstance(record, Seed):
             if self._seeds.setdefault(step, record.seed) != record.seed:
                 raise ForkError(f"stream {self.stream}: step {step} has two different seeds on the release log")
@@ -79,13 +65,13 @@ class LogView:
         self._check_link(candidate)
         self._digests[step], self._states[step] = record.digest, candidate.state_digest
         self._chunks = {key: value for key, value in self._chunks.items() if key[0] > step}
-        self.newest = Complete(candidate, self._first_offsets[step])
+        self.newest = candidate
         return self.newest
 
     def _check_link(self, candidate: Candidate) -> None:
         if self.newest is None:
             return
-        last = self.newest.candidate
+        last = self.newest
         if candidate.step <= last.step:
             raise ForkError(
                 f"stream {self.stream}: step {candidate.step} is answered on the release log once more, behind step "
@@ -102,5 +88,4 @@ class LogView:
         self._seeds = {step: seed for step, seed in self._seeds.items() if step >= below}
         self._digests = {step: digest for step, digest in self._digests.items() if step >= below}
         self._states = {step: digest for step, digest in self._states.items() if step >= below}
-        self._first_offsets = {step: first for step, first in self._first_offsets.items() if step >= below}
         self._chunks = {key: value for key, value in self._chunks.items() if key[0] >= below}

@@ -35,7 +35,6 @@ class Publication:
         payload: the framed records of the step.
         ledger: value of the ledger record.
         chain: the digest of all public bytes up to this step, see `link`.
-        first_offset: offset of the step's first record on the release log; once published, everything before it may go.
         live: closed by the wall clock after a replay had gone live; see `Candidate.live`.
     """
 
@@ -44,7 +43,6 @@ class Publication:
     payload: bytes = field(repr=False)
     ledger: bytes = field(repr=False)
     chain: str
-    first_offset: int
     live: bool = False
 
     @property
@@ -136,10 +134,9 @@ class StreamPublisher:
         this order, one step or several in one transaction, and then calls `published` for each.
         Raises: ForkError, GapError, LostTopicError, WireError.
         """
-        complete = self._view.apply(offset, record)
-        if complete is None:
+        candidate = self._view.apply(offset, record)
+        if candidate is None:
             return None
-        candidate = complete.candidate
         self._view.forget(candidate.step)
         self._forget(candidate.step)
         waiting = {publication.step: publication.chain for publication in self._waiting}
@@ -157,15 +154,8 @@ class StreamPublisher:
         if candidate.previous_chain != chain:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
         check_frames(candidate.payload)  # here, where it stops the stream: its transaction would end the worker
-        publication = Publication(
-            self.stream,
-            candidate.step,
-            candidate.payload,
-            candidate.ledger,
-            candidate.chain,
-            complete.first_offset,
-            candidate.live,
-        )
+        what = candidate.payload, candidate.ledger, candidate.chain, candidate.live
+        publication = Publication(self.stream, candidate.step, *what)
         self._waiting.append(publication)
         return publication
 

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer
 from agents.kafka.clients import log_reader
 from agents.kafka.lifecycle.logs import about
 from agents.protocol.ingest.partition import PartitionIngest
-from agents.protocol.ingest.places import Places, Standing, starts
+from agents.protocol.ingest.places import Places, starts
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
@@ -73,7 +73,7 @@ def _begin(task: SourceTask, committed: int | None, beginning: int, *, group: st
     the source offset at which a stream begins of which nothing is known.
     """
     found = starts(
-        [Standing(each.spec.name, each.has_history, each.next_offset) for each in task.machines],
+        {each.spec.name: each.next_offset if each.has_history else None for each in task.machines},
         committed=committed,
         places=task.places,
         beginning=beginning,
