@@ -21,7 +21,9 @@ _DENSE = 1 << 16
 
 
 def narrowed(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
-    """The same whole numbers in a type of fewer bytes. Raises: OverflowError if one does not fit, unsaid which.
+    """Return the same whole numbers in a type of fewer bytes.
+
+    Raises: OverflowError if one does not fit; it does not say which.
 
     >>> narrowed(np.array([0, 255]), np.uint8)
     array([  0, 255], dtype=uint8)

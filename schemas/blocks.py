@@ -71,7 +71,7 @@ _ABSENT = {"refused": {}, "totals": {}, "began": 0, "partitions": 0, "copied": N
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """See the module. Offsets are of the source partition; `hi` is the next offset to read.
+    """One block, see the module. Offsets are of the source partition; `hi` is the next offset to read.
 
     Attributes:
         tick: last step closed on this partition by records before `hi` (or by the wall clock at `hi`); -1 before any.
@@ -130,7 +130,7 @@ class Block:
         return encode(Kind.BLOCK, header, arrays)
 
     def taken_in_twice(self, expected: int) -> ForkError:
-        """What to raise where source offsets of this block below `expected` are in blocks before it."""
+        """Return what to raise where source offsets of this block below `expected` are in blocks before it."""
         return ForkError(
             f"stream {self.stream}, source partition {self.partition}: a block covers offsets {self.lo} to {self.hi}, "
             f"and those below {expected} are in blocks before it. Another process writes blocks of this stream: a copy "
@@ -139,7 +139,7 @@ class Block:
 
     @staticmethod
     def decode(data: bytes) -> Block:
-        """Raises: WireError."""
+        """Return the block that bytes hold. Raises: WireError."""
         header, arrays = decode(Kind.BLOCK, data)
         steps = {step: Folded(arrays[f"keys/{step}"], arrays[f"counts/{step}"]) for step in header.pop("steps")}
         more: dict[str, Any] = {name: arrays[name] for name in ("users", "increments", "snapshots") if name in arrays}

@@ -25,7 +25,7 @@ class Reason(IntEnum):
     renumber.
 
     Attributes:
-        meaning: in a sentence, for people.
+        meaning: a sentence for people.
     """
 
     meaning: str
@@ -66,7 +66,7 @@ class Reason(IntEnum):
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:
-    """The header value of a tick: every step up to `step` is over on this partition.
+    """Return the header value of a tick: every step up to `step` is over on this partition.
 
     Args:
         step: last closed step; may repeat an earlier one (then the tick only marks how far the replay has come).
@@ -77,12 +77,12 @@ def encode_tick(step: int, *, row: int, source: str) -> bytes:
 
 
 def encode_going_live(step: int, *, live_from: int, row: int, source: str) -> bytes:
-    """The header value of the last tick of a partition, which goes live with it: the wall clock closes later steps.
+    """Return the header value of a partition's last tick, which goes live with it: the wall clock closes later steps.
 
     Args:
         step: last step that is over by the clock where this is written: `live_from - 1` or later.
         live_from: first step that is not of the replayed history.
-        row, source: as of `encode_tick`.
+        row, source: as in `encode_tick`.
     """
     return orjson.dumps({"live_from": live_from, "row": row, "source": source, "step": step, "version": 1})
 
@@ -102,7 +102,7 @@ class Tick(NamedTuple):
 
 
 def read_tick(value: bytes) -> Tick:
-    """Raises: RecordError("BAD_TICK")."""
+    """Return what a tick says. Raises: RecordError("BAD_TICK")."""
     try:
         said = orjson.loads(value)
         step, row, source, version = said["step"], said["row"], said["source"], said["version"]

@@ -19,12 +19,12 @@ class Mechanism:
     Attributes:
         name: what it decides or measures, in the field's words.
         distribution: "discrete Laplace", "Laplace (one bit)", ...
-        l1_sensitivity: by one event.
+        l1_sensitivity: how far one event moves what is measured.
         scale: of the distribution, in events.
         epsilon: of one event, per use.
         uses: how many uses one event can touch over the whole stream.
-        account: of the engine's budgets, the one that is charged for it (`engines.core.accounting.budgets`). Not
-        published. mu_squared: what it costs the guarantee's unit, where Gaussian noise adds up by it and not by
+        account: the one of the engine's budgets that is charged for it. Not published.
+        mu_squared: what it costs the guarantee's unit, where Gaussian noise adds up by it and not by
         epsilon; `epsilon`
             is then what it would cost alone.
         shift: how far one event moves what is hidden, in all of its uses, in the unit of `scale`: the L1 norm; of
@@ -114,12 +114,12 @@ def _sum(mechanisms: Iterable[Mechanism]) -> Fraction:
 
 
 def surest(epsilon: float) -> float:
-    """How sure somebody can become of a fact about one unit whose odds were even before: e^eps / (1 + e^eps)."""
+    """Return how sure somebody can become of a fact about one unit whose odds were even before: e^eps / (1 + e^eps)."""
     return 1 / (1 + math.exp(-epsilon))
 
 
 def chance(probability: float) -> str:
-    """As a percentage, with as many nines as there are, within reason.
+    """Return a probability as a percentage, with as many nines as there are, within reason.
 
     >>> chance(surest(1.0)), chance(surest(8.0)), chance(surest(50.0))
     ('73.1 %', '99.97 %', 'over 99.9999 %')

@@ -39,7 +39,7 @@ MEASUREMENT: Mapping[str, str] = {
     "part": "Where a measurement is cut because it is larger than 900 kB: number of this part, from 0 on.",
     "parts": "How many parts there are; their lists one behind the other are the whole.",
 }
-"""Of `<stream>.measurements`, what all engines have; the rest is the engine's, see its page."""
+"""Fields of `<stream>.measurements` that all engines have; the rest is the engine's, see its page."""
 
 UTILITY: Mapping[str, str] = {
     "step": "The step that is measured.",
@@ -53,7 +53,7 @@ UTILITY: Mapping[str, str] = {
     "metrics": "Errors by name, see the engine's page. PRIVATE.",
     "counts": "Held-out records by reason, see Reasons. PRIVATE.",
 }
-"""Of `<stream>.utility`, for operators only."""
+"""Fields of `<stream>.utility`, for operators only."""
 
 
 MOST_COUNTED = 1 << 53

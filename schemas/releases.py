@@ -31,9 +31,7 @@ _STEP_DIGITS = 10
 
 
 def public_step(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
-    """The step that a public record belongs to, from its headers; None where they name none, as of a record that
-    the job did not write.
-    """
+    """Return the step that a public record belongs to, from its headers; None where the job did not write it."""
     for name, value in headers or ():
         if name == STEP_HEADER:
             if value is None or len(value) > _STEP_DIGITS or not value.isdigit():  # of bytes, these are 0 to 9
@@ -56,7 +54,7 @@ _NUMBERS = {channel: number for number, channel in enumerate(CHANNELS)}
 
 
 def frame_records(records: Iterable[PublicRecord]) -> bytes:
-    """Records as one run of bytes, for digests and storage; `unframe_records` is the inverse."""
+    """Return records as one run of bytes, for digests and storage; `unframe_records` is the inverse."""
     framed = bytearray()
     pack = _FRAME.pack
     for channel, key, value in records:
@@ -71,13 +69,13 @@ def frame_records(records: Iterable[PublicRecord]) -> bytes:
 
 
 def unframe_records(data: bytes) -> list[PublicRecord]:
-    """Raises: WireError if the bytes do not end where a record ends."""
+    """Return the records in framed bytes. Raises: WireError if the bytes do not end where a record ends."""
     check_frames(data)
     return list(each_framed(data))
 
 
 def check_frames(data: bytes) -> None:
-    """Raises: WireError if `each_framed` could not read all of it."""
+    """Check that `each_framed` can read all of it. Raises: WireError."""
     unpack = _FRAME.unpack_from
     at = 0
     try:
@@ -92,7 +90,7 @@ def check_frames(data: bytes) -> None:
 
 
 def each_framed(data: bytes) -> Iterator[PublicRecord]:
-    """Records that `check_frames` has nothing against, one at a time: a million at once are 300 MB."""
+    """Yield records that `check_frames` has nothing against, one at a time: a million at once are 300 MB."""
     unpack, made = _FRAME.unpack_from, tuple.__new__  # a named tuple's own way to make one takes twice as long
     at, end, begin = 0, len(data), _FRAME.size
     while at < end:
@@ -115,10 +113,10 @@ def sha256(*parts: bytes) -> str:
 
 
 def link(previous_chain: str, *, stream: str, step: int, digest: str, ledger: bytes) -> str:
-    """The chain after a step: it names every public byte since the first step, the ledger's own words included.
+    """Return the chain after a step: it names every public byte since the first step, the ledger's own words included.
 
     Args:
-        digest: of the framed synthetic and measurement records.
+        digest: SHA-256 of the framed synthetic and measurement records.
         ledger: value of the ledger record, with or without its `chain`. Raises: WireError if it is no JSON object.
     """
     try:
@@ -144,7 +142,7 @@ class Seed:
 
     @staticmethod
     def decode(data: bytes) -> Seed:
-        """Raises: WireError."""
+        """Return the seed that bytes hold. Raises: WireError."""
         header, _ = decode(Kind.SEED, data)
         return Seed(header["stream"], header["step"], bytes.fromhex(header["seed"]))
 
@@ -167,7 +165,7 @@ class Candidate:
 
     Attributes:
         previous_chain, chain: see `link`.
-        digest: of the framed synthetic and measurement records.
+        digest: SHA-256 of the framed synthetic and measurement records.
         payload: framed synthetic and measurement records, the very bytes to publish.
         ledger: value of the ledger record.
         progress: JSON-able task state: position in the blocks topic, per source partition next offset, tick, floor, and
@@ -194,7 +192,7 @@ class Candidate:
 
     @property
     def live(self) -> bool:
-        """Whether the wall clock closed the step on some source partition, after a replay went live there."""
+        """True where the wall clock closed the step on some source partition, after a replay went live there."""
         return any(begin is not None and begin <= self.step for begin in self.progress.get("live_from", ()))
 
     def encode(self) -> Encoded:
@@ -207,7 +205,10 @@ class Candidate:
 
     @staticmethod
     def decode(release: bytes, state: bytes | None = None) -> Candidate:
-        """Raises: WireError, also when payload, digest and chain, or release and state, do not belong together."""
+        """Return the candidate that bytes hold.
+
+        Raises: WireError, also when payload, digest and chain, or release and state, do not belong together.
+        """
         header, parts = decode(Kind.RELEASE, release)
         state_digest, payload, ledger = header.pop("state"), parts["payload"].tobytes(), parts["ledger"].tobytes()
         candidate = Candidate(**header, payload=payload, ledger=ledger, state_digest=state_digest)
@@ -220,7 +221,7 @@ class Candidate:
         return candidate if state is None else candidate.with_state(state)
 
     def with_state(self, state: bytes) -> Candidate:
-        """The candidate with the arrays of its encoded state. Raises: WireError if `state` is not the one it names."""
+        """Return the candidate with the arrays of its state. Raises: WireError if `state` is not the one it names."""
         if sha256(state) != self.state_digest:
             raise WireError(f"state does not match the digest that the candidate of step {self.step} names")
         return replace(self, arrays=decode(Kind.STATE, state)[1])
@@ -251,7 +252,7 @@ class Chunk:
 
     @staticmethod
     def decode(data: bytes) -> Chunk:
-        """Raises: WireError."""
+        """Return the chunk that bytes hold. Raises: WireError."""
         header, part = unframe(Kind.CANDIDATE, data)
         return Chunk(**header, part=part)
 
@@ -262,14 +263,14 @@ def pieces(body: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
 
 
 def cut(body: bytes, *, stream: str, step: int, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
-    """An encoded release as chunks, in order."""
+    """Return an encoded release as chunks, in order."""
     digest = sha256(body)
     parts = pieces(body, chunk_bytes)
     return [Chunk(stream, step, index, len(parts), digest, part) for index, part in enumerate(parts)]
 
 
 def join(chunks: Sequence[Chunk]) -> bytes:
-    """The body of complete chunks in index order. Raises: WireError if the digest does not match."""
+    """Return the body of complete chunks in index order. Raises: WireError if the digest does not match."""
     body = b"".join(chunk.part for chunk in chunks)
     if sha256(body) != chunks[0].digest:
         raise WireError(f"chunks of step {chunks[0].step} do not match their digest")
@@ -280,7 +281,7 @@ LogRecord = Seed | Chunk
 
 
 def decode_log_record(data: bytes) -> LogRecord:
-    """A record of the release log. Raises: WireError."""
+    """Return a record of the release log. Raises: WireError."""
     if data[:4] == Kind.SEED.value:
         return Seed.decode(data)
     return Chunk.decode(data)

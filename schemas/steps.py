@@ -51,21 +51,21 @@ class CalendarLength:
 
     @property
     def days(self) -> int:
-        """0 where it is counted in months."""
+        """Number of days; 0 where it is counted in months."""
         return self.number * DAYS.get(self.unit, 0)
 
     @property
     def months(self) -> int:
-        """0 where it is counted in days."""
+        """Number of months; 0 where it is counted in days."""
         return self.number * MONTHS.get(self.unit, 0)
 
     @property
     def most(self) -> bool:
-        """Whether it is within a hundred years."""
+        """True where it is within a hundred years."""
         return self.days <= MOST_DAYS and self.months <= MOST_MONTHS
 
     def after(self, start: date, count: int) -> date:
-        """The day on which, `count` of these after `start`, another one begins.
+        """Return the day on which, `count` of these after `start`, another one begins.
 
         >>> CalendarLength(1, "quarter").after(date(2019, 10, 1), 1)
         datetime.date(2020, 1, 1)
@@ -76,7 +76,7 @@ class CalendarLength:
         return start.replace(year=month // 12, month=month % 12 + 1)
 
     def floor(self, local: datetime) -> datetime:
-        """The begin of the unit that a local time is in; weeks begin on Monday.
+        """Return the begin of the unit that a local time is in; weeks begin on Monday.
 
         >>> CalendarLength(1, "week").floor(datetime(2024, 5, 2, 17, 30))
         datetime.datetime(2024, 4, 29, 0, 0)
@@ -90,8 +90,10 @@ class CalendarLength:
         return datetime.combine(day, time())
 
     def begins(self, local: datetime) -> bool:
-        """Whether a unit begins at this local time: any midnight for days and weeks, the first of a month, a quarter,
-        a year."""
+        """Return whether a unit begins at this local time.
+
+        It does at any midnight for days and weeks, and at that of the first of a month, a quarter or a year.
+        """
         return self.floor(local) == local or (self.unit == "week" and local.time() == time())
 
 
@@ -99,7 +101,7 @@ Length = timedelta | CalendarLength
 
 
 def parse_calendar(text: str) -> CalendarLength | None:
-    """`"1 day"`, `"2 weeks"` as units of the calendar; None for anything else."""
+    """Return `"1 day"`, `"2 weeks"` as units of the calendar; None for anything else."""
     if not _WHOLE.fullmatch(text):
         return None
     number, unit = text.split()
@@ -108,7 +110,7 @@ def parse_calendar(text: str) -> CalendarLength | None:
 
 
 def steps_in(length: Length, step: Length) -> int | None:
-    """How many steps a length has; None where that is no whole number, or not the same everywhere.
+    """Return how many steps a length has; None where that is no whole number, or not the same everywhere.
 
     >>> steps_in(CalendarLength(1, "year"), CalendarLength(1, "month"))
     12
@@ -126,7 +128,7 @@ def steps_in(length: Length, step: Length) -> int | None:
 
 
 def length_fields(name: str, length: Length | None) -> dict[str, int | str | None]:
-    """A length among the facts of a stream that must not change: a duration in microseconds, as ever; or as text.
+    """Return a length as a fingerprint holds it: a duration in microseconds, units of the calendar as text.
 
     >>> length_fields("per", timedelta(seconds=1)), length_fields("per", CalendarLength(1, "day"))
     ({'per_us': 1000000}, {'per': '1 day'})
@@ -138,7 +140,7 @@ def length_fields(name: str, length: Length | None) -> dict[str, int | str | Non
 
 @cache
 def least_us(length: Length) -> int:
-    """Microseconds that it has at least, wherever it stands, in whichever zone; of a duration, those it has.
+    """Return how many microseconds it has at least, wherever it stands, in whichever zone; of a duration, those it has.
 
     >>> least_us(CalendarLength(1, "day")) / 3_600_000_000, least_us(CalendarLength(1, "month")) / 86_400_000_000 > 26
     (12.0, True)
@@ -171,15 +173,15 @@ class Steps(ABC):
 
     @abstractmethod
     def of(self, times_us: IntArray) -> IntArray:
-        """The step that covers each time; negative before the start."""
+        """Return the step that covers each time; negative before the start."""
 
     @abstractmethod
     def begin(self, step: int) -> int:
-        """First microsecond of a step. Raises: StepError where a calendar has no such step."""
+        """Return the first microsecond of a step. Raises: StepError where a calendar has no such step."""
 
     @abstractmethod
     def of_one(self, at_us: int) -> int:
-        """The step that covers a time; negative before the start."""
+        """Return the step that covers a time; negative before the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +234,7 @@ class CalendarSteps(Steps):
         return int(self.of(np.array([at_us], np.int64))[0])
 
     def digest(self) -> str:
-        """SHA-256 of the begins of all steps of `PINNED_YEARS`: two machines that agree on it agree on each of them."""
+        """Return the SHA-256 of the begins of all steps of `PINNED_YEARS`: who agrees on it agrees on each of them."""
         begins = self._begins
         end = begins.at(0) + PINNED_YEARS * 366 * 86_400_000_000
         pinned = begins.until(end)
@@ -254,14 +256,14 @@ class Begins:
         self._found = (np.array([first_us(steps.start, self._zone)], np.int64), 1)
 
     def until(self, at_us: int) -> IntArray:
-        """Begins up to one behind `at_us`, or all."""
+        """Return begins up to one behind `at_us`, or all."""
         begins, unit = self._found
         while begins[-1] <= at_us and unit:
             begins, unit = self._longer(begins, unit)
         return begins
 
     def at(self, step: int) -> int:
-        """Raises: StepError."""
+        """Return the begin of a step. Raises: StepError."""
         begins, unit = self._found
         while len(begins) <= step and unit:
             begins, unit = self._longer(begins, unit)
@@ -270,7 +272,7 @@ class Begins:
         return int(begins[step])
 
     def _longer(self, begins: IntArray, unit: int) -> tuple[IntArray, int]:
-        """With the next units, and the number of the one behind them; 0 where there is none."""
+        """Return begins with the next units, and the number of the unit behind them; 0 where there is none."""
         start, length = self._steps.start.date(), self._steps.length
         last, more = int(begins[-1]), []
         for number in range(unit, unit + _CHUNK):
@@ -294,7 +296,7 @@ def _begins(steps: CalendarSteps) -> Begins:
 
 
 def first_us(local: datetime, where: ZoneInfo) -> int:
-    """The first instant at which clocks of a zone show this local time or a later one."""
+    """Return the first instant at which clocks of a zone show this local time or a later one."""
     aware = local.replace(tzinfo=where)
     at = (aware - EPOCH) // _ONE_US
     # Only where it is skipped, or comes twice, is its offset two.

@@ -8,7 +8,7 @@ from typing import Literal
 
 Audience = Literal["private", "public", "operator"]
 TopicAndPartition = tuple[str, int]
-"""Where a record is."""
+"""Place of a record."""
 
 FOREVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 COMPACTED = {"cleanup.policy": "compact"}
@@ -91,7 +91,7 @@ class Topics:
 
     @property
     def changelog(self) -> str:
-        """Named by Faust: app id, table name, suffix."""
+        """Name that Faust gives: app id, table name, suffix."""
         return f"{self.job}-{self.table}-changelog"
 
     @staticmethod
@@ -108,7 +108,7 @@ class Topics:
 
     @classmethod
     def published(cls, stream: str) -> tuple[str, str, str]:
-        """The public topics of a stream."""
+        """Return the public topics of a stream."""
         return cls.synthetic(stream), cls.measurements(stream), cls.ledger(stream)
 
     @staticmethod
@@ -117,19 +117,19 @@ class Topics:
 
     @classmethod
     def written(cls, stream: str) -> tuple[str, ...]:
-        """What a stream writes for readers and operators."""
+        """Return what a stream writes for readers and operators."""
         return *cls.published(stream), cls.utility(stream)
 
     @staticmethod
     def publisher_id(stream: str) -> str:
-        """Transactional id of the one producer that may write a stream's public topics, on the whole cluster.
+        """Return the id of the one producer of the cluster that may write a stream's public topics.
 
         It holds no job name: two jobs that were given one stream name must fence each other.
         """
         return f"privstream-publisher-{stream}"
 
     def private(self) -> list[Topic]:
-        """The job's own topics. No time retention: the job deletes records itself, when nothing can need them again."""
+        """Return the job's own topics. None has time retention: the job deletes what nothing can need again."""
         size = {"max.message.bytes": str(8 << 20)}
         return [
             Topic(self.blocks, "private", self.partitions, {**FOREVER, **size}, "folded events"),

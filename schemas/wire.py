@@ -43,7 +43,7 @@ class Kind(Enum):
 
 
 VERSION = 1
-"""Of every kind."""
+"""Format version of every kind."""
 
 
 def encode(kind: Kind, header: Mapping[str, Any], arrays: Arrays, *, level: int = 1) -> bytes:
@@ -106,7 +106,7 @@ def unframe(kind: Kind, data: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _check_kind(kind: Kind, data: bytes) -> None:
-    """Raises: WireError if the bytes are of another kind or version."""
+    """Check kind and version. Raises: WireError if the bytes are of others."""
     if len(data) < 5 or data[:4] != kind.value:
         raise WireError(f"expected a {kind.name} record, found another kind ({len(data)} bytes)")
     if data[4] != VERSION:

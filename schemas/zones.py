@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 @cache
 def zone(name: str) -> ZoneInfo:
-    """A zone of the IANA database by its name. Raises: KeyError if there is none."""
+    """Return a zone of the IANA database by its name. Raises: KeyError if there is none."""
     if name not in names():
         raise KeyError(name)
     with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
@@ -23,10 +23,10 @@ def zone(name: str) -> ZoneInfo:
 
 @cache
 def names() -> frozenset[str]:
-    """Of all zones."""
+    """Return the names of all zones."""
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
 
 
 def database() -> str:
-    """The release of the database, such as "2025b"."""
+    """Return the release of the database, such as "2025b"."""
     return str(import_module("tzdata").IANA_VERSION)

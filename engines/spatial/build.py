@@ -5,6 +5,7 @@ A worker loads what its configuration asks for: maps, zones, evaluators and the 
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache, partial
 from math import ceil
 
@@ -84,7 +85,7 @@ def _paper(stream: Stream) -> Engine:
             name=stream.name,
             domain=domain(stream),
             epsilon=stream.event_epsilon,
-            split=options.split_fraction,
+            split=Fraction(options.split),
             initial_steps=options.initial_steps,
             threshold=ceil(options.threshold),
             ttl_steps=stream.ttl_steps,

@@ -70,7 +70,7 @@ def build(stream: Stream) -> Engine:
         "ttl_steps": stream.ttl_steps,
         "max_cells": options.max_cells,
         "records": options.records,
-        "churn": options.churn_fraction,
+        "churn": Fraction(options.churn),
     }
     if stream.mode == "default":
         changes = stream.changes if stream.privacy.delta else 1

@@ -71,7 +71,7 @@ def _loaded(entry: EntryPoint, source: str) -> EngineSpec:
 
 
 def _fault(spec: Any, name: str) -> str:
-    """What is wrong with what an entry point gave; empty if nothing is."""
+    """Say what is wrong with what an entry point gave; empty if nothing is."""
     if not isinstance(spec, EngineSpec):
         return f"is a {type(spec).__name__} and no EngineSpec"
     domains: list[Any] = list(spec.domains.values())
@@ -132,5 +132,5 @@ DOMAINS = Installed(_domains)
 
 
 def measures_expiry(engine: str, mode: str) -> bool:
-    """True where a `ttl` expiry is measured as a delete, so that an insert costs its user two contributions."""
+    """Return whether a `ttl` expiry is measured as a delete, so that an insert costs its user two contributions."""
     return engine in ENGINES and mode in ENGINES[engine].facts.measured_expiry

@@ -34,7 +34,7 @@ class Question:
     """One key that is asked for.
 
     Attributes:
-        key: of the section, or, in an `EngineSpec`, below the stream, as `options.horizon`.
+        key: name of the key in the section; in an `EngineSpec` its place in the stream, such as `options.horizon`.
         text: what is asked, as a sentence; empty: what the key's documentation says.
         default: what is taken where nobody answers; None: somebody must.
         same_as: key below the stream whose answer is the default.
@@ -62,7 +62,7 @@ class Each:
     """A list of tables, of which each is about one field that is chosen.
 
     Attributes:
-        field_key: of a table, for the field's name.
+        field_key: key of a table that holds the field's name.
         inner: asked of each field; a field without a question left has only its name.
         without: the table where no field is chosen; None: one must be.
     """
@@ -76,7 +76,7 @@ class Each:
 
 
 def required(model: type[Section]) -> Iterator[Question]:
-    """A question for each key that must be written: what a section is asked that says nothing of its own."""
+    """Yield a question for each key that must be written, for a section that does not say what to ask."""
     for name, field in model.model_fields.items():
         if field.is_required():
             yield Question(key=field.alias or name, kind=_kind(field), hints=(name, *_examples(field)))
@@ -116,7 +116,7 @@ class DomainSection(Section):
 
     @classmethod
     def questions(cls) -> tuple[Question | Each, ...]:
-        """What `privstream init` asks for this section, in order."""
+        """Return what `privstream init` asks for this section, in order."""
         return tuple(required(cls))
 
     @property
@@ -131,7 +131,7 @@ class DomainSection(Section):
 
     @property
     def in_degrees(self) -> bool:
-        """Whether `coordinates` are longitudes and latitudes, as far as the configuration tells."""
+        """Return whether `coordinates` are longitudes and latitudes, as far as the configuration tells."""
         return False
 
     @property
@@ -181,7 +181,7 @@ class DeletableDomainSection(DomainSection):
         return self.ttl
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Two ways to delete."""
+        """Refuse two ways to delete."""
         if self.op is not None and self.ttl is not None:
             yield ConfigProblem(
                 "ttl", "op and ttl would both delete the same events", "keep op or ttl, and remove the other"

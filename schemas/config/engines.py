@@ -82,11 +82,11 @@ class EngineSpec:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of the domains."""
+        """Names of the kinds of domain that it works on."""
         return tuple(self.domains)
 
     @property
     def references(self) -> Mapping[str, Reference]:
-        """What is loaded later, by the attribute's name."""
+        """References to what is loaded later, by the attribute's name."""
         names = ("domain", "build", "evaluator", "view", "contract_case", "answers")
         return {name: found for name in names if (found := getattr(self, name)) is not None}

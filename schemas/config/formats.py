@@ -48,7 +48,7 @@ class CsvSection(Section):
     """What separates the fraction of a number."""
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Names that clash, and one character with two meanings."""
+        """Refuse names that clash, and one character with two meanings."""
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             yield ConfigProblem("columns", "two columns have the same name", "give each column a name of its own")
         if self.decimal == self.delimiter:
@@ -69,10 +69,10 @@ class Source(Section):
     key_format: KeyFormat = Field("text", examples=["avro"])
     """How keys are written, where a field's name begins with `$key`."""
     csv: CsvSection | None = None
-    """Of format "csv" alone; absent: a header in every record, commas, points."""
+    """Shape of the lines, with format "csv" alone; absent: a header in every record, commas, points."""
 
     def input_fields(self) -> dict[str, Any]:
-        """For the fingerprint: absent as they are by default, so that streams of old go on."""
+        """Return those of the keys for the fingerprint that are not as they are by default."""
         csv = None if self.csv is None else self.csv.model_dump()
         named = {"envelope": (self.envelope, "none"), "key_format": (self.key_format, "text"), "csv": (csv, None)}
         return {name: value for name, (value, default) in named.items() if value != default}
@@ -92,7 +92,7 @@ class InputParts:
     domain: DomainSection | None = None
 
     def input_problems(self) -> Iterator[ConfigProblem]:
-        """What these say against each other; keys are relative to the stream."""
+        """Yield what these say against each other; keys are relative to the stream."""
         if self.csv is not None and self.format not in ("csv", None):
             yield ConfigProblem(
                 "csv", f'would be ignored: format is "{self.format}"', 'set format = "csv", or remove [streams.csv]'
@@ -152,7 +152,7 @@ class InputParts:
             )
 
     def _changes(self) -> Iterator[ConfigProblem]:
-        """An update is a delete and an insert: what that means for who is protected."""
+        """Refuse to protect half of an update, which is a delete and an insert."""
         op = self.domain.operation_field if self.domain is not None else None
         if self.envelope != "debezium" or op is None:
             return

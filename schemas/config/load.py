@@ -29,7 +29,9 @@ _KEY = re.compile(r"\s*([A-Za-z0-9_\-.\"]+)\s*=")
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Key as in a `ConfigProblem` -> line, from 1 on; headers too. A guess where texts or lists go over several lines.
+    """Return the line of each key, as a `ConfigProblem` names it, and of each header, from 1 on.
+
+    It is a guess where texts or lists go over several lines.
 
     >>> lines_of('[job]\\nname = "a"\\n[[streams]]\\n[streams.privacy]\\nepsilon = 1')
     {'job': 1, 'job.name': 2, 'streams[0]': 3, 'streams[0].privacy': 4, 'streams[0].privacy.epsilon': 5}
@@ -53,7 +55,7 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def line_of(key: str, lines: dict[str, int]) -> int | None:
-    """Of the key, or of what it stands in: a key that is missing has no line of its own."""
+    """Return the line of the key, or of what it stands in: a key that is missing has no line of its own."""
     while key:
         if key in lines:
             return lines[key]
@@ -62,7 +64,7 @@ def line_of(key: str, lines: dict[str, int]) -> int | None:
 
 
 def _below(name: str, tables: Counter[str]) -> str:
-    """`streams.privacy` is that of the last `[[streams]]`."""
+    """Return the key of a section: `streams.privacy` is that of the last `[[streams]]`."""
     head, dot, rest = name.partition(".")
     return f"{head}[{tables[head] - 1}]{dot}{rest}" if tables[head] and dot else name
 
@@ -76,7 +78,7 @@ SECTIONS: Mapping[str, type[Section]] = {"job": JobSection, "kafka": Kafka}
 def overridden(
     document: Mapping[str, Any], environment: Mapping[str, str], problems: list[ConfigProblem]
 ) -> dict[str, Any]:
-    """A copy of the file's content with the environment's values in it; what cannot be used goes to `problems`."""
+    """Return the file's content with the environment's values in it; what cannot be used goes to `problems`."""
     merged = dict(document)
     for place, value in _values(environment, problems):
         merged = _with(merged, place, value)
@@ -86,7 +88,7 @@ def overridden(
 
 
 def _with(table: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """A copy with the value in it. What the file has in place of a table stays, to be refused with the file."""
+    """Return a copy with the value in it. What the file has in place of a table stays, to be refused with the file."""
     name, *below = path
     if not below:
         return {**table, name: value}
@@ -95,7 +97,7 @@ def _with(table: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str
 
 
 def _values(environment: Mapping[str, str], problems: list[ConfigProblem]) -> Iterator[tuple[list[str], Any]]:
-    """Where in the document, and what."""
+    """Yield each value of the environment with its place in the document."""
     if environment.get(BOOTSTRAP):
         yield ["kafka", "bootstrap"], environment[BOOTSTRAP]
     for variable in sorted(environment):
@@ -125,7 +127,7 @@ def _values(environment: Mapping[str, str], problems: list[ConfigProblem]) -> It
 
 
 def _section(model: type[Section], key: str) -> type[Section] | None:
-    """The section that is written as this key; None: it is a value, or there is no such key."""
+    """Return the section that is written as this key; None: it is a value, or there is no such key."""
     return section_in(model.model_fields[key].annotation) if key in model.model_fields else None
 
 
@@ -155,7 +157,7 @@ class Config(Section):
     streams: tuple[Stream, ...] = Field(min_length=1)
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name. Raises: KeyError."""
+        """Return the stream of this name. Raises: KeyError."""
         for stream in self.streams:
             if stream.name == name:
                 return stream
@@ -163,7 +165,7 @@ class Config(Section):
 
 
 def _folded(topic: str) -> str:
-    """Kafka takes '.' and '_' for the same in its metric names and refuses topics that differ only there."""
+    """Return a topic as Kafka compares it: '.' and '_' are one character in its metric names."""
     return topic.replace(".", "_")
 
 
@@ -270,7 +272,7 @@ def parse_config(
 
     Args:
         file: names it in messages. folder: from which the paths of public files go; None: the working folder.
-        offline: as of `load_config`.
+        offline: as in `load_config`.
     Raises: ConfigError.
     """
     try:
@@ -306,7 +308,7 @@ def config_from_mapping(
 
 
 def with_overrides(config: Config, *, mode: str | None = None, epsilon: str | Decimal | float | None = None) -> Config:
-    """The same configuration with another mode or epsilon in every stream, checked again. Raises: ConfigError."""
+    """Return a configuration with another mode or epsilon in every stream, checked again. Raises: ConfigError."""
     document = config.model_dump()
     for stream in document["streams"]:
         if mode is not None:

@@ -126,7 +126,7 @@ class StatesDomainSection(DomainSection):
     transition: PublicFileAt | None = Field(None, examples=["matrix.csv"])
     """CSV file with the probabilities of moving from one state to another; absent: learnt from released counts."""
     unseen: Annotated[bool, Field(strict=True)] = Field(False, examples=[False])
-    """Whether users may be in no state in a step; the matrix then has one more row and column, the last, for them."""
+    """True where users may be in no state in a step; the matrix then has a last row and column for them."""
 
     @classmethod
     def questions(cls) -> tuple[Question | Each, ...]:
@@ -158,7 +158,7 @@ class StatesDomainSection(DomainSection):
         return None if self.transition is None else entries(self.transition.content, self.values, unseen=self.unseen)
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """A file that is no transition matrix of these states."""
+        """Refuse a file that is no transition matrix of these states."""
         try:
             _ = self.matrix
         except NoMatrixError as error:
@@ -211,7 +211,7 @@ class MarkovOptions(OptionsSection):
                 )
 
     def _steps(self, privacy: Privacy, time: Timing, domain: DomainSection | None) -> Iterator[ConfigProblem]:
-        """Whether a user may speak in every step that there is, and in no more."""
+        """Refuse bounds by which a user may not speak in every step, or in more steps than there are."""
         assert privacy.max_contributions is not None
         steps = (steps_in(privacy.per, time.step) or 0) if privacy.per is not None else self.horizon or 1
         if self.horizon is not None:

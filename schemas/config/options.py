@@ -30,7 +30,7 @@ class OptionsSection(Section):
 
     @classmethod
     def of(cls, stream: Optioned) -> Self:
-        """The options of a stream of this engine, for whoever builds or shows it."""
+        """Return the options of a stream of this engine."""
         options = stream.options
         assert isinstance(options, cls), f"stream {stream.name} has the options of another engine"
         return options
@@ -45,7 +45,7 @@ class OptionsSection(Section):
         return iter(())
 
     def draws_as_first(self, mode: str, *, one_a_step: bool) -> bool:
-        """Whether a mode with a later version of its noise's law draws, so configured, what the first one drew.
+        """Return whether a mode with a later version of its noise's law draws, so configured, what the first one drew.
 
         Args: one_a_step: a unit has one contribution in a step at most.
         """
@@ -53,11 +53,14 @@ class OptionsSection(Section):
 
 
 class TripOptionsSection(OptionsSection):
-    """Of an engine that has a domain of trips, whose records together are one contribution."""
+    """Options of an engine with a domain of trips, of which all records together are one contribution."""
 
     @abstractmethod
     def life_steps(self, shortest_us: int) -> int:
-        """Steps in which records of one trip pass, the first one's included; a step has so many us or more."""
+        """Return in how many steps records of one trip pass, the first one included.
+
+        Args: shortest_us: what a step has at least, in microseconds.
+        """
 
 
 Share = Annotated[

@@ -19,7 +19,7 @@ from schemas.guarantee import Unit, chance, surest
 from schemas.steps import least_us
 
 SURPLUS_SHARE = Fraction(1, 10)
-"""Of the budget, for counting what the bounds refuse."""
+"""Share of the budget that counts what the bounds refuse."""
 LARGEST_EPSILON = 1000  # far beyond any guarantee; above it, it is a slip of the pen
 LARGEST_DELTA = 0.01
 UNUSUAL_EPSILON = 10  # above it somebody is told what is left of the promise
@@ -105,11 +105,11 @@ class Privacy(Section):
 
     @property
     def bounds_users(self) -> bool:
-        """Whether events are bounded by user: where records name one, and a user is what is protected or replaced."""
+        """True where events are bounded by user: records name one, and a user is what is protected or replaced."""
         return self.unit != "event" and self.user is not None
 
     def bounds(self, *, names_user: bool) -> Iterator[ConfigProblem]:
-        """An unbounded user, or bounds that have nobody to bound.
+        """Refuse an unbounded user, and bounds that have nobody to bound.
 
         Args:
             names_user: whether records say whose they are, see `DomainSection`.
@@ -139,7 +139,7 @@ class Privacy(Section):
                 )
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Bounds that contradict each other."""
+        """Refuse bounds that contradict each other."""
         if self.max_per_step and self.max_contributions and self.max_per_step > self.max_contributions:
             yield ConfigProblem(
                 "max_per_step",

@@ -17,7 +17,7 @@ from schemas.config.values import ExactDecimal, FieldName, Flag, Number, Section
 from schemas.errors import ConfigProblem
 
 _WIDEST = 2.0**34
-"""Of limits, in sensitivities: beyond it, exact sums would not fit."""
+"""Widest limits in sensitivities: beyond it, exact sums would not fit."""
 
 
 Limits = Annotated[
@@ -51,10 +51,10 @@ class SeriesFieldSection(Section):
     sensitivity: Sensitivity | None = Field(None, examples=[1])
     """`value` only: how far one user can move a reading."""
     share: FieldShare = Field(Decimal(1), examples=[1])
-    """Of the budget, relative to the other fields' shares."""
+    """Its part of the budget, relative to the shares of other fields."""
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Limits and a sensitivity where they have a meaning, and only there."""
+        """Refuse limits and sensitivities that are missing, or have no meaning."""
         if self.of != "count" and self.limits is None:
             yield ConfigProblem(
                 "limits",
@@ -130,7 +130,7 @@ class SeriesDomainSection(DomainSection):
                 yield f"fields[{index}].name", field.name
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Each field by itself; one name twice; readings beside sums."""
+        """Refuse one name twice, and readings beside sums."""
         for index, field in enumerate(self.series):
             if field.name in [earlier.name for earlier in self.series[:index]]:
                 yield ConfigProblem(f"fields[{index}].name", "is the name of an earlier field", "name each field once")

@@ -47,7 +47,7 @@ class Registry(Section):
     )
     """Base address, with the path where there is one (Apicurio: `.../apis/ccompat/v7`)."""
     username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
-    """For basic authentication; with `password_file`."""
+    """Name for basic authentication, with `password_file`."""
     password_file: Path | None = Field(None, examples=["/run/secrets/registry-password"])
     """File with the password."""
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
@@ -58,7 +58,7 @@ class Registry(Section):
     """Private key of the client certificate, PEM; a secret."""
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Settings that are half there, would be ignored, or would send a password in the clear."""
+        """Refuse settings that are half there, would be ignored, or would send a password in the clear."""
         url = urlsplit(self.url)
         if (self.username is None) != (self.password_file is None):
             key = "password_file" if self.password_file is None else "username"
@@ -141,11 +141,11 @@ class JobSection(Section):
 
     @property
     def max_clock_skew_us(self) -> int:
-        """The same in microseconds."""
+        """`max_clock_skew` in microseconds."""
         return microseconds(self.max_clock_skew)
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Keys that would silently be ignored."""
+        """Refuse keys that would silently be ignored."""
         if self.witness_headers_file is not None and not (self.witness or "").startswith("http"):
             reason = "would be ignored: witness is no http or https address"
             yield ConfigProblem("witness_headers_file", reason, "remove the key, or correct witness")
@@ -180,9 +180,9 @@ class Kafka(Section):
     sasl_mechanism: SaslMechanism | None = Field(None, examples=["SCRAM-SHA-512"])
     """How the job says who it is; needed with a SASL protocol."""
     sasl_username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
-    """Of PLAIN and SCRAM."""
+    """Name of the user, with PLAIN and SCRAM."""
     sasl_password_file: Path | None = Field(None, examples=["/run/secrets/kafka-password"])
-    """File with the password of PLAIN and SCRAM; a secret."""
+    """File with the password, with PLAIN and SCRAM; a secret."""
     sasl_token_file: Path | None = Field(None, examples=["/run/secrets/kafka-token"])
     """Bearer token of OAUTHBEARER, as whoever renews it writes it: read again for each connection."""
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
@@ -202,7 +202,7 @@ class Kafka(Section):
         return tuple(self.bootstrap.split(","))
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Security settings that are missing, or that would silently be ignored."""
+        """Refuse security settings that are missing, or that would silently be ignored."""
         yield from self._sasl_problems()
         protocol = self.security_protocol
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password_file"):

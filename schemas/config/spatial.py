@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from decimal import Decimal
-from fractions import Fraction
 from typing import Annotated, Literal
 
 import orjson
@@ -35,7 +34,7 @@ def check_box(bounds: tuple[float, float, float, float]) -> tuple[float, float, 
 
 
 def are_degrees(fields: tuple[str, str], bounds: tuple[float, float, float, float]) -> bool:
-    """Whether coordinates are longitude and latitude, by their names and by what is possible: nothing else says it.
+    """Return whether coordinates are longitude and latitude, by their names and by what is possible.
 
     >>> are_degrees(("lon", "lat"), (-74.05, 40.60, -73.75, 40.90)), are_degrees(("x", "y"), (0.0, 0.0, 1.0, 1.0))
     (True, False)
@@ -115,7 +114,7 @@ MOST_REACH_M = 100_000.0
 
 
 def _geojson(file: PublicFile) -> PublicFile:
-    """What can be told without geometry: the engine looks at the shapes when it is built."""
+    """Refuse what is no map, as far as that shows without geometry: the engine looks at shapes when it is built."""
     fix = "write a FeatureCollection of polygons, or one of lines (RFC 7946)"
     try:
         document = orjson.loads(file.content)
@@ -149,7 +148,7 @@ GeoJsonFileAt = Annotated[PublicFileAt, AfterValidator(_geojson)]
 
 
 def named_features(file: PublicFile, name_property: str) -> Iterator[tuple[str, bytes]]:
-    """Name and GeoJSON of each feature that has a name; numbers are taken as they are written."""
+    """Yield name and GeoJSON of each feature that has a name; numbers are taken as they are written."""
     document = orjson.loads(file.content)
     for feature in document.get("features", [document]):
         properties = feature.get("properties") if isinstance(feature, dict) else None
@@ -168,7 +167,7 @@ class GeoJsonDomainSection(PlanarDomainSection):
     file: GeoJsonFileAt = Field(examples=["new_york.geojson"])
     """GeoJSON of polygons alone or lines alone; its path is relative to the configuration."""
     reach_m: ReachM = Field(50.0, examples=[50])
-    """Of lines: metres from the nearest one beyond which an event is outside."""
+    """With lines: metres from the nearest one beyond which an event is outside."""
 
     @property
     def in_degrees(self) -> bool:
@@ -179,7 +178,7 @@ class GeoJsonDomainSection(PlanarDomainSection):
         return (*WHERE, Question(key="file", kind="file", text="Which GeoJSON file has the polygons, or the lines?"))
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Coordinates the wrong way round, and what any plane has."""
+        """Refuse coordinates the wrong way round."""
         if "lat" in self.x.lower() and any(part in self.y.lower() for part in ("lon", "lng")):
             yield ConfigProblem("x", f'"{self.x}" sounds like the latitude', "x is the longitude: swap x and y")
         yield from super().problems()
@@ -202,7 +201,7 @@ class ZonesDomainSection(DeletableDomainSection):
     ] = Field(None, examples=[["north", "south"]])
     """All names, neighbours beside each other: they share cells where there are few events."""
     measures: tuple[NotNegative, ...] | None = Field(None, examples=[[12.5, 3.0]])
-    """Of each zone, such as its area; 0 takes a zone out. Absent: all alike."""
+    """Weight of each zone, such as its area; 0 takes a zone out. Absent: all alike."""
     file: GeoJsonFileAt | None = Field(None, examples=["zones.geojson"])
     """GeoJSON of polygons, or of lines, with the names in `name_property`; zones weigh by area, or by length."""
     name_property: Annotated[str, Field(strict=True, min_length=1, max_length=256)] = Field("name", examples=["name"])
@@ -245,13 +244,13 @@ class ZonesDomainSection(DeletableDomainSection):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all zones, as written; of a file's features each name once."""
+        """Names of all zones as they are written; each name of a file's features once."""
         if self.file is not None:
             return tuple(dict.fromkeys(name for name, _ in named_features(self.file, self.name_property)))
         return self.zones or ()
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Tables that are none, or two."""
+        """Refuse tables that are none, or two."""
         if (self.zones is None) == (self.file is None):
             reason = "missing" if self.zones is None else "there are zones and a file"
             yield ConfigProblem("zones", reason, "write zones = [...], or name a file, one of the two")
@@ -301,7 +300,7 @@ NEED_HORIZON = frozenset({"block", "tree", "kary"})
 
 
 def horizon_problems(counter: CounterName, horizon: int | None) -> Iterator[ConfigProblem]:
-    """What is wrong with the horizon of a counter: missing, or of no use."""
+    """Refuse the horizon of a counter where it is missing, or of no use."""
     if counter in NEED_HORIZON and horizon is None:
         yield ConfigProblem(
             "horizon",
@@ -330,13 +329,8 @@ class SpatialOptions(OptionsSection):
     max_leaves: Whole = Field(4096, ge=2, le=1_048_576, examples=[4096])
     """Mode `default`: leaves of the tree; work and memory of a step are proportional to it."""
 
-    @property
-    def split_fraction(self) -> Fraction:
-        """`split` as an exact fraction."""
-        return Fraction(self.split)
-
     def problems(self) -> Iterator[ConfigProblem]:
-        """What the options say against each other."""
+        """Refuse a horizon that the counter does not go with."""
         yield from horizon_problems(self.counter, self.horizon)
 
     def in_stream(

@@ -33,7 +33,6 @@ from schemas.config.values import (
 )
 from schemas.errors import ConfigProblem
 from schemas.steps import steps_in
-from schemas.topics import Topics
 
 
 def _engine(value: str) -> str:
@@ -97,7 +96,7 @@ class Stream(Source):
     """`[[streams]]`. What can change under a running stream is what `fingerprint_fields` leaves out."""
 
     name: PlainName = Field(examples=["taxi"])
-    """Of the stream, and the begin of its topics: `<name>.synthetic`, `.measurements`, `.ledger` and `.utility`."""
+    """Name of the stream; its topics are `<name>.synthetic`, `.measurements`, `.ledger` and `.utility`."""
     engine: Annotated[str, Field(strict=True), AfterValidator(_engine)] = Field(examples=["spatial"])
     """What kind of stream it is: one of the installed engines."""
     mode: Annotated[str, Field(strict=True)] = Field("default", examples=["default"])
@@ -117,7 +116,7 @@ class Stream(Source):
     domain: Domain
     """Public description of what an event can be; `kind` says which."""
     options: Options = Field(default_factory=dict, validate_default=True)
-    """Those of `engine`; absent: all as they are by default."""
+    """Options of `engine`; absent: all as they are by default."""
 
     @property
     def facts(self) -> EngineFacts:
@@ -142,11 +141,6 @@ class Stream(Source):
         return microseconds(self.publish_delay)
 
     @property
-    def output_topics(self) -> tuple[str, ...]:
-        """The four topics that this stream writes for readers and operators."""
-        return Topics.written(self.name)
-
-    @property
     def insert_charge(self) -> int:
         """What one insert costs its user out of `max_contributions`; a delete costs 1.
 
@@ -156,7 +150,7 @@ class Stream(Source):
 
     @property
     def contribution(self) -> str:
-        """What is counted against `max_contributions`, as a word."""
+        """Word for what is counted against `max_contributions`."""
         return "event" if self.domain.trip_field is None else "trip"
 
     @property
@@ -178,8 +172,8 @@ class Stream(Source):
 
     @property
     def whole_unit(self) -> bool:
-        """Whether the engine accounts for all changes of a unit (`EngineFacts`); so wherever a delta is promised, since
-        (epsilon, delta) of a unit is no multiple of what one of its events costs."""
+        """True where the engine accounts for all changes of a unit (`EngineFacts`): wherever a delta is promised, too,
+        since (epsilon, delta) of a unit is no multiple of what one of its events costs."""
         return self.facts.whole_unit or self.privacy.delta > 0
 
     @property
@@ -215,7 +209,7 @@ class Stream(Source):
 
     @property
     def noise_version(self) -> int:
-        """Of the noise's law. Where a new version of a mode draws what the first one drew, it is the first one."""
+        """Version of the noise's law; where a later one draws what the first one drew, it is the first one."""
         privacy = self.privacy
         one_a_step = privacy.unit == "event" or privacy.max_contributions in (None, 1) or privacy.max_per_step == 1
         if self.options.draws_as_first(self.mode, one_a_step=one_a_step):
@@ -228,7 +222,7 @@ class Stream(Source):
         return self.privacy.bounds_users and self.partitioner != "none"
 
     def fingerprint_fields(self) -> dict[str, Any]:
-        """Everything that the guarantee and the meaning of stored states rest on, ready for canonical JSON.
+        """Return everything that the guarantee and the meaning of stored states rest on, ready for canonical JSON.
 
         Left out, so they may change under a running stream: `audit`, `allow_compacted`, `grace`, `publish_delay`,
         `user_key_file` (`run` adds the id of the key itself). Values are integers, texts, floats and None only.
@@ -245,7 +239,7 @@ class Stream(Source):
             "time": self.time.fingerprint_fields(),
             "domain": self.domain.fingerprint_fields(),
             "options": self.options.fingerprint_fields(),
-            # Absent for a first version, so that streams of old which still draw the same go on.
+            # Absent for a first version.
             **({"noise": self.noise_version} if self.noise_version > 1 else {}),
         }
 
@@ -259,7 +253,7 @@ class StreamParts(InputParts):
     options: OptionsSection | None = None
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """What the readable parts say against each other."""
+        """Yield what the readable parts say against each other."""
         yield from self._engine()
         yield from self._unit()
         yield from self._surplus()
@@ -322,7 +316,7 @@ class StreamParts(InputParts):
         return self._spec.facts if self._spec is not None else None
 
     def _unit(self) -> Iterator[ConfigProblem]:
-        """Who is protected: by whom the engine can promise it, and whether a user can be told and bounded."""
+        """Refuse a unit that the engine cannot protect, or that cannot be told apart and bounded."""
         if self.privacy is None:
             return
         if self._facts is not None and self.privacy.unit not in self._facts.units:

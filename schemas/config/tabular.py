@@ -52,7 +52,7 @@ _MEND = "give it an enum, or minimum and maximum, or list the attribute in [stre
 def attributes_of_schema(
     content: bytes, *, skip: Collection[str] = ()
 ) -> tuple[list[dict[str, Any]], list[ConfigProblem]]:
-    """Keys of an `Attribute` for each property, and what could not be read. Properties in `skip` are passed over.
+    """Return the keys of an attribute for each property but those in `skip`, and what could not be read.
 
     >>> attributes_of_schema(b'{"properties": {"sex": {"enum": ["f", "m"]}}, "required": ["sex"]}')
     ([{'field': 'sex', 'missing': False, 'values': ('f', 'm')}], [])
@@ -140,7 +140,7 @@ def _value(value: object) -> Value:
 
 
 def _text(value: Value) -> str:
-    """Tells true from 1 and "1"."""
+    """Return a text that tells true from 1 and "1"."""
     return json.dumps(value)
 
 
@@ -176,7 +176,7 @@ class AttributeSection(Section):
         return listed + (self.unknown == "other") + self.missing
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """What the keys of an attribute say against each other."""
+        """Refuse keys of an attribute that contradict each other."""
         if (self.values is None) == (self.edges is None):
             yield ConfigProblem("values", "an attribute has values or edges, and not both", "write one of the two")
         elif self.values is not None:
@@ -227,7 +227,7 @@ class AttributeSection(Section):
                 )
 
     def meaning(self) -> list[Any]:
-        """What stored states rest on."""
+        """Return what stored states rest on."""
         values = None if self.values is None else [_text(value) for value in self.values]
         return list({**self.fingerprint_fields(), "values": values}.values())
 
@@ -254,7 +254,7 @@ class TableDomainSection(DeletableDomainSection):
 
     kind: Literal["table"] = "table"
     attributes: tuple[AttributeSection, ...] = Field((), examples=[[{"field": "sex", "values": ["f", "m"]}]])
-    """In the order of the codes; those of `schema_file` come after these, and these override them."""
+    """Attributes in the order of the codes; those of `schema_file` come after these, and these override them."""
     schema_file: PublicFileAt | None = Field(None, examples=["person.schema.json"])
     """JSON Schema of an event: properties with `enum`, `const`, `boolean`, or whole numbers between bounds."""
     impossible: tuple[ImpossiblePair, ...] = ()
@@ -306,7 +306,7 @@ class TableDomainSection(DeletableDomainSection):
         yield from super().roles()
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Attributes that do not fit together, and two ways to delete."""
+        """Refuse attributes that do not fit together."""
         yield from below("schema_file", self._imported()[1])
         fields = [attribute.field for attribute in self.attributes]
         for field in sorted({field for field in fields if fields.count(field) > 1}):
@@ -336,7 +336,7 @@ class TableDomainSection(DeletableDomainSection):
 
 MAX_WAYS = 3
 BYTES_PER_CELL = 96
-"""Of memory, as the engine reckons."""
+"""Bytes of memory, as the engine reckons."""
 
 
 Weight = Annotated[ExactDecimal, must(lambda value: value > 0, "must be above 0", "write 1, or leave the marginal out")]
@@ -370,7 +370,7 @@ class TabularOptions(OptionsSection):
     churn: Part = Field(Decimal("0.02"), examples=[0.02])
     """Rows that a step may change, as a share of the table, beyond twice the events that it is thought to have."""
     max_cells: Whole = Field(4_000_000, ge=1, le=1_000_000_000, examples=[4_000_000])
-    """Of all marginals together: memory, state and a step's work are proportional to them."""
+    """Most cells of all marginals together: memory, state and a step's work are proportional to them."""
     rounds: Whole = Field(4, ge=1, le=1000, examples=[4])
     """Mode `paper`: marginals that are chosen and measured in a step."""
     counter: CounterName = Field("simple", examples=["simple"])
@@ -380,15 +380,10 @@ class TabularOptions(OptionsSection):
     fit: Literal["pgm", "joint"] = Field("pgm", examples=["pgm"])
     """Mode `paper`: Private-PGM (the extra `pgm`), or the whole table where it is small."""
     model_cells: Whole = Field(4096, ge=1, le=100_000_000, examples=[4096])
-    """Mode `paper`: of the model's tables."""
-
-    @property
-    def churn_fraction(self) -> Fraction:
-        """`churn` as an exact fraction."""
-        return Fraction(self.churn)
+    """Mode `paper`: most cells of the model's tables."""
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """What the options say against each other."""
+        """Refuse options that contradict each other."""
         if not self.ways or not set(self.ways) <= set(range(1, MAX_WAYS + 1)) or len(set(self.ways)) < len(self.ways):
             yield ConfigProblem("ways", "are not different numbers from 1 to 3", "write ways = [1, 2]")
         seen = set()

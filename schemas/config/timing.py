@@ -61,7 +61,9 @@ def _timezone(value: str) -> str:
 
 
 def _zone_hint(value: str) -> str:
-    """A name that is like it in its last part, too: zones are named by few cities, and most are far from any other.
+    """Return the name that somebody may have meant, or what names there are.
+
+    It must be alike in its last part, too: zones are named by few cities, and most are far from any other.
 
     >>> _zone_hint("Europe/Berln")
     'did you mean "Europe/Berlin"?'
@@ -207,7 +209,7 @@ class Timing(Section):
         return microseconds(self.grace)
 
     def dated_problems(self, *, own: bool, deletion_key: str | None) -> Iterator[ConfigProblem]:
-        """Records that cannot be dated, or need not be.
+        """Refuse dated records where they cannot be dated, or need not be.
 
         Args: own: they say their own step. deletion_key: by which events are deleted, None where they stay.
         """
@@ -224,7 +226,7 @@ class Timing(Section):
             )
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Steps that are soon used up, a start that does not exist, or that a replay cannot have."""
+        """Refuse steps that are soon used up, and a start that does not exist, or that a replay cannot have."""
         if STEP_LIMIT * self.shortest_us < _LEAST_US:
             yield ConfigProblem(
                 "step",
@@ -256,7 +258,7 @@ class Timing(Section):
             )
 
     def _calendar_problems(self, local: datetime, step: CalendarLength) -> Iterator[ConfigProblem]:
-        """A start in the middle of a unit, or behind the last step that there can be."""
+        """Refuse a start in the middle of a unit, or behind the last step that there can be."""
         if not step.begins(local):
             here = step.floor(local)
             later = step.after(here.date(), 1)

@@ -46,7 +46,7 @@ class TripsDomainSection(DomainSection):
     file: GeoJsonFileAt | None = Field(None, examples=["roads.geojson"])
     """GeoJSON of polygons or of lines: points off them are outside, and synthetic trips keep to them. x, y: degrees."""
     reach_m: ReachM = Field(50.0, examples=[50])
-    """Of lines: metres from the nearest one beyond which a point is outside."""
+    """With lines: metres from the nearest one beyond which a point is outside."""
 
     @classmethod
     def questions(cls) -> tuple[Question | Each, ...]:
@@ -100,15 +100,15 @@ class TrajectoryOptions(TripOptionsSection):
     """False: only measurements are published, no synthetic trips."""
 
     def life_steps(self, shortest_us: int) -> int:
-        """Steps in which records of a trip pass, the first one's included: enough for a trip of `longest`."""
+        """Return in how many steps records of a trip pass, the first one included: enough for a trip of `longest`."""
         return -(-microseconds(self.longest) // shortest_us) + 1
 
     def idle_steps(self, shortest_us: int) -> int:
-        """`idle` in whole steps, rounded up; of the shortest step where they differ, so that no trip ends too soon."""
+        """Return `idle` in whole steps, rounded up; shortest steps are counted, so that no trip ends too soon."""
         return -(-microseconds(self.idle) // shortest_us)
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """What the options say against each other."""
+        """Refuse a grid that cannot be made coarser."""
         if self.side % 4:
             yield ConfigProblem("side", "is no multiple of 4", "set side = 40")
 

@@ -74,7 +74,7 @@ class Section(BaseModel):
     declaration and the keys beside it are known; `model_validate` raises them all as one `ConfigError`.
 
     Attributes:
-        header: of the section, as messages name it.
+        header: the section as messages name it.
         unpinned: names of keys that may change under a running stream.
     """
 
@@ -84,7 +84,7 @@ class Section(BaseModel):
     unpinned: ClassVar[frozenset[str]] = frozenset()
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """What is wrong with the keys of this section taken together."""
+        """Yield what is wrong with the keys of this section taken together."""
         return iter(())
 
     @classmethod
@@ -288,7 +288,7 @@ class PublicFile(Section):
     """A file's place and content. In the configuration it is written as its path, relative to the configuration.
 
     Attributes:
-        path: as resolved. sha256: of the content, in hexadecimal; what fingerprints hold. content: the bytes.
+        path: where it was read. sha256: digest of the content, in hexadecimal; what fingerprints hold.
     """
 
     path: str
@@ -342,7 +342,7 @@ _SMALLEST, _LARGEST = Decimal("1e-12"), Decimal("1e12")
 
 
 def parse_duration(value: object) -> timedelta:
-    """`"6h"`, `"500ms"`, `"1h30min"` as a timedelta; exact, in whole microseconds.
+    """Return `"6h"`, `"500ms"`, `"1h30min"` as a timedelta; exact, in whole microseconds.
 
     Raises: ValueError (pydantic's custom error) for anything else, numbers without a unit included.
 
@@ -365,7 +365,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The shortest text with one unit that `parse_duration` reads back exactly.
+    """Return the shortest text with one unit that `parse_duration` reads back exactly.
 
     >>> format_duration(timedelta(hours=6)), format_duration(timedelta(seconds=90))
     ('6h', '90s')
@@ -380,7 +380,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_length(value: object) -> Length:
-    """A duration, or units of the calendar such as `"1 day"`. Raises: ValueError, as `parse_duration`.
+    """Return a duration, or units of the calendar such as `"1 day"`. Raises: ValueError, as `parse_duration`.
 
     >>> str(parse_length("2 months")), parse_length("1d")
     ('2 months', datetime.timedelta(days=1))
@@ -397,12 +397,12 @@ def parse_length(value: object) -> Length:
 
 
 def format_length(length: Length) -> str:
-    """The text that `parse_length` reads back."""
+    """Return the text that `parse_length` reads back."""
     return str(length) if isinstance(length, CalendarLength) else format_duration(length)
 
 
 def microseconds(duration: timedelta) -> int:
-    """A duration in whole microseconds, exact."""
+    """Return a duration in whole microseconds, exact."""
     return duration // timedelta(microseconds=1)
 
 
@@ -413,7 +413,7 @@ def _positive(duration: timedelta) -> timedelta:
 
 
 def exact_decimal(value: object) -> Decimal:
-    """A number exactly as it was written: 0.1 is one tenth. FloatArray go through their shortest text."""
+    """Return a number exactly as it was written: 0.1 is one tenth. Floats go through their shortest text."""
     if isinstance(value, Decimal):
         number = value
     elif isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -431,7 +431,7 @@ def exact_decimal(value: object) -> Decimal:
 
 
 def plain_number(value: object) -> float:
-    """A float from a TOML number; texts and booleans are refused, NaN and infinities pass on to the caller."""
+    """Return a TOML number as a float; texts and booleans are refused, NaN and infinities pass on to the caller."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise refusal("not a number", "write a number without quotes")
     try:
@@ -458,7 +458,7 @@ StepLength = Annotated[
     PlainSerializer(format_length, return_type=str),
     WithJsonSchema({"type": "string", "pattern": f"^({DURATION_PATTERN}|{CALENDAR_PATTERN})$"}),
 ]
-"""Of a step, or of so many steps that they have a length of their own."""
+"""Length of a step, or of so many steps that they have a length of their own."""
 ExactDecimal = Annotated[
     Decimal,
     BeforeValidator(exact_decimal),
@@ -500,9 +500,10 @@ TopicName = Annotated[
 
 
 def base_address(value: str, *, fix: str, secrets: str) -> SplitResult:
-    """An http or https address. Raises: the refusal, which does not repeat it: people write passwords into addresses.
+    """Return the parts of an http or https address.
 
     Args: secrets: where a name and a password belong.
+    Raises: the refusal, which does not repeat the address: people write passwords into addresses.
     """
     try:
         url = urlsplit(value)
@@ -517,7 +518,7 @@ def base_address(value: str, *, fix: str, secrets: str) -> SplitResult:
 
 
 def is_loopback(url: SplitResult) -> bool:
-    """Whether an address names this machine alone."""
+    """Return whether an address names this machine alone."""
     try:
         return ipaddress.ip_address(url.hostname or "").is_loopback
     except ValueError:

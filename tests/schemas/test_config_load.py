@@ -59,9 +59,7 @@ def test_the_file_of_the_architecture() -> None:
     assert stream.time.start_us == 1_451_624_400_000_000  # midnight in New York is 05:00 UTC
     assert stream.event_epsilon == 1
     assert stream.options.depth == 18
-    assert stream.options.split_fraction == Fraction(1, 2)
     assert stream.domain.fields == ("pickup_longitude", "pickup_latitude")
-    assert stream.output_topics == ("taxi.synthetic", "taxi.measurements", "taxi.ledger", "taxi.utility")
     assert not stream.checks_partition
     with pytest.raises(KeyError):
         load_config(TAXI).stream("bus")
