@@ -21,8 +21,9 @@ from benchmarks.sequence.series_data import SOURCES, SeriesData, Source
 from benchmarks.sequence.series_figures import figure, table
 from benchmarks.sequence.series_rows import EXACT, PAPER, Row, summary, write
 from benchmarks.size import RESULTS, kept, sized
+from engines.series.bank import FilterBank
 from engines.series.budget import Presence
-from engines.series.config import SeriesConfig, adaptive_parts
+from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField
 
 EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")
@@ -64,8 +65,9 @@ def release(data: SeriesData, epsilon: str, normal: np.ndarray) -> np.ndarray:
     totals = field.lattice(data.values)
     steps = len(totals)
     released = np.empty(steps)
-    amounts, (bank,) = adaptive_parts(config)
-    left = amounts.precision(0)
+    _, (bank,) = config.build()
+    assert isinstance(bank, FilterBank)
+    left = config.gaussian.precision(0)
     for step in range(steps):
         wished = bank.wish(remaining=left, left=steps - step)
         spent = left if step == steps - 1 else min(left, wished)

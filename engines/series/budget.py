@@ -9,22 +9,18 @@ Units: weights are relative; their squares are in proportion to a measurement's 
 `GaussianBudget` measures a step's totals with discrete noise on a fine lattice, accounted by Gaussian DP, exactly. A
 total, an integer, is multiplied by 2**refinement, and discrete Gaussian noise is added to that. So noise lies on
 integers, and the lattice is so fine that Gaussian DP holds for it to 75 digits (`accounting.lattice`).
-Guarantee: all measurements of a span together are mu-GDP for one unit, mu from (epsilon, delta): `fixed`, whatever the
-    arrangement of the unit's events, and `adaptive`, whatever earlier releases made of the amounts, as long as a unit
-    in every step is accounted for. Proof: docs/engines/sequence.md, lemmas D and B.
-Source: [balle2018]; [dong2019]; [smith2022] (a fixed total, adaptively spent).
-Units: totals in lattice steps of their field; variances in their squares; amounts in 2**-60 of the budget of a span.
+Source: [balle2018]; [dong2019]. How much of it a step gets is a channel's affair (`channels`).
+Units: totals in lattice steps of their field; variances in their squares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor, log2, sqrt
+from math import ceil, log2, sqrt
 from typing import ClassVar
 
-from engines.core.accounting import Accountant, Cost
+from engines.core.accounting import Accountant
 from engines.core.accounting.gaussian import mu_squared_for
 from engines.core.accounting.lattice import sigma_squared_of
 from engines.core.noise import NoiseSource, gaussian_mechanism
@@ -175,17 +171,21 @@ class WeightSchedule:
         return presence.worst([self.squared(step) for step in range(busy)])
 
 
-WHOLE = 2**60
 _LEAST_SIGMA = 2**11
 _LARGEST = 2**61
 
 
 @dataclass(frozen=True, slots=True)
 class NoisyTotal:
-    """One noisy total. Public. Units: lattice steps, and their squares."""
+    """One noisy total. Public. Units: lattice steps, and their squares.
+
+    Attributes:
+        share: of the budget of a span that it cost, where that is not the same for every step.
+    """
 
     value: float
     variance: float
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +233,10 @@ class GaussianBudget:
         """
         return sigma_squared_of(moved * self.shifts[field] ** 2 * (1 << 2 * self.refinement(field)), mu_squared)
 
+    def precision(self, field: int) -> float:
+        """Return 1 / variance of a field's measurement if all of it were spent at once, up to rounding."""
+        return float(self.mu_squared * self.shares[field]) / (self.shifts[field] * self.presence.per_step) ** 2
+
     def measure(self, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> NoisyTotal:
         """Draw noise for one total.
 
@@ -243,57 +247,3 @@ class GaussianBudget:
         refined = clipped(total * factor, -_LARGEST, _LARGEST)
         noisy = gaussian_mechanism(refined, sigma_squared, noise)
         return NoisyTotal(noisy / factor, float(sigma_squared) / factor**2)
-
-
-@dataclass(frozen=True, slots=True)
-class FixedAmounts:
-    """A public schedule; charged as a whole when a span begins."""
-
-    budget: GaussianBudget
-    schedule: WeightSchedule
-
-    def __post_init__(self) -> None:
-        self.schedule.worst(self.budget.presence)
-
-    @property
-    def cost(self) -> Cost:
-        """What a span costs a unit."""
-        return Cost.gaussian_dp(self.budget.mu_squared)
-
-    def sigma_squared(self, field: int, step: int) -> Fraction | None:
-        """Noise at a step of the span; None where the schedule gives it nothing."""
-        weight = self.schedule.squared(step)
-        if weight * 2**40 < 1:
-            return None
-        budget = self.budget
-        worst = self.schedule.worst(budget.presence)
-        return budget.sigma_squared(field, moved=worst, mu_squared=budget.mu_squared * budget.shares[field] * weight)
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptiveAmounts:
-    """Amounts that may depend on releases; a unit in every step is accounted for."""
-
-    budget: GaussianBudget
-
-    def __post_init__(self) -> None:
-        if not self.budget.presence.everywhere or self.budget.presence.steps is None:
-            raise EngineInputError("an adaptive budget is for units that are in every step of a finite span")
-
-    def whole(self, field: int) -> int:
-        """All that a field may spend in a span."""
-        return floor(WHOLE * self.budget.shares[field])
-
-    def precision(self, field: int) -> float:
-        """1 / variance of a field's measurement if all of it were spent at once, up to rounding."""
-        budget = self.budget
-        return float(budget.mu_squared * budget.shares[field]) / (budget.shifts[field] * budget.presence.per_step) ** 2
-
-    def cost(self, amounts: Sequence[int]) -> Cost:
-        """Return what a step of these amounts, which are positive, costs a unit."""
-        return Cost.gaussian_dp(self.budget.mu_squared * sum(amounts) / WHOLE)
-
-    def sigma_squared(self, field: int, amount: int) -> Fraction:
-        """Noise that an amount buys."""
-        moved = Fraction(self.budget.presence.per_step) ** 2
-        return self.budget.sigma_squared(field, moved=moved, mu_squared=self.budget.mu_squared * amount / WHOLE)

@@ -1,7 +1,7 @@
 """Series: one number, or several, per step, released with a standard error.
 
-A step's total is put on a public lattice of integers, gets exact noise there, and what is released is made of the
-noisy totals alone. The default is a filter bank with an adaptive budget; beside it there is the paper's releaser
+A step's total is put on a public lattice of integers, gets exact noise there (`channels`), and what is released is made
+of the noisy totals alone. The default is a filter bank with an adaptive budget; beside it there is the paper's releaser
 (`papers`).
 Guarantee: (epsilon, delta)-DP for one unit over a span (the horizon, or each aligned period), whatever its events, up
     to the bounds of `Presence`. Beyond the horizon nothing is released any more. Proofs: docs/engines/sequence.md.
@@ -11,12 +11,14 @@ Units: released values are in the raw field's units.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from engines.core.contract import Batch, Release, State, SyntheticRecord
 from engines.core.noise import NoiseSource
 from engines.core.state import head, numbers_of, reading
-from engines.series.config import SeriesConfig, SeriesOutcome, Value
+from engines.series.budget import NoisyTotal
+from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
@@ -87,7 +89,7 @@ class Series:
 
     def __init__(self, config: SeriesConfig) -> None:
         self.config = config
-        self._mode = config.build()
+        self._channel, self._estimators = config.build()
         self._next = self._alive = 0
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
@@ -95,58 +97,81 @@ class Series:
         if batch.step != self._next:
             raise EngineInputError(f"step {batch.step} is not the next one, {self._next}")
         totals, present = self.config.domain.totals(batch.events)
-        over = self._over(batch.step)
-        outcome = SeriesOutcome(over=True) if over else self._mode.step(batch.step, totals, present, noise)
+        measured = self._measured(batch.step, totals, present, noise)
+        over = measured is None
+        values = [
+            estimator.update(one.value, one.variance)
+            for one, estimator in zip(measured or (), self._estimators if measured else (), strict=True)
+        ]
         self._next += 1
-        added = [self._record(batch.step, outcome.values)] if outcome.values else []
+        added = [self._record(batch.step, values)] if values else []
         self._alive += len(added)
         return Release(
             step=batch.step,
             added=added,
             removed=(),
-            measurements=[self._measurement(measurement) for measurement in outcome.measurements],
+            measurements=[self._measurement(batch.step, index, one) for index, one in enumerate(measured or ())],
             total=self._alive,
             # A step that lets nothing out after others did is an empty release, not a gathering one.
-            gathered=not (outcome.values or outcome.over or self._alive),
-            notes=self._notes(outcome, present),
+            gathered=not (values or over or self._alive),
+            notes=self._notes(over, present),
         )
+
+    def _measured(
+        self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource
+    ) -> Sequence[NoisyTotal] | None:
+        """Return a noisy total for each field; none where no reading came; None where the budget is used up."""
+        if self._over(step):
+            return None
+        if not present:
+            for estimator in self._estimators:
+                estimator.skip()
+            return ()
+        return self._channel.measure(step, totals, noise)
 
     def _over(self, step: int) -> bool:
         horizon = self.config.horizon
         return (horizon is not None and step >= horizon) or self.config.presence.over(step)
 
-    def _notes(self, outcome: SeriesOutcome, present: bool) -> dict[str, Any]:
-        if outcome.over:
+    def _notes(self, over: bool, present: bool) -> dict[str, Any]:
+        if over:
             return {"over": "the horizon is reached and the budget used up: nothing is released any more"}
         return {} if present else {"missing": "no reading came in this step"}
 
-    def _record(self, step: int, values: tuple[Value, ...]) -> SyntheticRecord:
+    def _record(self, step: int, values: Sequence[tuple[float, float]]) -> SyntheticRecord:
+        """Args: values: by field, the estimate and the variance of its error."""
         fields: dict[str, Any] = {"step": step}
-        for field, value in zip(self.config.domain.fields, values, strict=True):
-            fields |= _released(field, value)
+        for field, (estimate, variance) in zip(self.config.domain.fields, values, strict=True):
+            fields |= _released(field, estimate, max(variance, 0.0) ** 0.5)
         return SyntheticRecord(str(step), fields, step)
 
-    def _measurement(self, measurement: dict[str, Any]) -> dict[str, Any]:
-        """The same in the raw field's units."""
-        field = self.config.domain.fields[measurement["field"]]
-        value, variance = field.real(measurement["value"]), measurement["variance"] * field.unit**2
-        return {**measurement, "field": field.name, "value": value, "variance": variance}
+    def _measurement(self, step: int, index: int, one: NoisyTotal) -> dict[str, Any]:
+        """Return a noisy total as it is published, in the raw field's units."""
+        field = self.config.domain.fields[index]
+        value, variance = field.real(one.value), one.variance * field.unit**2
+        measurement = {"field": field.name, "of_step": step, "value": value, "variance": variance}
+        return measurement if one.share is None else {**measurement, "budget_share": one.share}
 
     def state(self) -> State:
         """See `engines.core.contract.Engine.state`. In mode default some 0.5 MB for each field with a clock."""
-        mode = {f"mode/{name}": array for name, array in self._mode.arrays().items()}
-        return {**head(STATE_FORMAT, self.config.identity, self._next, self._alive), **mode}
+        mode = self._channel.arrays()
+        for index, estimator in enumerate(self._estimators):
+            mode |= {f"field/{index}/{name}": array for name, array in estimator.arrays().items()}
+        own = {f"mode/{name}": array for name, array in mode.items()}
+        return {**head(STATE_FORMAT, self.config.identity, self._next, self._alive), **own}
 
     def restore(self, state: State) -> None:
         """See `engines.core.contract.Engine.restore`."""
-        mode = self.config.build()
+        channel, estimators = self.config.build()
         step, alive = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         try:
             with reading():
-                mode.restore({name.removeprefix("mode/"): array for name, array in state.items()})
+                channel.restore(_below("mode/", state))
+                for index, estimator in enumerate(estimators):
+                    estimator.restore(_below(f"mode/field/{index}/", state))
         except ValueError as error:
             raise error if isinstance(error, EngineInputError) else EngineInputError("state is damaged") from None
-        self._mode = mode
+        self._channel, self._estimators = channel, estimators
         self._next, self._alive = step, alive
 
     def guarantee(self) -> Guarantee:
@@ -156,14 +181,19 @@ class Series:
         return guarantee(self.config)
 
 
-def _released(field: SeriesField, value: Value) -> dict[str, float]:
+def _below(prefix: str, state: State) -> State:
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+
+
+def _released(field: SeriesField, estimate: float, deviation: float) -> dict[str, float]:
+    """Return the released value of a field, its standard error and its 90 % interval. Args: in lattice steps."""
     low, high = field.range
-    middle, width = field.real(value.value), _NORMAL_90 * value.deviation * field.unit
-    told = {
+    middle, width = field.real(estimate), _NORMAL_90 * deviation * field.unit
+    numbers = {
         field.name: min(max(middle, low), high),
-        f"{field.name}_se": value.deviation * field.unit,
+        f"{field.name}_se": deviation * field.unit,
         f"{field.name}_low": min(max(middle - width, low), high),
         f"{field.name}_high": min(max(middle + width, low), high),
     }
     # Digits beyond these are noise, and make records long.
-    return {name: float(f"{number:.{_DIGITS}g}") for name, number in told.items()}
+    return {name: float(f"{number:.{_DIGITS}g}") for name, number in numbers.items()}

@@ -24,8 +24,7 @@ from engines.core.contract import Batch
 from engines.core.registry import build_domain
 from engines.core.shares import LaplaceCells
 from engines.markov.engine import Markov
-from engines.series.budget import FixedAmounts
-from engines.series.config import FixedChannel
+from engines.series.channels import FixedChannel
 from engines.spatial.held.engine import HeldConfig
 from engines.spatial.held.measure import LeafCounter
 from engines.spatial.split import SplitRule
@@ -117,7 +116,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[], AbstractContextManager[Any]]]] = 
     ),
     "a bound by the step alone": (
         "series", "default",
-        lambda: edited(FixedAmounts, "sigma_squared", "worst = self.schedule.worst(budget.presence)", "worst = weight"),
+        lambda: edited(FixedChannel, "sigma_squared", "worst = self.schedule.worst(budget.presence)", "worst = weight"),
     ),
     "half the noise of a replaced record": (
         "markov", "default",

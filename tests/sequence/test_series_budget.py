@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from engines.core.accounting.binomial import composed, draw_epsilon
 from engines.core.accounting.lattice import dominating
 from engines.core.noise import seeded
-from engines.series.budget import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, Presence, WeightSchedule
-from engines.series.config import Adaptive, SeriesConfig
+from engines.series.budget import GaussianBudget, Presence, WeightSchedule
+from engines.series.channels import WHOLE, AdaptiveChannel, FixedChannel
+from engines.series.config import SeriesConfig
 from engines.series.papers.ar1 import BinomialBudget
 from schemas.errors import BudgetError, EngineInputError
 from tests.sequence.series_support import TWO, recipe
@@ -50,7 +51,7 @@ def test_the_dearest_arrangement_of_events_costs_the_budget_and_no_more(
 ) -> None:
     steps = 5
     one = budget(Presence(events=events, per_step=per_step, steps=steps))
-    fixed = FixedAmounts(one, schedule)
+    fixed = FixedChannel(one, schedule)
     sigmas = [fixed.sigma_squared(0, step) for step in range(steps)]
     costs = [
         sum((spent(one, 0, sigma, n) for sigma, n in zip(sigmas, where, strict=True) if sigma and n), Fraction(0))
@@ -64,13 +65,13 @@ def test_the_dearest_arrangement_of_events_costs_the_budget_and_no_more(
 @pytest.mark.parametrize("full", [0, 2])
 def test_weights_that_decay_for_ever_have_a_finite_total(full: int) -> None:
     one = budget(Presence())
-    fixed = FixedAmounts(one, WeightSchedule(decay=Fraction(49, 50), full=full))
+    fixed = FixedChannel(one, WeightSchedule(decay=Fraction(49, 50), full=full))
     sigmas = [fixed.sigma_squared(0, step) for step in range(2000)]
     total = sum((spent(one, 0, sigma, 1) for sigma in sigmas if sigma), Fraction(0))
     assert sigmas[-1] is None
     assert one.mu_squared * Fraction(9, 10) < total <= one.mu_squared
     with pytest.raises(EngineInputError):
-        FixedAmounts(one, WeightSchedule())
+        FixedChannel(one, WeightSchedule())
 
 
 class Greedy:
@@ -81,15 +82,6 @@ class Greedy:
 
     def wish(self, *, remaining: float, left: int) -> float:
         return self.wishes.pop() * remaining if self.wishes else remaining
-
-    def update(self, value: float, variance: float) -> tuple[float, float]:
-        return value, variance
-
-    def skip(self) -> None:
-        pass
-
-    def arrays(self) -> dict[str, object]:
-        return {}
 
 
 @FEW
@@ -103,12 +95,11 @@ def test_whatever_is_wished_the_sum_of_what_is_drawn_stays_within_the_budget(
     wishes: list[float], gaps: list[bool], shifts: tuple[int, ...], epsilon: str
 ) -> None:
     one = budget(Presence(steps=12, per_step=2), shifts=shifts, epsilon=epsilon)
-    mode = Adaptive(AdaptiveAmounts(one), [Greedy(list(wishes)) for _ in shifts])  # type: ignore[list-item]
+    channel = AdaptiveChannel(one, [Greedy(list(wishes)) for _ in shifts])  # type: ignore[list-item]
     total = Fraction(0)
-    for step, missing in enumerate(gaps):
-        outcome = mode.step(step, [7] * len(shifts), not missing, seeded(1).child(step))
-        for field, measurement in enumerate(outcome.measurements):
-            sigma_squared = Fraction(measurement["variance"]) * 4 ** one.refinement(field)
+    for step in (step for step, missing in enumerate(gaps) if not missing):
+        for field, measured in enumerate(channel.measure(step, [7] * len(shifts), seeded(1).child(step)) or ()):
+            sigma_squared = Fraction(measured.variance) * 4 ** one.refinement(field)
             total += spent(one, field, sigma_squared, events=2)
     assert total <= one.mu_squared
 
@@ -116,11 +107,11 @@ def test_whatever_is_wished_the_sum_of_what_is_drawn_stays_within_the_budget(
 def test_the_accountant_refuses_what_the_amounts_would_let_through() -> None:
     """The second lock: were amounts ever counted wrongly, nothing would be drawn."""
     one = budget(Presence(steps=3))
-    mode = Adaptive(AdaptiveAmounts(one), [Greedy([1.0] * 5)])  # type: ignore[list-item]
-    mode.step(0, [1], True, seeded(1))
-    mode._spent = [0]
+    channel = AdaptiveChannel(one, [Greedy([1.0] * 5)])  # type: ignore[list-item]
+    channel.measure(0, [1], seeded(1))
+    channel._spent = [0]
     with pytest.raises(BudgetError):
-        mode.step(1, [1], True, seeded(2))
+        channel.measure(1, [1], seeded(2))
 
 
 def test_fields_share_the_budget_as_configured() -> None:
@@ -133,15 +124,15 @@ def test_fields_share_the_budget_as_configured() -> None:
 
 def test_amounts_are_for_units_that_are_everywhere() -> None:
     with pytest.raises(EngineInputError, match="every step"):
-        AdaptiveAmounts(budget(Presence(events=3, steps=12)))
+        AdaptiveChannel(budget(Presence(events=3, steps=12)), [])
     config: SeriesConfig = recipe(domain=TWO)
     assert not config.adaptive
     assert recipe(domain=TWO, presence=Presence(events=24, per_step=2, steps=12)).adaptive
 
 
 def test_the_whole_is_one() -> None:
-    amounts = AdaptiveAmounts(budget(Presence(steps=4), shifts=(1, 1, 1)))
-    assert WHOLE - 3 <= sum(amounts.whole(field) for field in range(3)) <= WHOLE
+    channel = AdaptiveChannel(budget(Presence(steps=4), shifts=(1, 1, 1)), [])
+    assert WHOLE - 3 <= sum(channel.whole(field) for field in range(3)) <= WHOLE
 
 
 # --- binomial noise -----------------------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ from engines.core.contract import State
 from engines.core.noise import NoiseSource, binomial_mechanism
 from engines.core.noise.binomial import MAX_HALF
 from engines.series.budget import NoisyTotal, Presence, WeightSchedule
-from engines.series.config import FixedChannel, Measuring, SeriesConfig, SeriesMode
+from engines.series.channels import Channel
+from engines.series.config import SeriesConfig, SeriesEstimator
 from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
@@ -234,7 +235,7 @@ class _Draws:
 
 @dataclass(frozen=True, kw_only=True)
 class BinomialBudget:
-    """Public constants. Args: as `gaussian.FixedAmounts` has them; the schedule must not decay."""
+    """Public constants. Args: as `GaussianBudget` has them, and a schedule that must not decay."""
 
     epsilon: Fraction
     delta: float
@@ -394,15 +395,15 @@ class PaperSeriesConfig(SeriesConfig):
         # 2: noise of paper-binomial that covers every arrangement of a unit's events; one event a step had it before.
         return 2 if self.mode == "paper-binomial" and self.presence.per_step > 1 else 1
 
-    def build(self) -> SeriesMode:
+    def build(self) -> tuple[Channel, Sequence[SeriesEstimator]]:
         """See `SeriesConfig.build`."""
         schedule, presence = self.schedule, self.presence
 
         def squared(step: int) -> float:
             return float(schedule.squared(presence.where(step)[1]))
 
-        channel = FixedChannel(self.fixed) if self.mode == "paper" else BinomialChannel(self.binomial)
-        return Measuring(channel, [Releaser(squared, positive=self.positive) for _ in self.shifts])
+        channel = self.fixed if self.mode == "paper" else BinomialChannel(self.binomial)
+        return channel, [Releaser(squared, positive=self.positive) for _ in self.shifts]
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """See `SeriesConfig.mechanisms`."""

@@ -20,13 +20,14 @@ from engines.core.noise.private import aggregate
 from engines.series import engine as series
 from engines.series.bank import FilterBank
 from engines.series.budget import GaussianBudget, NoisyTotal, Presence, WeightSchedule
-from engines.series.config import Adaptive, Measuring, SeriesOutcome
+from engines.series.channels import AdaptiveChannel
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.papers import ar1 as series_binomial
 from engines.series.papers.ar1 import Releaser
 from schemas.blocks import Folded
 from tests.couple.plants import Fault, Plant, Planted, edit, peeked, plants, remembered, replaced
 
+_Measured = Sequence[NoisyTotal] | None
 _LEAST, _MOST = 0.5, 2.0
 _LONG: Mapping[str, Any] = {"options": {"horizon": 40}}
 _CLOCKED: Mapping[str, Any] = {
@@ -46,13 +47,13 @@ _ONCE: Mapping[str, Any] = {"options": {"horizon": 40}, "privacy": {"max_contrib
 @contextmanager
 def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
     """The budget of a step goes by the TRUE mean of its hour. `read`: how the totals are come by."""
-    step, wish = Adaptive.step, FilterBank.wish
+    measure, wish = AdaptiveChannel.measure, FilterBank.wish
     hours: dict[int, tuple[Any, list[Any]]] = {}
 
-    def looking(self: Adaptive, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+    def looking(self: AdaptiveChannel, at: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
         for bank, total in zip(self._banks, totals, strict=True):
             hours.setdefault(id(bank), (bank, []))[1].append(read(total))
-        return step(self, at, totals, present, noise)
+        return measure(self, at, totals, noise)
 
     def weighed(self: FilterBank, *, remaining: float, left: int) -> float:
         wished = wish(self, remaining=remaining, left=left)
@@ -61,7 +62,7 @@ def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
         share = sum(alike) * len(seen) / (len(alike) * (sum(seen) + 1))
         return wished * np.clip(share, _LEAST, _MOST)  # type: ignore[no-any-return]
 
-    with patch.object(Adaptive, "step", looking), patch.object(FilterBank, "wish", weighed):
+    with patch.object(AdaptiveChannel, "measure", looking), patch.object(FilterBank, "wish", weighed):
         yield
 
 
@@ -82,7 +83,7 @@ def real_valued(read: Callable[[Any], Any]) -> Planted:
 @contextmanager
 def raw_parameters(read: Callable[[Any], Any]) -> Iterator[None]:
     """Mean, variance and correlation are learnt from totals, since they say more."""
-    step, seen = Measuring.step, [0]
+    measured, seen = series.Series._measured, [0]
 
     class Learning:
         """Moments of what was not measured."""
@@ -96,9 +97,9 @@ def raw_parameters(read: Callable[[Any], Any]) -> Iterator[None]:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.moments, name)
 
-    def looking(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+    def looking(self: series.Series, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> _Measured:
         seen[0] = totals[0]
-        return step(self, at, totals, present, noise)
+        return measured(self, at, totals, present, noise)
 
     made = Releaser.__init__
 
@@ -106,28 +107,28 @@ def raw_parameters(read: Callable[[Any], Any]) -> Iterator[None]:
         made(self, *given, **named)
         self._moments = Learning(self._moments)  # type: ignore[assignment]
 
-    with patch.object(Measuring, "step", looking), patch.object(Releaser, "__init__", learning):
+    with patch.object(series.Series, "_measured", looking), patch.object(Releaser, "__init__", learning):
         yield
 
 
 def threshold() -> Planted:
     """A total that no test data reach is not released."""
-    step = Measuring.step
+    measured = series.Series._measured
 
-    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
-        return step(self, at, totals, present and totals[0] < 2**50, noise)
+    def deciding(self: series.Series, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> _Measured:
+        return measured(self, at, totals, present and totals[0] < 2**50, noise)
 
-    return replaced(Measuring, "step", deciding)
+    return replaced(series.Series, "_measured", deciding)
 
 
 def silent_when_empty() -> Planted:
     """A step that nobody is in is left out, as a missing reading is."""
-    step = Measuring.step
+    measured = series.Series._measured
 
-    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
-        return step(self, at, totals, any(total != 0 for total in totals), noise)
+    def deciding(self: series.Series, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> _Measured:
+        return measured(self, at, totals, any(total != 0 for total in totals), noise)
 
-    return replaced(Measuring, "step", deciding)
+    return replaced(series.Series, "_measured", deciding)
 
 
 def by_hand() -> Planted:
@@ -258,8 +259,8 @@ def busy_noted() -> Iterator[None]:
     notes = series.Series._notes
     with remembered(SeriesDomain, "sums") as seen:
 
-        def telling(self: series.Series, outcome: SeriesOutcome, present: bool) -> dict[str, Any]:
-            return {**notes(self, outcome, present), "quiet": seen[0][0] < 100}
+        def telling(self: series.Series, over: bool, present: bool) -> dict[str, Any]:
+            return {**notes(self, over, present), "quiet": seen[0][0] < 100}
 
         with patch.object(series.Series, "_notes", telling):
             yield
@@ -267,14 +268,14 @@ def busy_noted() -> Iterator[None]:
 
 def forgets_at_restart() -> Planted:
     """A restored worker has all of the budget again."""
-    restore = Adaptive.restore
+    restore = AdaptiveChannel.restore
 
-    def forgetting(self: Adaptive, state: State) -> None:
+    def forgetting(self: AdaptiveChannel, state: State) -> None:
         restore(self, state)
         self._spent = [0] * len(self._spent)
-        self._accountant = self._budget.accountant()
+        self._accountant = self.budget.accountant()
 
-    return replaced(Adaptive, "restore", forgetting)
+    return replaced(AdaptiveChannel, "restore", forgetting)
 
 
 def renewed_early() -> Planted:

@@ -1,0 +1,150 @@
+"""How the totals of a step get their noise, and what that costs: by a public schedule, or as releases suggest.
+
+Guarantee: all measurements of a span together are mu-GDP for one unit, mu from (epsilon, delta): by `FixedChannel`
+    whatever the arrangement of the unit's events, and by `AdaptiveChannel` whatever earlier releases made of the
+    amounts, as long as a unit in every step is accounted for. Proof: docs/engines/sequence.md, lemmas D and B.
+Source: [balle2018]; [dong2019]; [smith2022] (a fixed total, adaptively spent).
+Units: totals in lattice steps of their field; amounts in 2**-60 of the budget of a span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import floor
+from typing import Protocol
+
+import numpy as np
+
+from engines.core.accounting import Cost
+from engines.core.contract import State
+from engines.core.noise import NoiseSource
+from engines.series.bank import FilterBank
+from engines.series.budget import GaussianBudget, NoisyTotal, WeightSchedule
+from schemas.errors import EngineInputError
+
+WHOLE = 2**60
+_LEAST_AMOUNT = WHOLE >> 40
+"""Less would ask for more noise than a draw can have."""
+
+
+class Channel(Protocol):
+    """What measures the totals of steps; keeps what its span has spent."""
+
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+        """Charge a step, then draw; None where nothing is left for it. Raises: BudgetError before noise is drawn."""
+        ...
+
+    def arrays(self) -> State: ...
+
+    def restore(self, state: State) -> None:
+        """Take over a state. Raises: KeyError, ValueError, EngineInputError."""
+        ...
+
+
+class FixedChannel:
+    """Gaussian noise by a public schedule. A span is charged as a whole when it begins."""
+
+    def __init__(self, budget: GaussianBudget, schedule: WeightSchedule) -> None:
+        """Raises: EngineInputError if what one unit can meet is not bounded."""
+        schedule.worst(budget.presence)
+        self.budget, self.schedule = budget, schedule
+        self._span = -1
+        self._accountant = budget.accountant()
+
+    def sigma_squared(self, field: int, step: int) -> Fraction | None:
+        """Return the noise at a step of the span; None where the schedule gives it nothing."""
+        weight = self.schedule.squared(step)
+        if weight * 2**40 < 1:
+            return None
+        budget = self.budget
+        worst = self.schedule.worst(budget.presence)
+        return budget.sigma_squared(field, moved=worst, mu_squared=budget.mu_squared * budget.shares[field] * weight)
+
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+        """See `Channel.measure`."""
+        span, at = self.budget.presence.where(step)
+        sigmas = [self.sigma_squared(index, at) for index in range(len(totals))]
+        if None in sigmas:
+            return None
+        if span != self._span:
+            self._accountant = self.budget.accountant().charged(Cost.gaussian_dp(self.budget.mu_squared))
+            self._span = span
+        return [
+            self.budget.measure(index, total, sigma, noise.child("series", index))
+            for index, (total, sigma) in enumerate(zip(totals, sigmas, strict=True))
+            if sigma is not None
+        ]
+
+    def arrays(self) -> State:
+        return {"span": np.array([self._span], np.int64), **self._accountant.state()}
+
+    def restore(self, state: State) -> None:
+        """See `Channel.restore`."""
+        (self._span,) = state["span"].tolist()
+        self._accountant = self._accountant.restore(state)
+
+
+class AdaptiveChannel:
+    """The default: a filter bank for each field says what the present step deserves, in amounts of a fixed total.
+
+    What a bank wishes depends on released measurements alone; it is cut to what is left before it is charged.
+    """
+
+    def __init__(self, budget: GaussianBudget, banks: Sequence[FilterBank]) -> None:
+        """Raises: EngineInputError if a unit can be in fewer steps than a span has, or that has no end."""
+        if not budget.presence.everywhere or budget.presence.steps is None:
+            raise EngineInputError("an adaptive budget is for units that are in every step of a finite span")
+        self.budget, self._banks, self._steps = budget, banks, budget.presence.steps
+        self._span = 0
+        self._spent = [0] * len(banks)
+        self._accountant = budget.accountant()
+
+    def whole(self, field: int) -> int:
+        """Return all that a field may spend in a span."""
+        return floor(WHOLE * self.budget.shares[field])
+
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+        """See `Channel.measure`."""
+        budget = self.budget
+        span, at = budget.presence.where(step)
+        if span != self._span:
+            self._span, self._spent = span, [0] * len(totals)
+            self._accountant = budget.accountant()
+        amounts = [self._amount(index, at) for index in range(len(totals))]
+        if min(amounts) <= 0:
+            return None
+        self._accountant = self._accountant.charged(Cost.gaussian_dp(budget.mu_squared * sum(amounts) / WHOLE))
+        moved = Fraction(budget.presence.per_step) ** 2
+        measured = []
+        for index, (total, amount) in enumerate(zip(totals, amounts, strict=True)):
+            sigma_squared = budget.sigma_squared(index, moved=moved, mu_squared=budget.mu_squared * amount / WHOLE)
+            one = budget.measure(index, total, sigma_squared, noise.child("series", index))
+            measured.append(NoisyTotal(one.value, one.variance, amount / WHOLE))
+        self._spent = [spent + amount for spent, amount in zip(self._spent, amounts, strict=True)]
+        return measured
+
+    def _amount(self, index: int, at: int) -> int:
+        """Return what a field's measurement may cost now: as its bank wishes, and never more than is left."""
+        whole = self.whole(index)
+        left = whole - self._spent[index]
+        if left < _LEAST_AMOUNT:
+            return 0
+        per_amount = self.budget.precision(index) / whole
+        wished = self._banks[index].wish(remaining=left * per_amount, left=self._steps - at)
+        return left if at == self._steps - 1 else min(left, max(_LEAST_AMOUNT, int(wished / per_amount)))
+
+    def arrays(self) -> State:
+        return {
+            "span": np.array([self._span], np.int64),
+            "spent": np.array(self._spent, np.int64),
+            **self._accountant.state(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See `Channel.restore`."""
+        (self._span,), spent = state["span"].tolist(), state["spent"].tolist()
+        if len(spent) != len(self._spent):
+            raise ValueError("spent")
+        self._spent = spent
+        self._accountant = self._accountant.restore(state)
