@@ -22,9 +22,17 @@ from rich.table import Table
 from agents.local.broker.embedded import broker_from_env
 from agents.local.offline.processes import end_with
 from benchmarks.environments import runs
-from benchmarks.ingest import others, together
 from benchmarks.ingest.memory import least_bytes, memory
-from benchmarks.ingest.programs import bare, faust_loop, ours
+from benchmarks.ingest.programs import (
+    ENVIRONMENT,
+    OTHERS,
+    bare,
+    faust_loop,
+    held_back,
+    ours,
+    rate_of_other,
+    rate_together,
+)
 from benchmarks.ingest.source import CODECS, PARTITIONS, SMALL, fill, source_in
 from benchmarks.ingest.stages import stages
 from benchmarks.size import QUICK, RESULTS, SMALLEST
@@ -57,8 +65,8 @@ LEAST = Plan(events=4_000, small=400, codec_events=400, rounds=1, users=[20_000]
 
 def rate(program: str, bootstrap: str, folder: str, source: str, events: int) -> float:
     """Events a second of one of the programs, in a process of its own."""
-    if program in others.OTHERS:
-        return others.rate_of(program, bootstrap, folder, source, events)
+    if program in OTHERS:
+        return rate_of_other(program, bootstrap, folder, source, events)
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.ingest", "--program", program]
     command += ["--parent", str(os.getpid()), "--source", source]
     command += ["--bootstrap", bootstrap, "--folder", folder, "--events", str(events)]
@@ -80,7 +88,7 @@ def measured_memory(users: int) -> dict[str, float]:
 
 def measure(plan: Plan) -> dict[str, Any]:
     """All of it. Returns: what is printed last, and what the table is made of."""
-    small = ("faust", *(others.OTHERS if runs(others.ENVIRONMENT) else ()))
+    small = ("faust", *(OTHERS if runs(ENVIRONMENT) else ()))
     run = str(os.getpid())  # topics of its own, on a broker that may be another's
     rates: dict[str, list[float]] = {name: [] for name in ("bare", "ours", *small)}
     by_codec: dict[str, list[tuple[float, float]]] = {codec: [] for codec in plan.codecs}
@@ -109,7 +117,7 @@ def measure(plan: Plan) -> dict[str, Any]:
                 pairs.append((both[0], both[1]))
                 progress.advance(task, 2)
             for count, found in processes.items():
-                found.append(together.rate_of(count, at, folder, whole, plan.events))
+                found.append(rate_together(count, at, folder, whole, plan.events))
                 progress.advance(task)
         sizes = []
         for users in plan.users:
@@ -121,7 +129,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     return {
         "ratio_to_bare": round(ratios["bare"], 3),
         "ratio_to_faust": round(ratios["faust"], 1),
-        **{f"ratio_to_{name}": round(ratios[name], 1) for name in others.OTHERS if name in ratios},
+        **{f"ratio_to_{name}": round(ratios[name], 1) for name in OTHERS if name in ratios},
         "two_processes": round(median(_ratios(processes[2], processes[1])), 2),
         "bytes_per_user": round(max(each["bytes_per_user"] for each in sizes), 1),
         "least_bytes_per_user": round(least_bytes(int(largest["users"]) // PARTITIONS), 1),
@@ -179,7 +187,7 @@ def _show(found: Sequence[tuple[str, float]]) -> Sequence[tuple[str, float]]:
 
 
 def _program(given: argparse.Namespace) -> None:
-    """One of the programs, in a process that `rate`, `measured_memory` or `together` started."""
+    """One of the programs, in a process that `rate`, `measured_memory` or `rate_together` started."""
     if given.program == "memory":
         print(json.dumps(memory(given.events)))
     elif given.program == "faust":
@@ -187,7 +195,7 @@ def _program(given: argparse.Namespace) -> None:
         os._exit(0)  # Faust's own shutdown takes seconds and is not measured
     elif given.program == "held":
         gate = Path(given.gate)
-        held = together.held_back(given.bootstrap, given.folder, given.source, given.job, given.processes, gate)
+        held = held_back(given.bootstrap, given.folder, given.source, given.job, given.processes, gate)
         print(repr(asyncio.run(held)), flush=True)
     else:
         program = {"bare": bare, "ours": ours}[given.program]

@@ -7,20 +7,241 @@ is that of ONE step; MSE is over all steps and states. Writes benchmarks/results
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import exp, log
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import digamma
 
-from benchmarks.sequence.markov_chains import LEARNT, METHODS, WORLDS, Method, World, errors, ring, smoothed
-from benchmarks.sequence.markov_figures import figure, table
-from benchmarks.sequence.markov_rows import EPSILONS, RESULTS, Row, summary, unknown, write
-from benchmarks.sequence.markov_speed import map_speed, step_times
-from benchmarks.size import kept, sized
+from benchmarks.sequence.markov_chains import LEARNT, METHODS, STRONG, WORLDS, Method, World, errors, ring, smoothed
+from benchmarks.size import RESULTS, kept, sized
+from engines.markov.chain import Transition, project
+from engines.markov.filters import Collective, DiagonalFilter
 from engines.markov.leakage import Adversary, allocate
+from engines.markov.paper import map_counts, objective
+
+EPSILONS = ("0.01", "0.1", "0.5", "1", "2")
+RIVALS = ("raw", "MLE", "prior mean", "MAP")
+EVEN = ("prior mean, even", "MAP, even")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Mean over seeds of a method's MSE, and the standard error of that mean."""
+
+    experiment: str
+    world: str
+    x: str
+    method: str
+    mse: float
+    spread: float
+    seeds: int
+
+
+def by(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
+    """(world, epsilon) of the table of chains -> method -> MSE."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows:
+        if row.experiment == "chains":
+            found.setdefault((row.world, row.x), {})[row.method] = row.mse
+    return found
+
+
+def geometric(values: Sequence[float]) -> float:
+    return exp(sum(log(value) for value in values) / len(values))
+
+
+def summary(rows: Sequence[Row]) -> dict[str, float]:
+    """What the last line says. `markov_worst`: over all chains, default over the best rival, both priors tried."""
+    cells = by(rows)
+    usual = {key: found for key, found in cells.items() if float(key[1]) >= 0.1}
+    strong = [found for (world, _), found in usual.items() if world == STRONG]
+    strict = {key: found for key, found in cells.items() if float(key[1]) < 0.1}
+
+    def worst(where: dict[tuple[str, str], dict[str, float]]) -> float:
+        return max(found["default"] / min(found[name] for name in (*RIVALS, *EVEN)) for found in where.values())
+
+    return {
+        "markov_ratio": round(geometric([found["default"] / found["MAP"] for found in strong]), 4),
+        "markov_smoother_ratio": round(geometric([found["default, lag 5"] / found["MAP"] for found in strong]), 4),
+        "markov_worst": round(worst(usual), 4),
+        "markov_worst_at_0.01": round(worst(strict), 4),
+    }
+
+
+def unknown(rows: Sequence[Row], learnt: Sequence[Row]) -> float:
+    """The worst ratio of unknown to known chain at epsilon .5 and more, over the same seeds."""
+    known = {(row.world, row.x): row.mse for row in learnt if row.method == "default"}
+    ratios = [
+        row.mse / known[row.world, row.x]
+        for row in learnt
+        if row.method == "default, P unknown" and float(row.x) >= 0.5
+    ]
+    return round(max(ratios), 4)
+
+
+def write(rows: Sequence[Row], same: Sequence[Row]) -> None:
+    with RESULTS.joinpath("markov.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["experiment", "world", "x", "method", "mse", "spread", "seeds"])
+        both = [*rows, *(row for row in same if row.method == "default, P unknown")]
+        for row in both:
+            writer.writerow(
+                [row.experiment, row.world, row.x, row.method, f"{row.mse:.6g}", f"{row.spread:.3g}", row.seeds]
+            )
+
+
+SHOWN = ("raw", "MLE", "prior mean", "prior mean, even", "MAP, even", "kalman", "default", "default, lag 5")
+COLOURS = {
+    "raw": "#9a9a9a",
+    "MLE": "#6f6f6f",
+    "prior mean": "#d9a441",
+    "MAP": "#c0392b",
+    "default": "#2c6fbb",
+    "default, lag 5": "#7fb3e6",
+}
+
+
+def table(rows: Sequence[Row], same: Sequence[Row], figures: Mapping[str, float]) -> str:
+    """Markdown: ratios of MSE to the corrected MAP by chain, then the paper's experiments as MSE."""
+    cells, learnt = by(rows), by(same)
+    lines = ["MSE over that of MAP (frequency prior); last column: chain unknown over known, same seeds", ""]
+    lines += [f"| chain | epsilon | {' | '.join(SHOWN)} | P unknown / known |", "|---" * (len(SHOWN) + 3) + "|"]
+    for (world, epsilon), found in cells.items():
+        ratios = " | ".join(f"{found[name] / found['MAP']:.2f}" for name in SHOWN)
+        known = learnt[world, epsilon]
+        lines.append(f"| {world} | {epsilon} | {ratios} | {known['default, P unknown'] / known['default']:.2f} |")
+    lines += ["", "MSE (standard error of the mean)", ""]
+    names = ("raw", "MLE", "prior mean", "MAP", "MAP, even", "default", "default, lag 5")
+    lines += [f"| experiment | x | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+    found_rows = {(row.experiment, row.x, row.method): row for row in rows if row.experiment != "chains"}
+    for experiment, x in dict.fromkeys((key[0], key[1]) for key in found_rows):
+        shown = [found_rows[experiment, x, name] for name in names]
+        lines.append(f"| {experiment} | {x} | {' | '.join(f'{row.mse:.3g} ({row.spread:.2g})' for row in shown)} |")
+    lines += ["", "Figures of the last line", "", *(f"- {name}: {value}" for name, value in figures.items()), ""]
+    return "\n".join(lines)
+
+
+def figure(rows: Sequence[Row], path: Path) -> None:
+    """A panel for each chain and for each of the paper's experiments; bars are two standard errors."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    panels = dict.fromkeys(
+        (row.experiment, row.world if row.experiment == "chains" else "")
+        for row in rows
+        if row.experiment[:6] != "start "
+    )
+    columns = 4
+    lines = -(-len(panels) // columns)
+    made, axes = plt.subplots(lines, columns, figsize=(4 * columns, 3 * lines), squeeze=False)
+    for panel in axes.flat[len(panels) :]:
+        panel.set_visible(False)
+    for panel, (experiment, world) in zip(axes.flat, panels, strict=False):
+        here = [row for row in rows if row.experiment == experiment and world in ("", row.world)]
+        for name, colour in COLOURS.items():
+            line = [row for row in here if row.method == name]
+            panel.errorbar(
+                [float(row.x) for row in line],
+                [row.mse for row in line],
+                yerr=[2 * row.spread for row in line],
+                color=colour,
+                marker="o",
+                markersize=3,
+                linewidth=1.4,
+                label=name,
+            )
+        panel.set_yscale("log")
+        panel.set_xscale("log" if experiment == "chains" or experiment.startswith(("n at", "m at")) else "linear")
+        panel.set_title(world or experiment, fontsize=9)
+        panel.tick_params(labelsize=7)
+        if experiment == "chains":
+            panel.set_xlim(float(EPSILONS[0]) * 0.8, float(EPSILONS[-1]) * 1.25)
+    axes.flat[0].legend(fontsize=7, frameon=False)
+    axes.flat[0].set_ylabel("MSE of a count", fontsize=8)
+    made.tight_layout()
+    made.savefig(path, dpi=110)
+    plt.close(made)
+
+
+RATE = 0.25
+FEW, MANY = sized((100, 10_000), smallest=(10, 100))
+
+
+def milliseconds(work: Callable[[], object], repeats: int) -> float:
+    """Median over repeats."""
+    taken = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - begin)
+    return 1e3 * float(np.median(taken))
+
+
+def problem(seed: int, states: int) -> tuple[np.ndarray, np.ndarray, float]:
+    rng = np.random.default_rng(seed)
+    prior = rng.dirichlet(np.ones(states))
+    total = 100 * states
+    return np.round(rng.multinomial(total, prior) + rng.laplace(0, 1 / RATE, states)), prior, float(total)
+
+
+def map_speed(*, quick: bool) -> dict[str, float]:
+    """Speed-up at 100 states, how much SLSQP's objective lies above ours at least, and a step of 10,000 states."""
+    ours, theirs, gaps = [], [], []
+    for seed in range(3 if quick else 10):
+        noisy, prior, total = problem(seed, FEW)
+        ours.append(milliseconds(lambda p=(noisy, prior, total): map_counts(*p, RATE), 5))
+        begin = time.perf_counter()
+        found = minimize(
+            lambda r, y=noisy, p=prior: objective(np.maximum(r, 0.0), y, p, RATE),
+            np.full(FEW, total / FEW),
+            jac=lambda r, y=noisy, p=prior: RATE * np.sign(r - y) - np.log(p) + digamma(np.maximum(r, 0.0) + 1),
+            bounds=[(0, total)] * FEW,
+            constraints={"type": "eq", "fun": lambda r, n=total: r.sum() - n, "jac": lambda r: np.ones(len(r))},
+            method="SLSQP",
+            options={"ftol": 1e-10, "maxiter": 500},
+        )
+        theirs.append(1e3 * (time.perf_counter() - begin))
+        best = objective(map_counts(noisy, prior, total, RATE), noisy, prior, RATE)
+        gaps.append(objective(project(found.x, total), noisy, prior, RATE) - best)
+    noisy, prior, total = problem(1, MANY)
+    return {
+        "map_speedup": round(float(np.median(theirs) / np.median(ours)), 1),
+        "map_slsqp_least_gap": float(f"{min(gaps):.3g}"),
+        "map_ms_10000": round(milliseconds(lambda: map_counts(noisy, prior, total, RATE), 5), 2),
+    }
+
+
+def step_times(*, quick: bool) -> dict[str, float]:
+    """A step of the filter at 10,000 states with some 59,000 moves: its update alone, and with a revision."""
+    rng = np.random.default_rng(1)
+    begin = np.repeat(np.arange(MANY), 8)
+    end = (begin + rng.integers(-5, 6, len(begin))) % MANY
+    moves = sparse.csr_array((np.ones(len(begin)), (begin, end)), shape=(MANY, MANY))
+    chain = Transition.of(sparse.diags_array(1 / np.asarray(moves.sum(axis=1)).ravel()) @ moves)
+    engine = DiagonalFilter(chain, 50.0 * MANY, np.ones(MANY, np.bool_))
+    noisy = np.full(MANY, 50.0) + np.round(rng.laplace(0, 4, MANY))
+    belief, _ = engine.update(engine.start(float(MANY)), noisy, 4.0)
+    repeats = 5 if quick else 25
+    alone = milliseconds(lambda: engine.update(engine.predict(belief), noisy, 4.0), repeats)
+    estimator = Collective(engine, chain, 5)
+    state = estimator.begin()
+    for step in range(8):
+        state, _ = estimator.observe(state, step, noisy, Fraction(4), last=False)
+    whole = milliseconds(lambda: estimator.observe(state, 8, noisy, Fraction(4), last=False), repeats)
+    return {"filter_ms_10000": round(alone, 2), "filter_and_smoother_ms_10000": round(whole, 2)}
+
 
 SEEDS, START_SEEDS, LEARNT_SEEDS = 20, 10, 5
 QUICK_SEEDS = sized(2, smallest=1)
