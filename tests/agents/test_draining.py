@@ -54,10 +54,9 @@ class PublicTopics(Producer):
     ],
 )
 async def test_what_was_answered_and_waits_for_its_time_is_published_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Part, error: PrivstreamError, public: list[int]
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, part: Part, error: PrivstreamError, public: list[int]
 ) -> None:
     """As with `publish_delay`: step 1 is answered, and not due yet, when something of the stream stops."""
-    partition = Partition(tmp_path, monkeypatch)
     stream = partition.job.config.streams[0]
     stepper = Stepper.of(stream, 1)
     stepper.fold(0, Block("a", 0, 0, 1, 1, {}))

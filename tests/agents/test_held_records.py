@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -39,19 +38,13 @@ def unreadable() -> list[tuple[bytes | None, bytes]]:
 
 
 @pytest.mark.parametrize("records", [of_a_stopped_stream, of_a_stream_that_is_not_configured, unreadable])
-async def test_the_engine_acknowledges_at_once_what_it_does_not_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any
-) -> None:
+async def test_the_engine_acknowledges_at_once_what_it_does_not_need(bench: Bench, records: Any) -> None:
     """Also where no other stream comes further meanwhile."""
-    bench = Bench(tmp_path, monkeypatch)
     await bench.life(records())
     assert sorted(bench.acked) == list(range(len(records())))
 
 
-async def test_the_engine_acknowledges_at_once_what_is_in_its_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = Bench(tmp_path, monkeypatch)
+async def test_the_engine_acknowledges_at_once_what_is_in_its_state(bench: Bench) -> None:
     await bench.life(both(range(STEPS)))
     bench.acked.clear()
     await bench.life([block("a", 0)])
@@ -65,9 +58,8 @@ async def test_the_engine_acknowledges_at_once_what_is_in_its_state(
 @pytest.mark.parametrize("role", ["publish", "audit"])
 @pytest.mark.parametrize("stream", ["a", "c"])
 async def test_publisher_and_audit_acknowledge_at_once_what_they_do_not_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Literal["publish", "audit"], stream: str
+    partition: Partition, role: Literal["publish", "audit"], stream: str
 ) -> None:
-    partition = Partition(tmp_path, monkeypatch)
     task: Any = partition.publisher() if role == "publish" else partition.audit()
     acked: list[int] = []
 
@@ -99,7 +91,7 @@ def test_what_is_held_for_its_acknowledgement_holds_no_value() -> None:
     assert acked == [0]
 
 
-async def test_the_release_log_is_read_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_release_log_is_read_batch_by_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """It grows for as long as a stream of the partition has stopped."""
     taken: list[int] = []
     read = StreamCandidates.read
@@ -108,7 +100,6 @@ async def test_the_release_log_is_read_batch_by_batch(tmp_path: Path, monkeypatc
         read(self, log)
         taken.extend(offset for offset, _ in log)
 
-    bench = Bench(tmp_path, monkeypatch)
     await bench.life(both(range(STEPS)))
 
     @asynccontextmanager

@@ -111,14 +111,8 @@ def two_seeds(bench: Bench) -> list[tuple[bytes | None, bytes]]:
     ("fault", "kind", "before"), [(gap, GapError, 2), (foreign_record, WireError, 2), (two_seeds, ForkError, 0)]
 )
 async def test_the_other_stream_goes_on_at_full_pace(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    fault: Any,
-    kind: type[Exception],
-    before: int,
+    bench: Bench, caplog: pytest.LogCaptureFixture, fault: Any, kind: type[Exception], before: int
 ) -> None:
-    bench = Bench(tmp_path, monkeypatch)
     records = fault(bench)
     for life in range(2):  # and stays stopped in the next worker, which says so again
         caplog.clear()
@@ -138,10 +132,7 @@ async def test_the_other_stream_goes_on_at_full_pace(
     assert bench.acked[-1] >= len(records) - 2
 
 
-async def test_a_rebalance_does_not_start_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench = Bench(tmp_path, monkeypatch)
+async def test_a_rebalance_does_not_start_it_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     await bench.life(gap(bench))
     await bench.life(both(range(STEPS)), restarted=False)  # as if the record that was missing had come back
     assert bench.answered("a") == [0, 1]
@@ -151,7 +142,7 @@ async def test_a_rebalance_does_not_start_it_again(
 
 
 async def test_a_fault_of_the_program_in_one_stream_stops_that_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     compute = Stepper.compute
 
@@ -160,7 +151,6 @@ async def test_a_fault_of_the_program_in_one_stream_stops_that_stream(
             raise ZeroDivisionError("x = 0.123")
         return compute(self, seed)
 
-    bench = Bench(tmp_path, monkeypatch)
     monkeypatch.setattr(Stepper, "compute", failing)
     await bench.life(both(range(STEPS)))
     assert bench.answered("b") == list(range(STEPS))
@@ -174,7 +164,7 @@ async def test_a_fault_of_the_program_in_one_stream_stops_that_stream(
 
 
 async def test_a_step_that_fails_withholds_none_of_those_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many steps that are closed go together."""
     compute = Stepper.compute
@@ -184,7 +174,6 @@ async def test_a_step_that_fails_withholds_none_of_those_before_it(
             raise ZeroDivisionError
         return compute(self, seed)
 
-    bench = Bench(tmp_path, monkeypatch)
     monkeypatch.setattr(Stepper, "compute", failing)
     together = [(name.encode(), Block(name, 0, 0, 10, STEPS - 1, {}).encode()) for name in ("a", "b")]
     await bench.life(together)
@@ -196,9 +185,8 @@ async def test_a_step_that_fails_withholds_none_of_those_before_it(
     assert bench.seeds("a") == bench.answered("a") == list(range(STEPS)), "with the seeds that were committed"
 
 
-async def test_an_error_of_unknown_effect_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_unknown_effect_stops_everything(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that failed may have happened: only a successor that fences and reads can tell."""
-    bench = Bench(tmp_path, monkeypatch)
 
     async def unknown() -> None:
         raise KafkaError
@@ -209,15 +197,11 @@ async def test_an_error_of_unknown_effect_stops_everything(tmp_path: Path, monke
     assert not list(bench.job.stops)
 
 
-async def test_the_last_stream_that_stops_ends_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(tmp_path, monkeypatch)
+async def test_the_last_stream_that_stops_ends_the_worker(bench: Bench) -> None:
     with pytest.raises(GapError, match="stream b"):
         await bench.life([*both(range(2)), block("a", 2, lo=25), block("b", 2, lo=25)])
 
 
-async def test_a_record_that_may_be_anyones_stops_all_streams_of_its_partition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = Bench(tmp_path, monkeypatch)
+async def test_a_record_that_may_be_anyones_stops_all_streams_of_its_partition(bench: Bench) -> None:
     with pytest.raises(WireError):
         await bench.life([*both(range(2)), (None, b"of another program")])

@@ -24,9 +24,8 @@ STEPS = 4
 
 
 async def test_the_engine_keeps_the_blocks_of_a_stream_that_was_added_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench(tmp_path, monkeypatch)
     await bench.life([*both(range(2)), block("c", 0), *both(range(2, STEPS)), block("c", 1)])
     assert bench.answered("a") == bench.answered("b") == list(range(STEPS))
     assert bench.trimmed, "what is before it may go"
@@ -37,11 +36,8 @@ async def test_the_engine_keeps_the_blocks_of_a_stream_that_was_added_later(
     assert "restart this worker" in warning
 
 
-async def test_an_engine_that_goes_on_behind_such_blocks_keeps_them_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_engine_that_goes_on_behind_such_blocks_keeps_them_too(bench: Bench) -> None:
     """Another worker read them and died: whoever takes over does not read them again, and knows the fingerprints."""
-    bench = Bench(tmp_path, monkeypatch)
     await bench.life(both(range(STEPS)))
     bench.trimmed.clear()
     bench.job.kept = frozenset()  # of a worker that has seen nothing
@@ -93,9 +89,8 @@ def event(offset: int, stream: str, value: bytes, acked: list[int] | None = None
 
 @pytest.mark.parametrize(("other", "kept"), [("a", False), ("c", True)])
 async def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, kept: bool
+    partition: Partition, other: str, kept: bool
 ) -> None:
-    partition = Partition(tmp_path, monkeypatch)
     task = partition.publisher()
 
     for offset, (stream, step) in enumerate([(other, 0), ("a", 1), ("a", 2)]):
@@ -107,9 +102,8 @@ async def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
 
 @pytest.mark.parametrize(("other", "kept"), [("a", False), ("c", True)])
 async def test_the_audit_keeps_the_blocks_of_a_stream_that_was_added_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, kept: bool
+    partition: Partition, other: str, kept: bool
 ) -> None:
-    partition = Partition(tmp_path, monkeypatch)
     task = partition.audit()
 
     await task.handle(event(0, other, Block(other, 0, 0, 1, -1, {}).encode()))

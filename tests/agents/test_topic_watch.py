@@ -25,9 +25,10 @@ from schemas.topics import TopicAndPartition
 from tests.kafka.support import job_config, stream_table
 
 
-def two_streams(folder: Path) -> Config:
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
     tables = [stream_table("a"), stream_table("b", audit="held-out.b")]
-    return job_config("localhost:1", folder, streams=tables, job="j")
+    return job_config("localhost:1", tmp_path, streams=tables, job="j")
 
 
 def known(config: Config) -> dict[str, TopicIdentity]:
@@ -56,9 +57,8 @@ def without(config: Config, topic: str) -> dict[str, TopicIdentity]:
     ],
 )
 def test_a_topic_that_is_gone_stops_the_parts_that_need_it(
-    tmp_path: Path, topic: str, stopped: list[tuple[str, str]]
+    config: Config, topic: str, stopped: list[tuple[str, str]]
 ) -> None:
-    config = two_streams(tmp_path)
     watching, stops = watch(config)
     for _ in range(LOOKS + 2):
         watching.judge(without(config, topic))
@@ -69,8 +69,7 @@ def test_a_topic_that_is_gone_stops_the_parts_that_need_it(
 
 
 @pytest.mark.parametrize("topic", ["j.blocks", "j.releases", "j.bounds", "j.fingerprints"])
-def test_without_one_of_the_jobs_own_topics_nothing_is_left_to_do(tmp_path: Path, topic: str) -> None:
-    config = two_streams(tmp_path)
+def test_without_one_of_the_jobs_own_topics_nothing_is_left_to_do(config: Config, topic: str) -> None:
     watching, _ = watch(config)
     for _ in range(LOOKS - 1):
         watching.judge(without(config, topic))
@@ -78,8 +77,7 @@ def test_without_one_of_the_jobs_own_topics_nothing_is_left_to_do(tmp_path: Path
         watching.judge(without(config, topic))
 
 
-def test_a_lost_changelog_begins_the_worker_anew(tmp_path: Path) -> None:
-    config = two_streams(tmp_path)
+def test_a_lost_changelog_begins_the_worker_anew(config: Config) -> None:
     watching, stops = watch(config)
     for _ in range(LOOKS - 1):
         watching.judge(without(config, "j-state-changelog"))
@@ -110,9 +108,8 @@ class Cluster:
 
 
 async def test_a_topic_that_it_may_not_see_is_told_and_the_others_are_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = two_streams(tmp_path)
     names = {topic.name: TopicIdentity(bytes(16).hex(), 1) for topic in needed_topics(config)}
     cluster = Cluster({n: i for n, i in names.items() if n != "a.ledger"}, refuses=["b.measurements"])
     stops, looks = Stops.of(["a", "b"]), 0
@@ -138,9 +135,9 @@ async def test_a_topic_that_it_may_not_see_is_told_and_the_others_are_judged(
 
 
 def test_a_cluster_that_refuses_it_is_told_once_a_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watching, _ = watch(two_streams(tmp_path))
+    watching, _ = watch(config)
     tries = 0
 
     @contextlib.asynccontextmanager
@@ -172,16 +169,14 @@ def test_a_cluster_that_refuses_it_is_told_once_a_minute(
     assert "authentication failed" in line
 
 
-def test_a_topic_of_the_same_name_is_another_one_at_once(tmp_path: Path) -> None:
-    config = two_streams(tmp_path)
+def test_a_topic_of_the_same_name_is_another_one_at_once(config: Config) -> None:
     looks = Looks(known(config))
     again = {**known(config), "raw.a": TopicIdentity("another", 1)}
     assert looks.look(again) == {"raw.a": "was deleted and made again while the worker ran: what it held is gone"}
     assert looks.look(again) == {}, "it is told once"
 
 
-def test_a_broker_that_does_not_know_a_topic_for_a_moment_has_not_lost_it(tmp_path: Path) -> None:
-    config = two_streams(tmp_path)
+def test_a_broker_that_does_not_know_a_topic_for_a_moment_has_not_lost_it(config: Config) -> None:
     looks = Looks(known(config))
     for _ in range(5):
         for _ in range(LOOKS - 1):
@@ -189,8 +184,7 @@ def test_a_broker_that_does_not_know_a_topic_for_a_moment_has_not_lost_it(tmp_pa
         assert looks.look(known(config)) == {}
 
 
-def test_every_topic_that_a_stream_cannot_do_without_concerns_it(tmp_path: Path) -> None:
-    config = two_streams(tmp_path)
+def test_every_topic_that_a_stream_cannot_do_without_concerns_it(config: Config) -> None:
     jobs_own = [topic.name for topic in needed_topics(config) if topic.partitions]
     nobodys = {name for name in jobs_own if not concerned(name, config)}
     assert nobodys == {"j.dead-letters", "j.stops", "j.clock", "j-state-changelog", "a.utility"}
@@ -209,10 +203,9 @@ def test_every_topic_that_a_stream_cannot_do_without_concerns_it(tmp_path: Path)
     ],
 )
 def test_a_stop_is_over_when_all_that_it_came_of_is_read_again(
-    tmp_path: Path, part: Part, partition: int | None, read: TopicAndPartition
+    config: Config, part: Part, partition: int | None, read: TopicAndPartition
 ) -> None:
     """Not when a worker starts, is ready, or has read what others need: `status` would say ok until it stops again."""
-    config = two_streams(tmp_path)
     config = config.model_copy(update={"kafka": config.kafka.model_copy(update={"partitions": 1})})
     vitals, stops = Vitals(), Stops.of(["a", "b"])
     watching = TopicWatch(config, stops, {}, vitals)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,22 +50,17 @@ def configured(kind: str, folder: Path, documents: Documents, monkeypatch: pytes
     return config.model_copy(update={"job": config.job.model_copy(update={"witness": places[kind]})})
 
 
-def play(
-    kind: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    scenario: Callable[[Config, Documents], Awaitable[None]],
-) -> None:
-    async def run() -> None:
-        async with serving() as documents:
-            await scenario(configured(kind, folder, documents, monkeypatch), documents)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def playing(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Config, Documents]]:
+    async with serving() as documents:
+        yield configured(kind, folder, documents, monkeypatch), documents
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_two_who_read_the_same_one_replaces_it(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(config: Config, _: Documents) -> None:
+async def test_of_two_who_read_the_same_one_replaces_it(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with playing(kind, tmp_path, monkeypatch) as (config, _):
         first, second = store_of(config.job), store_of(config.job)
         await prove(first)
         await prove(second)
@@ -82,14 +77,12 @@ def test_of_two_who_read_the_same_one_replaces_it(kind: str, tmp_path: Path, mon
         assert (await second.read("a")).data == b"333"
         assert (await second.read("b")).data is None
 
-    play(kind, tmp_path, monkeypatch, scenario)
-
 
 @pytest.mark.parametrize("kind", ["http", "s3"])
-def test_a_server_that_heeds_no_conditions_is_no_witness(
+async def test_a_server_that_heeds_no_conditions_is_no_witness(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(config: Config, documents: Documents) -> None:
+    async with playing(kind, tmp_path, monkeypatch) as (config, documents):
         documents.heeds = False
         with pytest.raises(WitnessAwayError, match="on a condition that does not hold"):
             await prove(store_of(config.job))
@@ -99,14 +92,12 @@ def test_a_server_that_heeds_no_conditions_is_no_witness(
         with pytest.raises(WitnessAwayError, match=r"gives no (strong )?ETag"):
             await store_of(config.job).read("a")
 
-    play(kind, tmp_path, monkeypatch, scenario)
-
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_cannot_be_reached_is_away_and_never_empty(
+async def test_what_cannot_be_reached_is_away_and_never_empty(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(config: Config, documents: Documents) -> None:
+    async with playing(kind, tmp_path, monkeypatch) as (config, documents):
         place = store_of(config.job)
         if kind == "folder":
             place = store_of(config.job.model_copy(update={"witness": str(tmp_path / "not mounted")}))
@@ -123,19 +114,15 @@ def test_what_cannot_be_reached_is_away_and_never_empty(
         else:
             assert not (tmp_path / "not mounted").exists()
 
-    play(kind, tmp_path, monkeypatch, scenario)
 
-
-def test_secret_headers_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_headers_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     headers = tmp_path / "headers"
     headers.write_text("authorization=Bearer%20abc\n")
 
-    async def scenario(config: Config, documents: Documents) -> None:
+    async with playing("http", tmp_path, monkeypatch) as (config, documents):
         place = store_of(config.job.model_copy(update={"witness_headers_file": headers}))
         await place.read("a")
         assert documents.asked == ["Bearer abc"]
-
-    play("http", tmp_path, monkeypatch, scenario)
 
 
 async def no_step(_: int) -> str | None:
@@ -155,8 +142,10 @@ def kept(config: Config, place: Store | None = None, *, trusted: int | None = No
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "own"])
-def test_a_stream_goes_on_while_its_witness_agrees(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(config: Config, _: Documents) -> None:
+async def test_a_stream_goes_on_while_its_witness_agrees(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with playing(kind, tmp_path, monkeypatch) as (config, _):
         own = kind == "own"
         assert await witness_state(config, "a", -1) == (None if own else "waits for the first step")
         first = kept(config)
@@ -180,13 +169,11 @@ def test_a_stream_goes_on_while_its_witness_agrees(kind: str, tmp_path: Path, mo
         with pytest.raises(WitnessError, match="was answered"):  # all topics are lost
             await kept(config).open(publisher(0), no_step)
 
-    play(kind, tmp_path, monkeypatch, scenario)
 
-
-def test_a_ledger_without_a_witness_is_trusted_by_a_person_or_where_none_is_configured(
+async def test_a_ledger_without_a_witness_is_trusted_by_a_person_or_where_none_is_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(config: Config, _: Documents) -> None:
+    async with playing("folder", tmp_path, monkeypatch) as (config, _):
         for trusted in (None, 1, 3):
             with pytest.raises(WitnessError, match="--trust-ledger a=2"):
                 await kept(config, trusted=trusted).open(publisher(3), no_step)
@@ -205,11 +192,9 @@ def test_a_ledger_without_a_witness_is_trusted_by_a_person_or_where_none_is_conf
         with pytest.raises(WitnessError, match="was answered"):
             await kept(own).open(publisher(4), no_step)
 
-    play("folder", tmp_path, monkeypatch, scenario)
 
-
-def test_an_answer_that_was_lost_is_no_other_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(config: Config, documents: Documents) -> None:
+async def test_an_answer_that_was_lost_is_no_other_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with playing("http", tmp_path, monkeypatch) as (config, documents):
         monkeypatch.setattr(witness, "AGAIN_S", 0.01)
         monkeypatch.setattr(stop_log, "record", nothing_recorded)
         mine = kept(config)
@@ -219,27 +204,24 @@ def test_an_answer_that_was_lost_is_no_other_worker(tmp_path: Path, monkeypatch:
             await mine.note(step, CHAINS[step])
         assert Mark.decode(documents.stored["/below/j/a.json"], stream="a", place="").step == 1
 
-    play("http", tmp_path, monkeypatch, scenario)
-
 
 async def nothing_recorded(*_: Any) -> None:
     pass
 
 
-def test_a_witness_that_is_away_is_waited_for_loudly(
+async def test_a_witness_that_is_away_is_waited_for_loudly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorded: list[Stop] = []
+    said = asyncio.Event()
 
-    async def scenario(config: Config, documents: Documents) -> None:
-        said = asyncio.Event()
+    async def record(_: Config, stops: list[Stop]) -> None:
+        recorded.extend(stops)
+        said.set()
 
-        async def record(_: Config, stops: list[Stop]) -> None:
-            recorded.extend(stops)
-            said.set()
-
-        monkeypatch.setattr(witness, "AGAIN_S", 0.01)
-        monkeypatch.setattr(stop_log, "record", record)
+    monkeypatch.setattr(witness, "AGAIN_S", 0.01)
+    monkeypatch.setattr(stop_log, "record", record)
+    async with playing("http", tmp_path, monkeypatch) as (config, documents):
         mine, pulse = kept(config), Pulse("publisher")
         mine._pulse = pulse
         await mine.open(publisher(0), no_step)
@@ -251,9 +233,6 @@ def test_a_witness_that_is_away_is_waited_for_loudly(
         assert pulse.limit_s is None
         documents.fails = None
         await noting
-
-    with caplog.at_level(logging.WARNING):
-        play("http", tmp_path, monkeypatch, scenario)
     [stop] = recorded
     assert (stop.stream, stop.part, stop.step) == ("a", "publish", 0)
     assert "answers a PUT with status 500" in stop.reason
