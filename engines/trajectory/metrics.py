@@ -35,7 +35,7 @@ QUERIES, SMALLEST, LARGEST = 500, 1e-4, 1e-3
 _BUCKETS = Grid(128)
 
 
-def distance(left: FloatArray, right: FloatArray) -> float:
+def distance(left: FloatArray | IntArray, right: FloatArray | IntArray) -> float:
     """Jensen-Shannon distance of two vectors of counts; 1 where one of them is empty and the other is not."""
     if left.sum() <= 0 or right.sum() <= 0:
         return float(left.sum() != right.sum())
@@ -46,57 +46,40 @@ def distance(left: FloatArray, right: FloatArray) -> float:
     return float(max(terms.sum() / 2, 0.0) ** 0.5)
 
 
-def _patterns(cells: IntArray, owners: IntArray, length: int, base: int) -> IntArray:
-    """A number for each occurrence of `length` cells in a row in a trip."""
-    last = len(cells) - length + 1
-    if last <= 0:
-        return np.zeros(0, np.int64)
-    codes = np.zeros(last, np.int64)
-    for place in range(length):
-        codes = codes * base + cells[place : place + last]
-    inside: IntArray = codes[owners[:last] == owners[length - 1 :]]
-    return inside
+def _patterns(cells: IntArray, owners: IntArray, base: int) -> IntArray:
+    """A number for each occurrence of 2 to `LONGEST` cells in a row in a trip; longer ones have larger numbers."""
+    parts = [np.zeros(0, np.int64)]
+    for length in range(2, min(LONGEST, len(cells)) + 1):
+        last = len(cells) - length + 1
+        codes = np.full(last, length)
+        for place in range(length):
+            codes = codes * base + cells[place : place + last]
+        parts.append(codes[owners[:last] == owners[length - 1 :]])
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frequent:
-    """The most frequent patterns: for each length, their codes in ascending order and how often they occur."""
+    """The most frequent patterns, `(patterns,)` each: their numbers in ascending order, and how often they occur."""
 
     grid: Grid
-    codes: dict[int, IntArray]
-    counts: dict[int, IntArray]
+    codes: IntArray
+    counts: IntArray
 
     @staticmethod
     def of(cells: IntArray, owners: IntArray, grid: Grid) -> Frequent:
-        found = {
-            length: np.unique(_patterns(cells, owners, length, grid.size), return_counts=True)
-            for length in range(2, LONGEST + 1)
-        }
-        every = np.concatenate([counts for _, counts in found.values()])
-        lengths = np.repeat(list(found), [len(counts) for _, counts in found.values()])
-        codes = np.concatenate([codes for codes, _ in found.values()])
-        top = np.sort(np.argsort(-every, kind="stable")[:PATTERNS])
-        lengths, codes, every = lengths[top], codes[top], every[top]
-        members = {length: lengths == length for length in found}
-        return Frequent(
-            grid,
-            {length: codes[member] for length, member in members.items()},
-            {length: every[member] for length, member in members.items()},
-        )
+        codes, counts = np.unique(_patterns(cells, owners, grid.size), return_counts=True)
+        top = np.sort(np.argsort(-counts, kind="stable")[:PATTERNS])
+        return Frequent(grid, codes[top], counts[top])
 
     def errors(self, cells: IntArray, owners: IntArray) -> tuple[float, float]:
         """ARE and JSD of other trips' patterns."""
-        true, other = [], []
-        for length, codes in self.codes.items():
-            found = _patterns(cells, owners, length, self.grid.size)
-            at = np.minimum(np.searchsorted(codes, found), max(len(codes) - 1, 0))
-            hits = codes[at] == found if len(codes) else np.zeros(len(found), bool)
-            true.append(self.counts[length].astype(np.float64))
-            other.append(np.bincount(at[hits], minlength=len(codes))[: len(codes)].astype(np.float64))
-        counts, others = np.concatenate(true), np.concatenate(other)
-        if not len(counts):
+        if not len(self.codes):
             return 0.0, 0.0
-        return float(np.mean(np.abs(counts - others) / counts)), distance(counts, others)
+        found = _patterns(cells, owners, self.grid.size)
+        at = np.minimum(np.searchsorted(self.codes, found), len(self.codes) - 1)
+        others = np.bincount(at[self.codes[at] == found], minlength=len(self.codes))
+        return float(np.mean(np.abs(self.counts - others) / self.counts)), distance(self.counts, others)
 
 
 def rectangles() -> FloatArray:

@@ -78,36 +78,6 @@ class EvenGraph:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseGraph:
-    """A graph whose cells have few or many moves.
-
-    Attributes:
-        matrix: `(cells, cells)` weights of moves, canonical.
-    """
-
-    matrix: csr_matrix
-
-    def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
-        begin, degrees = self.matrix.indptr[at].astype(np.int64), np.diff(self.matrix.indptr)[at].astype(np.int64)
-        if not degrees.sum():
-            return at, last
-        before = np.cumsum(degrees) - degrees
-        rows = np.repeat(np.arange(len(at)), degrees)
-        moves = np.arange(len(rows)) - np.repeat(before - begin, degrees)
-        options = self.matrix.indices[moves].astype(np.int64)
-        weights = self.matrix.data[moves] * onward(rows, options)
-        # Sums run on over all walks, so that one search serves them: each walk has to weigh about the same.
-        largest = np.zeros(len(at))
-        np.maximum.at(largest, rows, weights)
-        sums = np.append(0.0, np.cumsum(weights / np.where(largest > 0, largest, 1.0)[rows]))
-        low, high = sums[before], sums[before + degrees]
-        picked = np.searchsorted(sums, low + chance * (high - low), side="right") - 1
-        picked = np.clip(picked, 0, len(options) - 1)
-        led = largest > 0
-        return np.where(led, options[picked], at), np.where(led, moves[picked], last)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Errands:
     """What each walk has to do, `(walks,)` each: start cell, end cell, number of moves."""
 

@@ -52,7 +52,7 @@ from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import Placement, difference, node_depths
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.blocks import Folded
-from schemas.guarantee import Guarantee, Mechanism
+from schemas.guarantee import Guarantee
 
 WATCH_SHARE = Fraction(1, 20)
 """Share of the budget that the watch has."""
@@ -377,22 +377,8 @@ class HeldLeaves:
         return Guarantee(
             epsilon=self.config.epsilon,
             mechanisms=(
-                Mechanism(
-                    name="watch over coarse cells (one count of a step's events each)",
-                    distribution="discrete Laplace",
-                    l1_sensitivity=1,
-                    scale=watch.scale,
-                    epsilon=watch.epsilon,
-                    account="watch",
-                ),
-                Mechanism(
-                    name="held event counts of the leaves",
-                    distribution="discrete Laplace",
-                    l1_sensitivity=1,
-                    scale=counter.scale,
-                    epsilon=counter.epsilon,
-                    account="leaves",
-                ),
+                watch.mechanism("watch over coarse cells (one count of a step's events each)", "watch"),
+                counter.mechanism("held event counts of the leaves", "leaves"),
             ),
             note="An event is used at two steps: by the watch when it arrives, and in the one measurement of the leaf "
             "that holds it." + (" Expiry by ttl is post-processing." if self.config.ttl_steps is not None else ""),

@@ -28,6 +28,7 @@ from engines.spatial.changes import Changes
 from engines.spatial.held.estimate import Estimates
 from engines.spatial.held.tree import HeldTree
 from schemas.arrays import BoolArray, FloatArray, IntArray
+from schemas.guarantee import Mechanism
 
 ALARM = 8
 """Scales of noise by which a count must leave its average, at least."""
@@ -48,6 +49,17 @@ class _NoisyCounts:
     @property
     def scale(self) -> Fraction:
         return scale_for(1, self.epsilon)
+
+    def mechanism(self, name: str, account: str) -> Mechanism:
+        """Return what a guarantee says of it."""
+        return Mechanism(
+            name=name,
+            distribution="discrete Laplace",
+            l1_sensitivity=1,
+            scale=self.scale,
+            epsilon=self.epsilon,
+            account=account,
+        )
 
     def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
         """The one way in which events leave: `(cells,)` int64 private in, released out."""

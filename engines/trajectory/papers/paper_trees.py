@@ -26,7 +26,7 @@ from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal
 from engines.trajectory.papers.hierarchy import Hierarchy, codes_of, discretised
 from engines.trajectory.papers.pair_tree import pair_counts, sampled
 from engines.trajectory.trips import Trips
-from engines.trajectory.walks import Errands, SparseGraph, walk
+from engines.trajectory.walks import Errands, Onward, walk
 from schemas.arrays import FloatArray, IntArray
 from schemas.guarantee import Mechanism
 
@@ -159,6 +159,36 @@ def _lengths(starts: IntArray, ends: IntArray, weights: csr_matrix, limits: Limi
     moves = np.ceil(-np.log(chance) * np.maximum(likely, 1) / np.log(2)).astype(np.int64)
     moves = np.minimum(np.maximum(moves, hops), limits.moves)
     return np.where((starts == ends) & (moves < 2), 0, moves)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseGraph:
+    """A graph whose cells have few or many moves. Implements `engines.trajectory.walks.Graph`.
+
+    Attributes:
+        matrix: `(cells, cells)` weights of moves, canonical.
+    """
+
+    matrix: csr_matrix
+
+    def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
+        begin, degrees = self.matrix.indptr[at].astype(np.int64), np.diff(self.matrix.indptr)[at].astype(np.int64)
+        if not degrees.sum():
+            return at, last
+        before = np.cumsum(degrees) - degrees
+        rows = np.repeat(np.arange(len(at)), degrees)
+        moves = np.arange(len(rows)) - np.repeat(before - begin, degrees)
+        options = self.matrix.indices[moves].astype(np.int64)
+        weights = self.matrix.data[moves] * onward(rows, options)
+        # Sums run on over all walks, so that one search serves them: each walk has to weigh about the same.
+        largest = np.zeros(len(at))
+        np.maximum.at(largest, rows, weights)
+        sums = np.append(0.0, np.cumsum(weights / np.where(largest > 0, largest, 1.0)[rows]))
+        low, high = sums[before], sums[before + degrees]
+        picked = np.searchsorted(sums, low + chance * (high - low), side="right") - 1
+        picked = np.clip(picked, 0, len(options) - 1)
+        led = largest > 0
+        return np.where(led, options[picked], at), np.where(led, moves[picked], last)
 
 
 def _with_points(
