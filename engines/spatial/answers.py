@@ -45,7 +45,7 @@ def _clean(shares: FloatArray) -> FloatArray:
 
 
 class MeasuredRectangles:
-    """Cells `[xmin, ymin, xmax, ymax]`; of those across the antimeridian the west is above the east.
+    """Measured cells `[xmin, ymin, xmax, ymax]`; where one crosses the antimeridian its west is above its east.
 
     Attributes:
         sizes: `(cells,)`, of all different cells that were measured.
@@ -75,7 +75,7 @@ class MeasuredRectangles:
         return shape
 
     def _where(self, question: CountQuestion) -> Any:
-        """The rectangles in which a condition on coordinates holds, as one shape."""
+        """Return the rectangles in which a condition on coordinates holds, as one shape."""
         assert question.where is not None
         lows, highs = self._bounds[:2].tolist(), self._bounds[2:].tolist()
         lines: list[list[float]] = []
@@ -92,12 +92,12 @@ class MeasuredRectangles:
         return shapely.union_all(found)
 
     def shares(self, question: CountQuestion) -> FloatArray:
-        """`(cells,)` what of each is in the region; 0 and 1 exactly where none or all of it is. Raises: QueryError."""
+        """Return each cell's share in the region, `(cells,)`, exactly 0 or 1 for none or all. Raises: QueryError."""
         region = self._region(CountQuestion(0, 0, question.where, question.region))
         return _clean(shapely.area(shapely.intersection(self._shapes, region)) / self.sizes)
 
     def inside(self, cell: int) -> BoolArray:
-        """`(cells,)` which lie in one, and are smaller."""
+        """Return which cells lie in this one and are smaller, `(cells,)`."""
         west, south, east, north = self._corners[cell]
         x0, y0, x1, y1 = self._corners.T
         found: BoolArray = (x0 >= west) & (y0 >= south) & (x1 <= east) & (y1 <= north) & (x0 <= x1)
@@ -105,7 +105,7 @@ class MeasuredRectangles:
         return found
 
     def covered(self, question: CountQuestion, which: BoolArray) -> float:
-        """Size of the region's part that lies in any of these cells."""
+        """Return the size of the region's part that lies in any of these cells."""
         region = self._region(CountQuestion(0, 0, question.where, question.region))
         return float(shapely.area(shapely.intersection(shapely.union_all(self._shapes[which]), region)))
 
@@ -118,7 +118,7 @@ def _shape(cell: tuple[float, ...]) -> Any:
 
 
 class Zones:
-    """Cells that are zones beside each other in the table."""
+    """Measured cells that are zones beside each other in the table."""
 
     def __init__(self, cells: Sequence[tuple[str, ...]], field: str, measures: Mapping[str, float]) -> None:
         self._field = field
@@ -256,7 +256,7 @@ class SpatialAnswers:
         return Sum(float(weights @ self._values), float(noise.sum()), float((noise * noise).sum()))
 
     def _shared(self, region: FloatArray, asked: BoolArray) -> FloatArray:
-        """`(cells,)` the share of each cell's events that is the region's: of a cut one as the cells inside say."""
+        """Return each cell's share of events in the region, `(cells,)`, as the cells inside say where it is cut."""
         mass = np.bincount(self._at[asked], np.maximum(self._values[asked], 0.0), len(region))
         noise = np.bincount(self._at[asked], self._variances[asked], len(region))
         shared = region.copy()
@@ -270,7 +270,7 @@ class SpatialAnswers:
         return shared
 
     def _pending(self, question: CountQuestion) -> float:
-        """Share of the region and steps that no measurement covers yet; after `longest` steps none is left."""
+        """Return the share of the region and steps that no measurement covers yet; 0 after `longest` steps."""
         steps = question.last - question.first + 1
         open_from = max(question.first, self._latest - self._longest + 1, 0)
         beyond = max(0, question.last - self._latest)

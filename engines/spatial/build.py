@@ -52,7 +52,7 @@ def _outlined(
 
 @lru_cache(maxsize=8)
 def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float) -> SpatialDomain:
-    """Worked out once for each content: a large map takes seconds."""
+    """Make the domain of a map, once for each content: a large one takes seconds."""
     from engines.spatial.domain.geojson import parsed, shape_of
     from engines.spatial.domain.lines import map_of
 

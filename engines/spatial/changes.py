@@ -48,7 +48,7 @@ class Changes:
 
     @aggregate
     def net(self, starts: IntArray, ends: IntArray) -> IntArray:
-        """Inserts minus deletes of the finest cells from `starts[i]` to before `ends[i]`, `(ranges,)` int64; private.
+        """Return inserts minus deletes of finest cells from `starts[i]` to before `ends[i]`, `(ranges,)`; private.
 
         One event moves it by one in the ranges that hold its cell.
         """
@@ -56,12 +56,12 @@ class Changes:
 
     @aggregate
     def moved(self, starts: IntArray, ends: IntArray) -> IntArray:
-        """Inserts plus deletes of ranges of cells, as `net` has them; private."""
+        """Return inserts plus deletes of ranges of cells, as `net` takes them; private."""
         return self.moves[np.searchsorted(self.codes, ends)] - self.moves[np.searchsorted(self.codes, starts)]
 
     @aggregate
     def net_between(self, edges: IntArray) -> IntArray:
-        """`net` of the ranges between ascending edges, `(edges - 1,)`; private."""
+        """Return `net` of the ranges between ascending edges, `(edges - 1,)`; private."""
         gains: IntArray = np.diff(self.gains[np.searchsorted(self.codes, edges)])
         return gains
 

@@ -32,7 +32,7 @@ RUNS = {"small": 0.0, "medium": 0.1, "large": 1 / 3}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rectangles:
-    """Half-open, in grid lines: `(queries,)` int64 each."""
+    """Half-open rectangles, in grid lines: `(queries,)` int64 each."""
 
     left: IntArray
     bottom: IntArray
@@ -53,7 +53,7 @@ class Rectangles:
         return Rectangles(left, bottom, left + wide, bottom + high)
 
     def count(self, sums: IntArray) -> IntArray:
-        """Points in each rectangle, from 2-D prefix sums `(columns + 1, rows + 1)`."""
+        """Count the points in each rectangle, from 2-D prefix sums `(columns + 1, rows + 1)`."""
         return (
             sums[self.right, self.top]
             - sums[self.left, self.top]
@@ -63,7 +63,7 @@ class Rectangles:
 
 
 def relative_errors(true: IntArray, estimate: IntArray, *, alive: int) -> FloatArray:
-    """`(queries,)`: absolute difference over max(true, 0.001 * alive); over 1 where nothing is alive."""
+    """Return absolute differences over max(true, 0.001 * alive), `(queries,)`; over 1 where nothing is alive."""
     floor = 0.001 * alive if alive > 0 else 1.0
     errors: FloatArray = np.abs(true - estimate) / np.maximum(true, floor)
     return errors
@@ -71,7 +71,7 @@ def relative_errors(true: IntArray, estimate: IntArray, *, alive: int) -> FloatA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedGrid(BoxDomain):
-    """The evaluation grid over a domain on a map: events where that puts them, and none that it refuses."""
+    """The evaluation grid over a domain on a map, which decides where events are and refuses some."""
 
     mapped: MappedDomain
 
@@ -89,7 +89,7 @@ class RangeEvaluator(ABC):
     scope: Literal["alive", "step"] = "alive"
 
     def size(self, truth: Folded) -> int:
-        """Inserts less deletes."""
+        """Return the number of inserts less deletes."""
         return int((truth.counts * _signs(truth)).sum())
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
@@ -105,20 +105,20 @@ class RangeEvaluator(ABC):
         return dict(zip(self.metrics, errors, strict=True))
 
     def true_counts(self, truth: Folded) -> IntArray:
-        """What the queries are answered from."""
+        """Return the counts that queries are answered from."""
         return self._counts((truth.keys[:, 0] >> np.uint64(1)).astype(np.int64), truth.counts * _signs(truth))
 
     @abstractmethod
     def _counts(self, codes: IntArray, weights: IntArray) -> IntArray:
-        """The same, from codes of finest cells."""
+        """Count codes of finest cells for the queries."""
 
     @abstractmethod
     def _synthetic(self, synthetic: Mapping[str, Sequence[Any]]) -> IntArray:
-        """The same, from columns of synthetic records."""
+        """Count columns of synthetic records for the queries."""
 
     @abstractmethod
     def answers(self, counts: IntArray) -> Iterator[IntArray]:
-        """To the queries of each size, in the order of `metrics`."""
+        """Answer the queries of each size, in the order of `metrics`."""
 
 
 class SpatialEvaluator(RangeEvaluator):
@@ -139,7 +139,7 @@ class SpatialEvaluator(RangeEvaluator):
 
     @staticmethod
     def over(domain: SpatialDomain) -> SpatialEvaluator:
-        """The evaluator of a stream: a grid of 1024 x 1024 over the same box, or over the shape's bounds."""
+        """Return the evaluator of a domain: a grid of 1024 x 1024 over the same box, or over the shape's bounds."""
         assert isinstance(domain, PlanarDomain)
         grid = (domain.x_field, domain.y_field, domain.bounds, GRID_DEPTH)
         if isinstance(domain, MappedDomain):
@@ -182,7 +182,7 @@ class ZoneEvaluator(RangeEvaluator):
         return counts
 
     def synthetic_counts(self, names: Sequence[Any]) -> IntArray:
-        """`(zones,)`, in the order of the domain; other names are passed over."""
+        """Count records by zone, `(zones,)` in the order of the domain; other names are passed over."""
         place = {name: index for index, name in enumerate(self.domain.names)}
         known = [place[name] for name in names if name in place]
         return np.bincount(np.array(known, np.int64), minlength=len(place)).astype(np.int64)
@@ -196,5 +196,5 @@ class ZoneEvaluator(RangeEvaluator):
 
 
 def _signs(truth: Folded) -> IntArray:
-    """+1 for keys of inserts, -1 for keys of deletes."""
+    """Return +1 for keys of inserts, -1 for keys of deletes."""
     return 1 - 2 * (truth.keys[:, 0] & np.uint64(1)).astype(np.int64)

@@ -48,7 +48,7 @@ _ROW = np.uint64(LATTICE - 1)
 
 @dataclass(frozen=True, slots=True)
 class TripDomain:
-    """Half-open rectangle. Implements `engines.core.contract.Domain`.
+    """A half-open rectangle in which points of trips lie. Implements `engines.core.contract.Domain`.
 
     Args:
         x_field, y_field: coordinates, in raw and in synthetic records.
@@ -82,7 +82,7 @@ class TripDomain:
         return FilledWords(trip=(HASH.start, HASH.start + 1), admitted=ADMITTED, time=TIME)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, 6)`, the first four words 0, and reasons; see `engines.core.contract.Domain`.
+        """Return keys `(events, 6)`, the first four words 0, and reasons; see `engines.core.contract.Domain`.
 
         >>> domain = TripDomain("x", "y", (0.0, 0.0, 1.0, 1.0), end_field="last")
         >>> numbers = {"x": np.array([0.5, 2.0]), "y": np.array([0.0, 0.0])}
@@ -111,7 +111,7 @@ class TripDomain:
         return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def coordinates(self, trips: Trips) -> tuple[FloatArray, FloatArray]:
-        """The middles of lattice steps, in the coordinates' unit."""
+        """Return the middles of lattice steps, in the coordinates' unit."""
         xmin, ymin, xmax, ymax = self.bounds
         x = xmin + (trips.x + MIDDLE) * ((xmax - xmin) / LATTICE)
         return x, ymin + (trips.y + MIDDLE) * ((ymax - ymin) / LATTICE)
@@ -141,7 +141,7 @@ _SEEN = WORDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """Public rules, in steps.
+    """Public rules of when a trip closes, in steps.
 
     Attributes:
         idle: without a record, after which a trip is over.
@@ -158,7 +158,7 @@ class Closing:
     most: int = 1024
 
     def last(self, admitted: IntArray) -> IntArray:
-        """The last step in which a record of a contribution can pass."""
+        """Return the last step in which a record of a contribution can pass."""
         last = admitted + self.life - 1
         if self.period is None:
             return last
@@ -180,7 +180,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assembly:
-    """A value: `with_events` returns the next one. PRIVATE, its size included.
+    """Trips under way. A value: `with_step` returns the next one. PRIVATE, its size included.
 
     Attributes:
         rows: `(points, 7)` uint64 keys of trips under way and the steps in which they came.
@@ -230,7 +230,7 @@ class Assembly:
 
     @staticmethod
     def _remembered(names: KeyArray, step: int, rules: Closing) -> KeyArray:
-        """Names of which records could still come."""
+        """Keep the names of which records could still come."""
         return names[rules.last(names[:, ADMITTED].astype(np.int64)) > step]
 
     @staticmethod
@@ -244,14 +244,14 @@ class Assembly:
 
 
 def _changes(rows: KeyArray) -> IntArray:
-    """Places where a row differs from the one before."""
+    """Return the places where a row differs from the one before."""
     new = np.ones(len(rows), bool)
     new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     return np.flatnonzero(new)
 
 
 def _among(names: KeyArray, others: KeyArray) -> np.ndarray:
-    """`(names,)` whether each is among the others."""
+    """Tell which names are among the others, `(names,)`."""
     if not len(names) or not len(others):
         return np.zeros(len(names), bool)
     form = np.dtype((np.void, names.dtype.itemsize * _NAME))
@@ -262,7 +262,7 @@ def _among(names: KeyArray, others: KeyArray) -> np.ndarray:
 
 
 def _thinned(rows: KeyArray, sizes: IntArray, *, most: int) -> tuple[KeyArray, IntArray]:
-    """One row for each time and place of a trip, and of those the first `most`; an end record's mark stays."""
+    """Keep one row for each time and place of a trip, and the first `most` of those; an end record's mark stays."""
     trip = np.repeat(np.arange(len(sizes)), sizes)
     same = np.zeros(len(rows), bool)
     same[1:] = (trip[1:] == trip[:-1]) & (rows[1:, TIME] == rows[:-1, TIME]) & (rows[1:, PLACE] == rows[:-1, PLACE])

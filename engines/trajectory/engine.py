@@ -34,7 +34,7 @@ from schemas.guarantee import Guarantee, Mechanism
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Public caps. Longer trips are cut: after `points` points, and after `moves` moves between cells."""
+    """Public caps on trips. Longer ones are cut: after `points` points, and after `moves` moves between cells."""
 
     written_as: ClassVar[str] = "Limits"
 
@@ -44,7 +44,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Synthesis:
-    """One window's result. All of it is released.
+    """The result of one window. All of it is released.
 
     Attributes:
         trips: synthetic.
@@ -66,13 +66,13 @@ class TripMode(Protocol):
     """What else the guarantee must say, as sentences that begin with a space; empty for nothing."""
 
     def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
-        """What is charged for each mechanism; adds up to all that `shares` are of."""
+        """Return what is charged for each mechanism; it adds up to the whole of `shares`."""
         ...
 
     def synthesise(
         self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
-        """Synthetic trips for private `trips`, none longer than `limits`; without `records` only measurements.
+        """Make synthetic trips for private `trips`, none longer than `limits`; without `records` only measurements.
 
         Privacy: one trip, added or removed, costs `shares.whole` at most.
         """
@@ -112,7 +112,7 @@ STATE_FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryConfig:
-    """The recipe. All of it is public.
+    """The configuration of the trajectory engine. All of it is public.
 
     Args:
         name: of the stream.

@@ -24,7 +24,7 @@ _DIRECTIONS[STEPS_X + 1, STEPS_Y + 1] = np.arange(8)
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """`side` x `side` cells.
+    """A grid of `side` x `side` cells.
 
     >>> Grid(4).cells(np.array([0, 2**20 - 1]), np.array([0, 2**19]))
     array([ 0, 14])
@@ -38,26 +38,26 @@ class Grid:
         return self.side * self.side
 
     def cells(self, x: IntArray, y: IntArray) -> IntArray:
-        """`(points,)` cells of lattice points."""
+        """Return the cells of lattice points, `(points,)`."""
         cells: IntArray = (x * self.side >> LATTICE_BITS) * self.side + (y * self.side >> LATTICE_BITS)
         return cells
 
     def hops(self, left: IntArray, right: IntArray) -> IntArray:
-        """Moves between neighbouring cells that a way from one cell to another takes at least (Chebyshev)."""
+        """Return the least moves between neighbouring cells from one cell to another (Chebyshev)."""
         hops: IntArray = np.maximum(
             np.abs(left // self.side - right // self.side), np.abs(left % self.side - right % self.side)
         )
         return hops
 
     def neighbours(self) -> IntArray:
-        """`(cells, 8)` the cell in each direction, -1 where the grid ends."""
+        """Return the neighbour in each direction, `(cells, 8)`, -1 where the grid ends."""
         cells = np.arange(self.size)
         x, y = cells[:, None] // self.side + STEPS_X, cells[:, None] % self.side + STEPS_Y
         inside = (x >= 0) & (x < self.side) & (y >= 0) & (y < self.side)
         return np.where(inside, x * self.side + y, -1)
 
     def directions(self, sources: IntArray, targets: IntArray) -> IntArray:
-        """`(moves,)` direction of each move between neighbouring cells; -1 where source and target are equal."""
+        """Return the direction of each move between neighbours, `(moves,)`; -1 where source and target are equal."""
         dx, dy = targets // self.side - sources // self.side, targets % self.side - sources % self.side
         directions: IntArray = _DIRECTIONS[dx + 1, dy + 1]
         return directions
@@ -80,28 +80,28 @@ class Blocks:
         return self.width**2
 
     def of(self, cells: IntArray) -> IntArray:
-        """The block of each cell."""
+        """Return the block of each cell."""
         x, y = cells // self.grid.side // self.width, cells % self.grid.side // self.width
         return x * (self.grid.side // self.width) + y
 
     def within(self, cells: IntArray) -> IntArray:
-        """The rank of each cell in its block."""
+        """Return the rank of each cell in its block."""
         x, y = cells // self.grid.side % self.width, cells % self.grid.side % self.width
         return x * self.width + y
 
     @property
     def order(self) -> IntArray:
-        """`(cells,)` all cells, block after block."""
+        """All cells, block after block, `(cells,)`."""
         cells = np.arange(self.grid.size)
         return np.argsort(self.of(cells) * self.cells + self.within(cells))
 
     def sums(self, pairs: FloatArray) -> FloatArray:
-        """`(blocks, blocks)` sums of `(cells, cells)` values in block order."""
+        """Add up `(cells, cells)` values in block order to `(blocks, blocks)`."""
         sums: FloatArray = pairs.reshape(self.count, self.cells, self.count, self.cells).sum(axis=(1, 3))
         return sums
 
     def spread(self, factors: FloatArray) -> FloatArray:
-        """`(cells, cells)` in block order: the value of its block pair for each pair."""
+        """Give each pair of cells the value of its block pair, `(cells, cells)` in block order."""
         return np.repeat(np.repeat(factors, self.cells, axis=0), self.cells, axis=1)
 
 
@@ -134,7 +134,7 @@ class CellPaths:
 
 
 def paths_of(trips: Trips, grid: Grid, *, max_moves: int) -> CellPaths:
-    """The paths of trips, each cut after `max_moves` moves.
+    """Return the paths of trips, each cut after `max_moves` moves.
 
     A jump of D hops becomes D moves: its j-th cell is the start plus j/D of the way, rounded half down.
 
@@ -177,7 +177,7 @@ def paths_of(trips: Trips, grid: Grid, *, max_moves: int) -> CellPaths:
 
 
 def passed(cells: IntArray, offsets: IntArray, grid: Grid) -> BoolArray:
-    """`(cells,)` which cells of walks need no point: without one, the jump over them is filled with just them.
+    """Tell which cells of walks need no point, `(cells,)`: the jump over them is filled with just them.
 
     >>> passed(np.array([0, 4, 8, 12, 9, 13]), np.array([0, 6]), Grid(4)).tolist()
     [False, True, True, False, False, False]

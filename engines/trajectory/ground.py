@@ -70,22 +70,22 @@ class Ground:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Whatever decides what records and cells mean."""
+        """Everything that decides what records and cells mean."""
         return (self._bounds, *self._records.identity)
 
     def outside(self, columns: Columns) -> BoolArray:
-        """`(records,)` True for what is off the map."""
+        """Tell which records are off the map, `(records,)`."""
         reasons = self._records.encode(columns)[1]
         off: BoolArray = reasons == Reason.OUTSIDE_DOMAIN
         return off
 
     def over(self, grid: Grid) -> GroundCells:
-        """The map, cut by the cells of a grid; worked out once."""
+        """Return the map, cut by the cells of a grid; worked out once."""
         return self._over(grid)
 
     @aggregate
     def moved(self, trips: Trips, grid: Grid) -> Trips:
-        """Private trips whose points in cells without a part of the map are in the middle of the nearest with one."""
+        """Move points of private trips off the map's cells to the middle of the nearest cell with a part of it."""
         cells = grid.cells(trips.x, trips.y)
         nearest = self.over(grid).nearest[cells]
         off = nearest != cells
@@ -95,7 +95,7 @@ class Ground:
         return Trips(x, y, trips.offsets)
 
     def placed(self, trips: Trips, grid: Grid) -> tuple[FloatArray, FloatArray]:
-        """`(points,)` longitudes and latitudes of synthetic points, each on the nearest place of its cell's part.
+        """Return longitudes and latitudes of synthetic points, each on the nearest place of its cell's part.
 
         Args: trips: all in cells with a part of the map.
         """
@@ -146,7 +146,7 @@ class Ground:
 
 
 def _nearest(there: BoolArray, grid: Grid) -> IntArray:
-    """`(cells,)` the nearest cell that is there, the first of equals; itself if it is."""
+    """Return each cell's nearest one that is there, `(cells,)`, the first of equals."""
     cells = np.flatnonzero(there)
     every = np.arange(grid.size)
     away = (every[:, None] // grid.side - cells // grid.side) ** 2 + (
@@ -158,5 +158,5 @@ def _nearest(there: BoolArray, grid: Grid) -> IntArray:
 
 @lru_cache(maxsize=8)
 def ground_of(content: bytes, bounds: Bounds, fields: tuple[str, str], reach_m: float) -> Ground:
-    """Worked out once for each map: a large one takes seconds."""
+    """Make the ground of a map, once for each: a large one takes seconds."""
     return Ground(content, bounds, fields=fields, reach_m=reach_m)

@@ -32,7 +32,7 @@ MAX_ENTRIES = 1 << 32
 
 
 def equal_shares(parts: IntArray) -> IntArray:
-    """`parts.shape` weights 2**20 / parts, rounded down; 0 where there are no parts.
+    """Return weights 2**20 / parts, rounded down, in the shape of `parts`; 0 where there are no parts.
 
     >>> equal_shares(np.array([1, 3, 0])).tolist()
     [1048576, 349525, 0]
@@ -67,7 +67,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noisy:
-    """A measured histogram: released, everything may look at it.
+    """A measured histogram. It is released: everything may look at it.
 
     Attributes:
         values: `(bins,)` float64, in trips.
@@ -84,7 +84,7 @@ class Noisy:
 
 
 def counted(name: str, shares: Shares, share: Fraction) -> Mechanism:
-    """A histogram in a guarantee; its scale is in trips."""
+    """Return what a guarantee says of a histogram; its scale is in trips."""
     law = shares.cells(share, UNIT)
     if isinstance(law, LaplaceCells):
         distribution, scale = "discrete Laplace", law.scale / UNIT

@@ -36,7 +36,7 @@ _BUCKETS = Grid(128)
 
 
 def distance(left: FloatArray | IntArray, right: FloatArray | IntArray) -> float:
-    """Jensen-Shannon distance of two vectors of counts; 1 where one of them is empty and the other is not."""
+    """Return the Jensen-Shannon distance of two vectors of counts; 1 where one of them alone is empty."""
     if left.sum() <= 0 or right.sum() <= 0:
         return float(left.sum() != right.sum())
     p, q = left / left.sum(), right / right.sum()
@@ -47,7 +47,7 @@ def distance(left: FloatArray | IntArray, right: FloatArray | IntArray) -> float
 
 
 def _patterns(cells: IntArray, owners: IntArray, base: int) -> IntArray:
-    """A number for each occurrence of 2 to `LONGEST` cells in a row in a trip; longer ones have larger numbers."""
+    """Number each occurrence of 2 to `LONGEST` cells in a row in a trip; longer ones have larger numbers."""
     parts = [np.zeros(0, np.int64)]
     for length in range(2, min(LONGEST, len(cells)) + 1):
         last = len(cells) - length + 1
@@ -73,7 +73,7 @@ class Frequent:
         return Frequent(grid, codes[top], counts[top])
 
     def errors(self, cells: IntArray, owners: IntArray) -> tuple[float, float]:
-        """ARE and JSD of other trips' patterns."""
+        """Return ARE and JSD of other trips' patterns."""
         if not len(self.codes):
             return 0.0, 0.0
         found = _patterns(cells, owners, self.grid.size)
@@ -83,7 +83,7 @@ class Frequent:
 
 
 def rectangles() -> FloatArray:
-    """`(QUERIES, 4)` xmin, xmax, ymin, ymax in the unit square; always the same."""
+    """Return xmin, xmax, ymin, ymax in the unit square, `(QUERIES, 4)`; always the same."""
     area, aspect, left, low = uniforms(4 * QUERIES, seeded(99).child("rectangles")).reshape(4, -1)
     area = SMALLEST + (LARGEST - SMALLEST) * area
     width = np.sqrt(area * np.exp(2 * aspect - 1))
@@ -93,7 +93,7 @@ def rectangles() -> FloatArray:
 
 
 def touched(trips: Trips) -> IntArray:
-    """`(QUERIES,)` trips with a point in each rectangle."""
+    """Count the trips with a point in each rectangle, `(QUERIES,)`."""
     buckets = _BUCKETS.cells(trips.x, trips.y)
     order = np.argsort(buckets, kind="stable")
     bounds = np.searchsorted(buckets[order], np.arange(_BUCKETS.size + 1))
@@ -133,7 +133,7 @@ class Truth:
         return Truth(grid, len(trips), pairs, counts, frequent, collapsed, touched(trips))
 
     def errors(self, trips: Trips) -> dict[str, float]:
-        """The `FIGURES`; smaller is better."""
+        """Return the `FIGURES`; smaller is better."""
         cells, owners = self.grid.cells(trips.x, trips.y), trips.owners
         pairs, counts = np.unique(_pairs(cells, trips, self.grid), return_counts=True)
         every = np.union1d(pairs, self.pairs)
@@ -172,7 +172,7 @@ class TrajectoryEvaluator:
         return (self.trip_field, self.order_field, *self.domain.number_fields)
 
     def size(self, truth: Folded) -> int:
-        """Points."""
+        """Return the number of points."""
         return len(truth.keys)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
@@ -190,14 +190,14 @@ class TrajectoryEvaluator:
 
     @staticmethod
     def true_trips(truth: Folded) -> Trips:
-        """Trips of held-out events, each in the order of its times."""
+        """Return the trips of held-out events, each in the order of its times."""
         keys = truth.keys
         keys = keys[np.lexsort((keys[:, PLACE], keys[:, TIME], *keys[:, HASH].T[::-1]))]
         names = np.unique(keys[:, HASH], axis=0, return_inverse=True)[1].reshape(-1)
         return _trips(*places(keys), names)
 
     def synthetic_trips(self, synthetic: Mapping[str, Sequence[Any]]) -> Trips:
-        """Trips of the columns `fields` of synthetic records."""
+        """Return the trips of the columns `fields` of synthetic records."""
         numbers = {name: np.array(synthetic[name], np.float64) for name in self.domain.number_fields}
         count = len(synthetic[self.trip_field])
         values = {name: [None] * count for name in self.domain.value_fields}
@@ -212,6 +212,6 @@ class TrajectoryEvaluator:
 
 
 def _trips(x: IntArray, y: IntArray, names: IntArray) -> Trips:
-    """Points that stand trip by trip."""
+    """Make trips of points that stand trip by trip."""
     sizes = np.bincount(names)
     return Trips(x, y, np.append(0, np.cumsum(sizes[sizes > 0])))

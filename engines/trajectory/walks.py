@@ -79,7 +79,7 @@ class EvenGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Errands:
-    """What each walk has to do, `(walks,)` each: start cell, end cell, number of moves."""
+    """The tasks of walks, `(walks,)` each: start cell, end cell, number of moves."""
 
     starts: IntArray
     ends: IntArray
@@ -119,7 +119,7 @@ def walk(errands: Errands, graph: Graph, noise: NoiseSource) -> IntArray:
 
 
 def _backward(matrix: csr_matrix, ends: IntArray, longest: IntArray) -> FloatArray:
-    """`(moves + 1, cells, ends)` weights of all walks to each end, each (move, end) scaled to a maximum of one."""
+    """Weigh all walks to each end, `(moves + 1, cells, ends)`, each (move, end) scaled to a maximum of one."""
     moves = int(longest.max())
     weights = np.zeros((moves + 1, matrix.shape[0], len(ends)))
     weights[0, ends, np.arange(len(ends))] = 1.0

@@ -57,11 +57,11 @@ class PublicWords(Protocol):
     """Fixed public pseudo-random numbers of a stream's cells, see `engines.spatial.points`."""
 
     def words(self, nodes: IntArray) -> WordArray:
-        """One word for each heap number, `(nodes,)`."""
+        """Return one word for each heap number, `(nodes,)`."""
         ...
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Two numbers in [0, 1) for each point of a cell, `(points,)` each, which fill the unit square evenly."""
+        """Return two numbers in [0, 1) for each point of a cell, `(points,)` each; they fill the unit square evenly."""
         ...
 
 
@@ -82,17 +82,17 @@ class SpatialDomain(ABC):
     @property
     @abstractmethod
     def depth(self) -> int:
-        """Bits of a cell's code; no node is deeper."""
+        """Number of bits of a cell's code; no node is deeper."""
 
     @property
     @abstractmethod
     def identity(self) -> tuple[Any, ...]:
-        """Whatever decides what keys and shares mean; stored states of another identity mean something else."""
+        """Everything that decides what keys and shares mean; a stored state of another identity is refused."""
 
     @property
     @abstractmethod
     def record_fields(self) -> tuple[str, ...]:
-        """Fields of synthetic records, in the order of `placed`."""
+        """Names of the fields of synthetic records, in the order of `placed`."""
 
     @abstractmethod
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
@@ -100,22 +100,22 @@ class SpatialDomain(ABC):
 
     @abstractmethod
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
-        """`(nodes,)` True where a node has children; False for finest cells and for what lies below them."""
+        """Tell which nodes have children, `(nodes,)`; False for finest cells and below them."""
 
     @abstractmethod
     def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
-        """`(nodes,)` of `WHOLE` parts of a node's measure, how many its first child has: 1 to `WHOLE` - 1.
+        """Return the first child's share of each node's measure, `(nodes,)`, in `WHOLE` parts: 1 to `WHOLE` - 1.
 
-        Below a finest cell it is `WHOLE`: what has no children goes on to the left.
+        Below a finest cell it is `WHOLE`, for a node without children goes on to the left.
         """
 
     @abstractmethod
     def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
-        """What a measurement says of where each node is: `cell` (xmin, ymin, xmax, ymax) or `zones` (names)."""
+        """Return what a measurement says of each node's place: `cell` (xmin, ymin, xmax, ymax) or `zones` (names)."""
 
     @abstractmethod
     def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
-        """Column by column, the fields of points of finest cells: `encode` gives each of them back its own cell.
+        """Return the fields of points of finest cells, column by column; `encode` gives each point back its own cell.
 
         Args:
             nodes: `(points,)` heap numbers of depth `depth` (codes of finest cells, followed by zeros).
@@ -143,7 +143,7 @@ class PlanarDomain(SpatialDomain):
 
     @abstractmethod
     def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
-        """x and y of some points."""
+        """Return x and y of some points."""
 
     def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
         x, y = self.points(public, nodes, indices)

@@ -100,7 +100,7 @@ class BoxDomain(PlanarDomain):
         return self.depth // 2
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
+        """Return keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
 
         >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=2)
         >>> columns = Columns({"x": np.array([0.1, 0.9, 1.0]), "y": np.array([0.9, 0.9, 0.0])}, {}, np.int8([1, -1, 1]))
@@ -123,7 +123,7 @@ class BoxDomain(PlanarDomain):
         return keys, reasons
 
     def _keys(self, x: FloatArray, y: FloatArray, operations: npt.NDArray[np.int8]) -> KeyArray:
-        """Keys of points inside. Clipping catches a product that rounds up to the number of columns."""
+        """Return the keys of points inside. Clipping catches a product that rounds up to the number of columns."""
         xmin, ymin, xmax, ymax = self.bounds
         column, row = x - xmin, y - ymin
         column *= (1 << self.x_bits) / (xmax - xmin)
@@ -134,17 +134,17 @@ class BoxDomain(PlanarDomain):
         return keys.reshape(-1, 1)
 
     def cells(self, x: FloatArray, y: FloatArray) -> IntArray:
-        """Finest cells of points inside, `(points,)`."""
+        """Return the finest cells of points inside, `(points,)`."""
         return self._keys(x, y, np.ones(len(x), np.int8))[:, 0].astype(np.int64) >> 1
 
     def grid(self, codes: IntArray) -> tuple[IntArray, IntArray]:
-        """Column and row of finest cells, `(cells,)` each, counted from xmin and ymin."""
+        """Return column and row of finest cells, `(cells,)` each, counted from xmin and ymin."""
         words = codes.astype(np.uint64)
         odd, even = _every_other(words >> _ONE), _every_other(words)
         return (even, odd) if self.depth % 2 else (odd, even)
 
     def corners(self, nodes: IntArray, depths: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Bounds of tree nodes: xmin, ymin, xmax, ymax, `(nodes,)` each, in the coordinates' unit.
+        """Return the bounds of nodes: xmin, ymin, xmax, ymax, `(nodes,)` each, in the coordinates' unit.
 
         Args:
             nodes: `(nodes,)` heap numbers. depths: `(nodes,)` their depths.
@@ -170,7 +170,7 @@ class BoxDomain(PlanarDomain):
         return [{"cell": cell} for cell in np.stack(self.corners(nodes, depths), axis=1).tolist()]
 
     def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
-        """x and y of some points, rounded to a thousandth of the finest cell or better, and inside their cells."""
+        """Return x and y of points, rounded to a thousandth of the finest cell or better, and inside their cells."""
         fx, fy = public.positions(nodes, indices)
         column, row = self.grid(nodes - (1 << self.depth))
         xmin, ymin, xmax, ymax = self.bounds
@@ -186,13 +186,13 @@ def _place(low: float, width: float, cell: IntArray, fraction: FloatArray) -> Fl
 
 
 def rounded(values: FloatArray, width: float) -> FloatArray:
-    """Coordinates with as many decimals as a thousandth of a cell's width needs."""
+    """Round coordinates to as many decimals as a thousandth of a cell's width needs."""
     decimals = int(np.ceil(3 - np.log10(width)))
     return np.round(values, decimals) if decimals < 300 else values
 
 
 def _every_other(words: KeyArray) -> IntArray:
-    """Bits 0, 2, 4, ... of each word, side by side.
+    """Return bits 0, 2, 4, ... of each word, side by side.
 
     >>> _every_other(np.array([0b110111], np.uint64)).tolist()
     [7]

@@ -34,7 +34,7 @@ class Pieces(Protocol):
     """What lies in each of some cells."""
 
     def halved(self, axis: int, middle: FloatArray, children: CellBounds) -> Self:
-        """Pieces of both halves of each cell: those of cell i are pieces 2i and 2i + 1.
+        """Return the pieces of both halves of each cell: those of cell i are pieces 2i and 2i + 1.
 
         Args:
             axis: 0 where x is halved, 1 for y. middle: `(cells,)` the lines. children: `(2 * cells,)`.
@@ -42,25 +42,25 @@ class Pieces(Protocol):
         ...
 
     def chosen(self, which: IntArray) -> Self:
-        """Pieces of the cells with these ascending numbers, numbered anew."""
+        """Return the pieces of the cells with these ascending numbers, numbered anew."""
         ...
 
     def measures(self, cells: CellBounds) -> FloatArray:
-        """`(cells,)`: square metres, or metres."""
+        """Return the measure of each piece, `(cells,)`, in square metres or metres."""
         ...
 
     def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
-        """`(cells,)`: the least measure that counts, of cells that are halved so many times more."""
+        """Return the least measure that counts, `(cells,)`, in cells that are halved so many times more."""
         ...
 
     def full(self) -> BoolArray:
-        """`(cells,)` True where the cell has no border of the shape in it and lies inside."""
+        """Tell which cells lie inside of the shape, without a border of it, `(cells,)`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
-    """Places of the rows of each group: those of group i are rows starts[i] .. starts[i + 1] - 1."""
+    """Where the rows of each group are: those of group i are rows starts[i] .. starts[i + 1] - 1."""
 
     starts: IntArray
 
@@ -110,7 +110,7 @@ class CellTree:
         return self.grid.depth
 
     def end_of(self, nodes: IntArray, depths: IntArray) -> IntArray:
-        """`(nodes,)` position of the end in which a node's first code lies."""
+        """Return the position of the end in which each node's first code lies, `(nodes,)`."""
         codes = (nodes << (self.depth - depths)) - (np.int64(1) << self.depth)
         return np.searchsorted(self.start, codes, side="right") - 1
 
@@ -143,12 +143,12 @@ class CellTree:
         return shares
 
     def corners(self, nodes: IntArray, depths: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Bounds of the smallest grid cell that holds all of a node: xmin, ymin, xmax, ymax, `(nodes,)` each."""
+        """Return the bounds of the smallest grid cell that holds a node: xmin, ymin, xmax, ymax, `(nodes,)` each."""
         cells, levels = self.grid_cells(nodes, depths)
         return self.grid.corners(cells, levels)
 
     def grid_cells(self, nodes: IntArray, depths: IntArray) -> tuple[IntArray, IntArray]:
-        """Heap numbers in the grid, and their depths, `(nodes,)` each."""
+        """Return the nodes' heap numbers in the grid, and their depths there, `(nodes,)` each."""
         end = self.end_of(nodes, depths)
         deeper = depths - self.end_depth[end]
         levels = np.minimum(self.end_level[end] + np.maximum(deeper, 0), self.depth)
@@ -162,7 +162,7 @@ class CellTree:
         return cells, levels
 
     def _inside(self, nodes: IntArray, end: IntArray, deeper: IntArray) -> IntArray:
-        """Heap numbers in the grid of nodes `deeper` turns below ends."""
+        """Return the heap numbers in the grid of nodes `deeper` turns below ends."""
         low = nodes & ((np.int64(1) << deeper) - 1)
         return (((np.int64(1) << self.end_level[end]) + self.end_code[end]) << deeper) + low
 
@@ -218,7 +218,7 @@ class _Level:
 
 
 def grown(grid: BoxDomain, shape: P, *, usable: Callable[[P, IntArray], BoolArray]) -> tuple[CellTree, P, float]:
-    """The tree of a shape's cells, the pieces of the finest cells that its border runs through, in order, and the
+    """Grow the tree of a shape's cells; return it, the pieces of the finest cells with a border, in order, and the
     measure of all of it.
 
     Args:

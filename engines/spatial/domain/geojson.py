@@ -79,7 +79,7 @@ def shape_of(geometries: Any) -> Shape:
 
 
 def _edges(parts: Any) -> FloatArray:
-    """`(edges, 2, 2)` of rings and lines."""
+    """Return the edges of rings and lines, `(edges, 2, 2)`."""
     rings = shapely.get_parts(shapely.boundary(parts)) if shapely.get_type_id(parts[0]) in _POLYGONS else parts
     points, ring = shapely.get_coordinates(rings, return_index=True)
     same = ring[1:] == ring[:-1]
@@ -106,7 +106,7 @@ def _check(points: FloatArray, *, edges: FloatArray) -> None:
 
 
 def _unwrapped(parts: Any) -> tuple[Any, float]:
-    """Parts moved by whole turns to where together they are narrowest, and where longitudes begin there."""
+    """Move parts by whole turns to where together they are narrowest; return them and where longitudes begin there."""
     west, _, east, _ = shapely.bounds(parts).T
     begin = west - 360 * np.floor((west + 180) / 360)
     order = np.argsort(begin, kind="stable")
@@ -133,7 +133,7 @@ def _moved(parts: Any, by: FloatArray) -> Any:
 
 
 def _cut_up(parts: Any) -> Any:
-    """Parts cut at the antimeridian, those beyond it moved into -180 to 180."""
+    """Cut parts at the antimeridian, and move those beyond it into -180 to 180."""
     pieces = []
     for turn in (-2, -1, 0, 1, 2):
         inside = shapely.intersection(parts, shapely.box(360 * turn - 180, -90, 360 * turn + 180, 90))

@@ -70,14 +70,14 @@ class SegmentPieces:
         return np.zeros(self.count, np.bool_)
 
     def lengths(self) -> FloatArray:
-        """`(segments,)` metres, by the scale of the map at the middle of each."""
+        """Return each segment's metres, `(segments,)`, by the scale of the map at its middle."""
         east, north = metres_per_degree((self.ends[:, 1] + self.ends[:, 3]) / 2)
         dx, dy = (self.ends[:, 2] - self.ends[:, 0]) * east, (self.ends[:, 3] - self.ends[:, 1]) * north
         result: FloatArray = np.sqrt(dx * dx + dy * dy)
         return result
 
     def sorted(self) -> tuple[Ragged, FloatArray]:
-        """Segments of one cell after another: where each cell's begin, and `(segments, 4)`."""
+        """Sort segments by cell: return where each cell's begin, and the segments, `(segments, 4)`."""
         order = np.argsort(self.cells, kind="stable")
         return Ragged.of(self.cells[order], self.count), self.ends[order]
 
@@ -145,7 +145,7 @@ class LineDomain(MappedDomain):
         return placed_x, placed_y, near
 
     def _candidates(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, IntArray]:
-        """Pairs of points and segments that may be within reach, ordered by point and then by segment."""
+        """Return pairs of points and segments that may be within reach, ordered by point and then by segment."""
         dx, dy = self._margin
         at, segment = self._tree.query(shapely.box(x - dx, y - dy, x + dx, y + dy))
         order = np.lexsort((segment, at))
@@ -199,7 +199,7 @@ class LineDomain(MappedDomain):
 
 
 def _segments(shape: Shape) -> FloatArray:
-    """`(segments, 4)`, without those of no length."""
+    """Return all segments that have a length, `(segments, 4)`."""
     points, line = shapely.get_coordinates(shape.geometry, return_index=True)
     same = line[1:] == line[:-1]
     ends = np.concatenate([points[:-1][same], points[1:][same]], axis=1)
@@ -212,7 +212,7 @@ def _segments(shape: Shape) -> FloatArray:
 
 
 def _middles(pieces: SegmentPieces) -> tuple[FloatArray, FloatArray]:
-    """The middle of each piece's longest segment, NaN where there is none."""
+    """Return the middle of each piece's longest segment, NaN where there is none."""
     x, y = np.full(pieces.count, np.nan), np.full(pieces.count, np.nan)
     lengths = pieces.lengths()
     order = np.argsort(lengths, kind="stable")

@@ -126,7 +126,7 @@ class MappedDomain(PlanarDomain):
         return [{"cell": cell} for cell in corners.tolist()]
 
     def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Longitudes and latitudes of points: in cells that lie inside as in a box, in others evenly on the shape."""
+        """Return longitudes and latitudes of points: in cells inside as in a box, in others evenly on the shape."""
         codes = nodes - (np.int64(1) << self.depth)
         end = np.searchsorted(self.tree.start, codes, side="right") - 1
         whole = self.tree.piece[end] < 0
@@ -153,7 +153,7 @@ class MappedDomain(PlanarDomain):
         return self._public(x), y
 
     def spread(self, public: PublicWords, indices: IntArray, *, salt: int) -> tuple[FloatArray, FloatArray]:
-        """Points of the whole shape, by their number, as `engines.spatial.points` would place them: evenly by measure.
+        """Place points of the whole shape by their number, as `engines.spatial.points` would: evenly by measure.
 
         Args:
             salt: tells the points of this shape from those of others in the same stream.
@@ -183,7 +183,7 @@ class MappedDomain(PlanarDomain):
         return result
 
     def _public(self, x: FloatArray) -> FloatArray:
-        """Longitudes in -180 to 180. The difference is exact, so that `_in_bounds` undoes it."""
+        """Return longitudes in -180 to 180. The difference is exact, so that `_in_bounds` undoes it."""
         return np.where(x > 180.0, x - 360.0, x)
 
 

@@ -26,7 +26,7 @@ from schemas.arrays import BoolArray, FloatArray, IntArray
 
 
 def areas_of(cells: CellBounds) -> FloatArray:
-    """`(cells,)` square metres."""
+    """Return the square metres of cells, `(cells,)`."""
     xmin, ymin, xmax, ymax = cells
     result: FloatArray = (xmax - xmin) * (band(ymax) - band(ymin))
     return result
@@ -94,7 +94,7 @@ class RingPieces:
         return result
 
     def edges(self, cells: CellBounds) -> tuple[Ragged, FloatArray]:
-        """Edges of each cell's piece, covers as rectangles: where each cell's begin, and `(edges, 4)` x, y, x, y."""
+        """Return where the edges of each cell's piece begin, and all edges, `(edges, 4)` x, y, x, y."""
         following = self._following()
         of_vertex = np.repeat(self.cells, np.diff(self.starts))
         rows = np.stack([self.x, self.y, self.x[following], self.y[following]], axis=1)
@@ -110,7 +110,7 @@ class RingPieces:
         return Ragged.of(groups, len(self.cover)), rows[order]
 
     def _following(self) -> IntArray:
-        """Position of each vertex's successor in its ring."""
+        """Return the position of each vertex's successor in its ring."""
         following = np.arange(1, len(self.x) + 1)
         following[self.starts[1:] - 1] = self.starts[:-1]
         return following
@@ -145,7 +145,7 @@ class RingPieces:
 def _kept(
     along: FloatArray, across: FloatArray, keep: BoolArray, starts: IntArray, cells: IntArray
 ) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
-    """Vertices that are kept, without rings of fewer than three: both coordinates, sizes of rings, their cells."""
+    """Keep vertices, but no ring of fewer than three: return both coordinates, the rings' sizes, and their cells."""
     if not len(cells):
         return along[:0], across[:0], starts[:0], cells
     sizes = np.add.reduceat(keep.astype(np.int64), starts[:-1])
@@ -173,11 +173,11 @@ class Chords:
 
     @property
     def count(self) -> int:
-        """Pieces."""
+        """Number of pieces."""
         return len(self.rows.starts) - 1
 
     def drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Points of pieces, x and y, and whether the draw holds; `(points,)` each. u and v are in [0, 1)."""
+        """Draw points of pieces: x, y, and whether the draw holds, `(points,)` each; u and v are in [0, 1)."""
         longest, low, high = self._frames_of(pieces)
         target, y = u * longest, low + v * (high - low)
         point, west, east = self._at(pieces, y)
@@ -191,7 +191,7 @@ class Chords:
         return x, y, holds
 
     def middles(self) -> tuple[FloatArray, FloatArray]:
-        """A point well inside of each piece, `(pieces,)` x and y; NaN where there is none."""
+        """Return a point well inside of each piece, `(pieces,)` x and y; NaN where there is none."""
         x, y = np.full(self.count, np.nan), np.full(self.count, np.nan)
         for start in range(0, self.count, _CHUNK):
             pieces, south, north = self._strips(np.arange(start, min(start + _CHUNK, self.count)))
@@ -229,7 +229,7 @@ class Chords:
         return np.bincount(at, east - west, minlength=len(y)).astype(np.float64)
 
     def _strips(self, pieces: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Between heights of neighbouring corners: piece, southern and northern end, `(strips,)` each."""
+        """Return the strips between neighbouring corners: piece, southern and northern end, `(strips,)` each."""
         at, rows = self.rows.rows(pieces)
         owner = np.concatenate([pieces[at], pieces[at]])
         heights = np.concatenate([self.edges[rows, 1], self.edges[rows, 3]])
@@ -239,7 +239,7 @@ class Chords:
         return (owner[1:][strip], heights[:-1][strip], heights[1:][strip])
 
     def _at(self, pieces: IntArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """The chords of pieces at heights: which of `pieces`, and both ends, from west to east."""
+        """Return the chords of pieces at heights: which of `pieces`, and both ends, from west to east."""
         at, rows = self.rows.rows(pieces)
         x0, y0, x1, y1 = self.edges[rows].T
         height = y[at]
@@ -305,14 +305,14 @@ class PolygonDomain(MappedDomain):
 
 
 def outline_detail(bounds: tuple[float, float, float, float]) -> float:
-    """Degrees that no drawing of the whole shows."""
+    """Return how many degrees no drawing of the whole shows."""
     return max(bounds[2] - bounds[0], bounds[3] - bounds[1]) / 1000
 
 
 def grid_over(fields: tuple[str, str], bounds: FloatArray, depth: int) -> BoxDomain:
-    """The grid of a shape: its bounding box, and a little more, since a box does not hold its upper edges."""
+    """Return the grid of a shape: its bounding box and a little more, since a box does not hold its upper edges."""
     west, south, east, north = bounds.tolist()
-    # Of what is flat, a grid as high as a metre.
+    # The grid of a flat shape is as high as a metre.
     wide, high = max(east - west, 1e-5), max(north - south, 1e-5)
     return BoxDomain(*fields, (west, south, west + wide * (1 + 2.0**-20), south + high * (1 + 2.0**-20)), depth)
 

@@ -73,7 +73,7 @@ class ZoneDomain(SpatialDomain):
         return keys.reshape(-1, 1), reasons
 
     def zone_of(self, codes: IntArray) -> IntArray:
-        """`(codes,)` position in `names` of the zone in which a code lies."""
+        """Return the position in `names` of the zone in which each code lies, `(codes,)`."""
         return np.searchsorted(self.start, codes, side="right") - 1
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
@@ -113,7 +113,7 @@ class ZoneDomain(SpatialDomain):
 
 
 def _halved(sizes: FloatArray, depth: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """A list halved again and again: inner names and first shares, and of each item its code and its depth."""
+    """Halve a list again and again: return inner names, first shares, and the code and depth of each item."""
     inner, share = [], []
     start, depths = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
     # Name, first item and one after the last: a level is in order, so are the names.
@@ -139,7 +139,7 @@ DETAIL = 8
 
 
 def outlined(field: str, features: Sequence[tuple[str, bytes]], coordinates: tuple[str, str] | None) -> ZoneDomain:
-    """Zones from named outlines, in order along their map.
+    """Make zones of named outlines, in order along their map.
 
     Args:
         features: name and GeoJSON of each; several of one name are one zone.
@@ -169,7 +169,7 @@ def outlined(field: str, features: Sequence[tuple[str, bytes]], coordinates: tup
 
 
 def _along(maps: Sequence[MappedDomain]) -> list[int]:
-    """Zones in the order in which a grid over all of them is numbered, by the middle of their bounds."""
+    """Order zones as a grid over all of them is numbered, by the middle of their bounds."""
     west, south, east, north = np.array([each.bounds for each in maps]).T
     x, y = (west + east) / 2, (south + north) / 2
     steps = []

@@ -64,7 +64,7 @@ LONGEST = 12
 
 @dataclass(frozen=True, kw_only=True)
 class HeldConfig:
-    """The recipe. All of it is public.
+    """The configuration of held leaf counters. All of it is public.
 
     Args:
         name: of the stream; decides where synthetic points lie.
@@ -84,7 +84,7 @@ class HeldConfig:
 
     @property
     def start_depth(self) -> int:
-        """Its cells are an eighth of `max_leaves` at most, or the whole domain."""
+        """Depth of the watch's cells: an eighth of `max_leaves` at most, or the whole domain."""
         return max(0, min(START_DEPTH, self.domain.depth, self.max_leaves.bit_length() - 4))
 
     @cached_property
@@ -123,7 +123,7 @@ MERGE_EVERY = 5
 
 @dataclass(slots=True)
 class StepWork:
-    """The release of step `now` in the making. `tree` is its own copy; the rest is replaced, never changed."""
+    """The work on the release of step `now`. `tree` is its own copy; the rest is replaced, never changed."""
 
     config: HeldConfig
     now: int
@@ -162,13 +162,13 @@ class StepWork:
 
     @aggregate
     def _apart(self, events: Folded, hot: BoolArray) -> tuple[Folded, Folded]:
-        """Events outside and inside of hot cells; private, each event in one of both by its own cell."""
+        """Split events into those outside and inside of hot cells, each by its own cell; private."""
         shift = np.uint64(self.tree.depth - self.config.watch.depth + 1)
         inside = hot[(events.keys[:, 0] >> shift).astype(np.int64)]
         return Folded(events.keys[~inside], events.counts[~inside]), Folded(events.keys[inside], events.counts[inside])
 
     def _hot_leaves(self, hot: BoolArray) -> BoolArray:
-        """`(leaves,)` in the order of the domain: in a hot cell, or with one inside."""
+        """Tell which leaves are in a hot cell or hold one, `(leaves,)` in the order of the domain."""
         shift = self.tree.depth - self.config.watch.depth
         before = np.append(0, np.cumsum(hot))
         last = np.append(self.tree.starts[1:], np.int64(1) << self.tree.depth) - 1
@@ -243,7 +243,7 @@ def _begin(work: StepWork) -> None:
 
 
 def _of_use(work: StepWork) -> BoolArray:
-    """`(leaves,)` in the order of the domain: whether one may be divided once it is counted; by released values."""
+    """Tell by released values which leaves may be divided once counted, `(leaves,)` in the order of the domain."""
     tree, at = work.tree, work.tree.leaves
     deviation = np.sqrt(work.config.counter.variance * (tree.parts[at] + 1))
     hopeful: BoolArray = work.estimates().values[at] > SPLIT * deviation
@@ -324,7 +324,7 @@ class HeldLeaves:
         )
 
     def _measurements(self, measured: Sequence[MeasuredLeaves], estimates: Estimates) -> list[dict[str, Any]]:
-        """One object for each measurement of this step, see `Release.measurements`.
+        """Return one object for each measurement of this step, see `Release.measurements`.
 
         `increment` is the noisy number of inserts minus deletes of steps `since` + 1 to this one, `variance` that of
         its noise; the first release and hot cells are looked at in several rounds. `estimate` is the cell's released

@@ -52,7 +52,7 @@ class Estimates:
     unsure: FloatArray
 
     def with_more(self, events: float) -> Estimates:
-        """Scaled up by so many events that are elsewhere unknown: they are taken to lie as those that are known."""
+        """Scale up by so many events whose places are unknown: they are taken to lie as the known ones do."""
         if events <= 0:
             return self
         factor = 1 + events / max(float(self.values[0]), 1.0)
@@ -94,7 +94,7 @@ def estimate(tree: HeldTree, *, now: int, unit: float) -> Estimates:
 
 
 def emptied(first: FloatArray, total: IntArray, doubt: FloatArray) -> FloatArray:
-    """The first of two cells' counts when the emptier of both gives up `doubt` / its count to the other one.
+    """Return the first of two cells' counts when the emptier one gives up `doubt` / its count to the other one.
 
     Args:
         first, total: `(cells,)`. doubt: `(..., cells)`, of several answers each.
@@ -110,7 +110,7 @@ def emptied(first: FloatArray, total: IntArray, doubt: FloatArray) -> FloatArray
 
 
 def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> IntArray:
-    """Non-negative integer counts of all nodes that add up, `(nodes,)` int64, from the root down.
+    """Return non-negative integer counts of all nodes that add up, `(nodes,)` int64, from the root down.
 
     Children's estimates are moved to add up to their parent's count, each in proportion to its variance, and rounded.
     The emptier one gives up what its noise explains (`emptied`), so that empty land stays empty: cut at zero only, the

@@ -62,7 +62,7 @@ class _NoisyCounts:
         )
 
     def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
-        """The one way in which events leave: `(cells,)` int64 private in, released out."""
+        """Add noise to private counts, `(cells,)` int64: the one way in which events leave."""
         return laplace_mechanism(values, self.scale, noise)
 
 
@@ -116,7 +116,7 @@ DRIFT, DRIFT_FLOOR = 0.02, 0.0004
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafCounter(_NoisyCounts):
-    """The leaf measurements.
+    """The measurements of leaves.
 
     Args:
         longest: steps after which a leaf is measured whatever is expected in it.
@@ -138,7 +138,7 @@ def hold(tree: HeldTree, changes: Changes) -> None:
 
 
 def due(tree: HeldTree, counter: LeafCounter, *, now: int) -> BoolArray:
-    """`(leaves,)` in the order of the domain: what is worth its noise now. Looks at released values only."""
+    """Tell by released values which leaves are worth their noise now, `(leaves,)` in the order of the domain."""
     at = tree.leaves
     steps = now - tree.last[at]
     variance = tree.rate_variance[at]
@@ -150,7 +150,7 @@ def due(tree: HeldTree, counter: LeafCounter, *, now: int) -> BoolArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredLeaves:
-    """What one measurement of some leaves let out. Public.
+    """The result of measuring some leaves. Public.
 
     Attributes: `(leaves,)` int64 each.
         nodes: heap numbers; at: their positions in the tree when they were measured.
@@ -274,7 +274,7 @@ class Windows:
         return Windows(*(np.zeros(0, np.int64) for _ in arrays_of(Windows)))
 
     def _gone(self, oldest: int) -> IntArray:
-        """What of each increment is gone when steps up to `oldest` are too old."""
+        """Return the part of each increment that is gone when steps up to `oldest` are too old."""
         length = self.until - self.after
         gone: IntArray = self.increments * np.clip(oldest - self.after, 0, length) // length
         return gone

@@ -130,7 +130,7 @@ def _table(noisy: Noisy, shape: tuple[int, int], total: float) -> FloatArray:
 
 
 def _moves(hops: IntArray, columns: IntArray, plan: Plan, limits: Limits, noise: NoiseSource) -> IntArray:
-    """`(trips,)` moves: the hops, and a detour of the class `columns`; small detours are likelier in a class."""
+    """Draw each trip's moves: the hops, and a detour of the class `columns`, in which small ones are likelier."""
     lower = np.array(plan.detours)
     low, high = lower[columns], np.append(lower[1:], 100)[columns]
     chance = uniforms(len(hops), noise)
@@ -141,7 +141,7 @@ def _moves(hops: IntArray, columns: IntArray, plan: Plan, limits: Limits, noise:
 
 
 def _least_moves(starts: IntArray, ends: IntArray, grid: Grid, there: BoolArray, limits: Limits) -> IntArray:
-    """`(trips,)` moves that a way through cells that are there takes at least; 0 where there is none in the limits."""
+    """Return the least moves of a way through cells that are there, `(trips,)`; 0 where none is in the limits."""
     if there.all():
         return np.zeros(len(starts), np.int64)
     targets = grid.neighbours()
@@ -155,7 +155,7 @@ def _least_moves(starts: IntArray, ends: IntArray, grid: Grid, there: BoolArray,
 def _graph(
     errands: Errands, maps: Maps, noisy: Mapping[str, Noisy], grid: Grid, there: BoolArray, chance: NoiseSource
 ) -> EvenGraph:
-    """Weights of moves under which walks, conditioned on start, end and length, move as the histogram says."""
+    """Fit weights of moves under which walks, conditioned on start, end and length, move as the histogram says."""
     targets = grid.neighbours()
     inside = (targets >= 0) & there[:, None] & there[targets]
     likely = np.where(inside, np.sqrt(maps.prior[:, None] * maps.prior[np.maximum(targets, 0)]), 0.0)
@@ -190,7 +190,7 @@ def _shares(weights: FloatArray) -> FloatArray:
 
 
 def _turns(noisy: Noisy) -> FloatArray:
-    """`(8, 8)` factors of a direction after another one."""
+    """Return the factors of a direction after another one, `(8, 8)`."""
     turning = np.maximum(noisy.values, 0.0) + 0.002 * max(noisy.values.sum(), 1.0)
     directions = np.arange(8)
     turns: FloatArray = (turning / turning.mean())[(directions[None, :] - directions[:, None]) % 8]
@@ -207,7 +207,7 @@ def _with_points(
     limits: Limits,
     chance: NoiseSource,
 ) -> Trips:
-    """Trips along the walks: how many points each has, in which of its cells, and where in them."""
+    """Make trips along the walks: how many points each has, in which of its cells, and where in them."""
     grid = Grid(plan.side)
     lengths = _table(noisy["lengths"], (len(plan.moves), RATES), maps.total)
     rows = classes(errands.moves, plan.moves)
@@ -248,7 +248,7 @@ def _clear(lengths: FloatArray, rows: IntArray, moves: IntArray, *, deviation: f
 def _fitting(
     rates: IntArray, rows: IntArray, cells: IntArray, offsets: IntArray, points: FloatArray, noise: NoiseSource
 ) -> IntArray:
-    """The same rates, swapped within classes of moves: those that dwell are likelier where dwelling was counted."""
+    """Swap rates within classes of moves: those that dwell are likelier where dwelling was counted."""
     if len(points) == 1:
         return rates
     rank = np.arange(len(points))
@@ -263,7 +263,7 @@ def _fitting(
 
 
 def _per_cell(lengths: IntArray, rates: IntArray, chance: FloatArray) -> FloatArray:
-    """Points per cell of the path, by class: those of whole numbers of points, of which small ones are likelier."""
+    """Draw points per cell of the path, by class: whole numbers of points, of which small ones are likelier."""
     low = np.ceil(lengths * 2.0 ** ((rates + SLOWEST) / 2))
     high = np.maximum(np.ceil(lengths * 2.0 ** ((rates + SLOWEST + 1) / 2)), low + 1)
     per_cell: FloatArray = np.floor(low * (high / low) ** chance) / lengths
@@ -271,7 +271,7 @@ def _per_cell(lengths: IntArray, rates: IntArray, chance: FloatArray) -> FloatAr
 
 
 def _fine(noisy: Noisy, grid: Grid) -> FloatArray:
-    """`(cells, FINE * FINE)` estimates on the fine grid, cell by cell."""
+    """Estimate the fine grid cell by cell, `(cells, FINE * FINE)`."""
     side = grid.side * FINE
     cube = (side, side, 1)
     fine = shrunk(noisy.values.reshape(cube), deviation=noisy.deviation, prior=np.ones(cube))

@@ -46,7 +46,7 @@ class PairFit:
         return PairFit(blocks, maps.starts[order], maps.ends[order], hops, classes(distance, lower).reshape(-1))
 
     def first(self) -> FloatArray:
-        """Pairs as the margins alone have them."""
+        """Return pairs as the margins alone have them."""
         return self._fitted(np.outer(self.starts, self.ends) / self.starts.sum(), rounds=8)
 
     def _fitted(self, pairs: FloatArray, *, rounds: int, with_hops: bool = True) -> FloatArray:
@@ -59,17 +59,17 @@ class PairFit:
         return pairs
 
     def with_blocks(self, pairs: FloatArray, noisy: Noisy) -> FloatArray:
-        """Pairs that also follow the measured block pairs, as far as those are more than noise."""
+        """Let pairs also follow the measured block pairs, as far as those are more than noise."""
         before = self.blocks.sums(pairs)
         after = _shrunk(noisy.values.reshape(*before.shape), before, variance=noisy.variance, floor=0.1)
         return self._fitted(pairs * self.blocks.spread(after / np.maximum(before, _TINY)), rounds=3)
 
     def heavy(self, pairs: FloatArray, *, deviation: float) -> IntArray:
-        """`(heavy,)` ascending numbers, start block * blocks + end block, that deserve a closer look."""
+        """Return the pairs that deserve a closer look, `(heavy,)` ascending: start block * blocks + end block."""
         return np.flatnonzero(self.blocks.sums(pairs).reshape(-1) > HEAVY * deviation)
 
     def with_cells(self, pairs: FloatArray, heavy: IntArray, noisy: Noisy) -> FloatArray:
-        """Pairs that also follow the measured cell pairs of heavy blocks."""
+        """Let pairs also follow the measured cell pairs of heavy blocks."""
         if not len(heavy):
             return pairs
         per = self.blocks.cells
@@ -81,7 +81,7 @@ class PairFit:
         return self._fitted(view.reshape(pairs.shape), rounds=3, with_hops=False)
 
     def sample(self, pairs: FloatArray, total: float, noise: NoiseSource) -> tuple[IntArray, IntArray]:
-        """Start and end cells of some `total` trips; numbers of blocks and of cells come out within one of theirs."""
+        """Draw start and end cells of some `total` trips; numbers of blocks and cells come out within one of theirs."""
         count, per = self.blocks.count, self.blocks.cells
         by_block = pairs.reshape(count, per, count, per).transpose(0, 2, 1, 3).reshape(-1)
         copies = systematic(by_block * (total / by_block.sum()), noise)
@@ -92,7 +92,7 @@ class PairFit:
 
 
 def _shrunk(noisy: FloatArray, expected: FloatArray, *, variance: float, floor: float) -> FloatArray:
-    """Expected values moved towards noisy ones, never below `floor` times themselves."""
+    """Move expected values towards noisy ones, never below `floor` times themselves."""
     residual = noisy - expected
     spread = ((residual * residual - variance) * expected).sum() / max((expected**3).sum(), _TINY)
     real = np.minimum(max(spread, 0.0) * expected**2, 1e18) + OWN_SPREAD * expected

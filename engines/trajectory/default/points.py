@@ -74,7 +74,7 @@ class Rates:
 
 
 def drawn_visits(paths: IntArray, offsets: IntArray, *, groups: IntArray, grid: Grid, noise: NoiseSource) -> Visits:
-    """Visits with their luck; `groups`, `(trips,)`, are those of points per cell."""
+    """Draw each visit's luck; `groups`, `(trips,)`, are those of points per cell."""
     needed = (~passed(paths, offsets, grid)).astype(np.float64)
     turning = needed.copy()
     turning[offsets[:-1]] = turning[offsets[1:] - 1] = 0.0
@@ -84,7 +84,7 @@ def drawn_visits(paths: IntArray, offsets: IntArray, *, groups: IntArray, grid: 
 
 
 def sizes_of(per_cell: FloatArray, visits: Visits, *, most: int) -> IntArray:
-    """`(trips,)` points: a trip that moves has a first and a last one."""
+    """Return each trip's points, `(trips,)`: one that moves has a first and a last one."""
     sizes = np.floor(per_cell * visits.lengths + 0.5).astype(np.int64)
     clipped: IntArray = np.clip(sizes, np.where(visits.lengths > 1, 2, 1), most)
     return clipped
@@ -93,7 +93,7 @@ def sizes_of(per_cell: FloatArray, visits: Visits, *, most: int) -> IntArray:
 def fitted(
     per_cell: FloatArray, visits: Visits, *, wanted: FloatArray, deviation: float, ends: FloatArray | None, most: int
 ) -> Rates:
-    """Rates under which trips dwell where the released histograms say.
+    """Fit rates under which trips dwell where the released histograms say.
 
     Args:
         per_cell: `(trips,)` points per cell of the path, in any order within classes of moves.
@@ -124,7 +124,7 @@ def fitted(
 
 
 def _evenly(values: FloatArray, totals: IntArray, offsets: IntArray, shift: FloatArray) -> IntArray:
-    """Integers with these expectations, path by path, by systematic sampling; each path's add up to its total."""
+    """Round to integers path by path, by systematic sampling; each path's add up to its total."""
     lengths = np.diff(offsets)
     sums = np.cumsum(values)
     before = np.append(0.0, sums)[offsets[:-1]]
@@ -137,7 +137,7 @@ def _evenly(values: FloatArray, totals: IntArray, offsets: IntArray, shift: Floa
 
 
 def shared_out(sizes: IntArray, weights: FloatArray, visits: Visits, noise: NoiseSource) -> IntArray:
-    """`(cells of paths,)` points in each; each trip's add up to its size, its first and last cell have one at least."""
+    """Share each trip's points out to its cells, `(cells of paths,)`; its first and last cell have one at least."""
     turns, rest = _split(sizes, visits)
     points = _evenly(
         _spread(visits.turning, turns, visits), turns, visits.offsets, uniforms(len(sizes), noise.child(0))
@@ -151,7 +151,7 @@ def shared_out(sizes: IntArray, weights: FloatArray, visits: Visits, noise: Nois
 
 
 def _split(sizes: IntArray, visits: Visits) -> tuple[IntArray, IntArray]:
-    """`(trips,)` points where the path turns, and the rest; the first and the last one are in neither."""
+    """Split points, but for the first and the last one, into those where the path turns and the rest."""
     inner = sizes - np.where(visits.lengths > 1, 2, 1)
     turns = np.minimum(np.add.reduceat(visits.turning, visits.offsets[:-1]).astype(np.int64), inner)
     return turns, inner - turns
@@ -164,7 +164,7 @@ def _further(weights: FloatArray, sizes: IntArray, rest: IntArray, visits: Visit
 
 
 def _spread(weights: FloatArray, totals: IntArray, visits: Visits) -> FloatArray:
-    """Weights, each trip's scaled to its total."""
+    """Scale each trip's weights to its total."""
     sums = np.add.reduceat(weights, visits.offsets[:-1])
     spread: FloatArray = weights * np.repeat(totals / np.maximum(sums, 1e-300), visits.lengths)
     return spread
@@ -184,7 +184,7 @@ def positioned(
     grid: Grid,
     noise: NoiseSource,
 ) -> Trips:
-    """Trips with `points` points in each cell of each path.
+    """Make trips with `points` points in each cell of each path.
 
     Args:
         together: `(trips,)` of those that end in their first cell, which end in its fine cell.
@@ -221,7 +221,7 @@ def positioned(
 
 
 def _picked(sums: FloatArray, cells: IntArray, limits: FloatArray) -> IntArray:
-    """The finer cell at which the running sums of each cell's shares exceed its limit."""
+    """Return the finer cell at which the running sums of each cell's shares exceed its limit."""
     picked = np.zeros(len(cells), np.int64)
     for part in range(sums.shape[1] - 1):
         picked += sums[cells, part] <= limits
@@ -229,7 +229,7 @@ def _picked(sums: FloatArray, cells: IntArray, limits: FloatArray) -> IntArray:
 
 
 def _others(sums: FloatArray, cells: IntArray, parts: IntArray, chance: FloatArray) -> IntArray:
-    """Finer cells of these cells by their shares, but for `parts`."""
+    """Draw finer cells of these cells by their shares, but for `parts`."""
     if sums.shape[1] == 1:
         return parts
     upper = sums[cells, parts]

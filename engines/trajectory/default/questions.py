@@ -42,7 +42,7 @@ FEW = 4000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to ask, once the number of trips is released. Public.
+    """The questions to ask, once the number of trips is released. Public.
 
     Attributes:
         side: of the grid; a multiple of 4.
@@ -115,7 +115,7 @@ FEW_TRIPS = Plan(
 
 
 def parts_of(plan: Plan, shares: Shares) -> Mapping[str, Fraction]:
-    """What each histogram may spend; they add up to `shares.whole` under either plan."""
+    """Return what each histogram may spend; the parts add up to `shares.whole` under either plan."""
     pure = isinstance(shares, PureShares)
     count, rest = (COUNT_SHARE, plan.shares) if pure else (COUNT_SQUARED, plan.squared)
     return {name: shares.whole * share for name, share in {"trips": count, **rest}.items()}
@@ -129,7 +129,7 @@ def pure_epsilon(shares: Shares) -> float:
 
 
 def plan_for(trips: float, shares: Shares, *, side: int) -> Plan:
-    """The plan for this RELEASED number of trips; `side` is the finest grid that is wanted."""
+    """Return the plan for this RELEASED number of trips; `side` is the finest grid that is wanted."""
     plan = FEW_TRIPS if trips * pure_epsilon(shares) < FEW else MANY_TRIPS
     return replace(plan, side=min(plan.side, side))
 
@@ -141,7 +141,7 @@ FINE = 4
 
 
 def classes(values: IntArray, lower: tuple[int, ...]) -> IntArray:
-    """The class of each value: the last one that begins at or below it."""
+    """Return the class of each value: the last one that begins at or below it."""
     return np.searchsorted(lower, values, side="right") - 1
 
 
@@ -192,7 +192,7 @@ class Questions:
         return [histogram for histogram in asked if histogram.name in self.plan.shares]
 
     def _detours(self) -> Histogram:
-        """Row 0 is of trips that end in the fine cell in which they start; the others are classes of hops."""
+        """Count detours. Row 0 is of trips that end in their first fine cell; the others are classes of hops."""
         plan, first, last = self.plan, self.trips.offsets[:-1], self.trips.offsets[1:] - 1
         hops = self.grid.hops(self.starts, self.ends)
         fine = Grid(self.grid.side * FINE).cells(self.trips.x, self.trips.y)
@@ -246,7 +246,7 @@ class Questions:
 
     @aggregate
     def cell_pairs(self, blocks: Blocks, chosen: IntArray) -> Histogram:
-        """Pairs of cells in the chosen block pairs; `chosen` is `(pairs,)`, ascending, of RELEASED choice."""
+        """Count pairs of cells in the chosen block pairs; `chosen` is `(pairs,)`, ascending, of RELEASED choice."""
         pair = blocks.of(self.starts) * blocks.count + blocks.of(self.ends)
         at = np.minimum(np.searchsorted(chosen, pair), max(len(chosen) - 1, 0))
         inside = chosen[at] == pair if len(chosen) else np.zeros(len(pair), bool)

@@ -28,12 +28,12 @@ BOX = BoxDomain("x", "y", (0.0, 0.0, LATTICE, LATTICE), DEPTH)
 
 
 def codes_of(x: IntArray, y: IntArray) -> IntArray:
-    """`(points,)` cells of lattice points."""
+    """Return the cells of lattice points, `(points,)`."""
     return BOX.cells(x, y)  # type: ignore[arg-type]  # exact in float64
 
 
 def margins(scores: IntArray, *, depth: int, rule: SplitRule) -> IntArray:
-    """What the noise of each cell must exceed for it to be split, in units of 2**-20 trips; the threshold is 0."""
+    """Return what each cell's noise must exceed for a split, in units of 2**-20 trips; the threshold is 0."""
     return np.minimum(depth * rule.decay_units - scores, rule.decay_units)
 
 
@@ -56,13 +56,13 @@ class Hierarchy:
         return np.searchsorted(self.starts, codes, side="right") - 1
 
     def corners(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Lowest x and y of each leaf and its width and height, in lattice steps."""
+        """Return lowest x and y of each leaf and its width and height, in lattice steps."""
         nodes = ((np.int64(1) << DEPTH) + self.starts) >> (DEPTH - self.depths)
         west, south, east, north = (side.astype(np.int64) for side in BOX.corners(nodes, self.depths))
         return west, south, east - west, north - south
 
     def raster(self) -> IntArray:
-        """The leaf at each cell of a grid as fine as the smallest leaf: `(1024, 1024)` at most."""
+        """Return the leaf at each cell of a grid as fine as the smallest leaf: `(1024, 1024)` at most."""
         bits = (int(self.depths.max()) + 1) // 2
         x, y, width, height = (values >> (LATTICE_BITS - bits) for values in self.corners())
         # At an odd depth the smallest leaf is higher than a cell is; none is narrower.
@@ -72,7 +72,7 @@ class Hierarchy:
         return raster
 
     def adjacent(self) -> tuple[IntArray, IntArray]:
-        """Pairs of leaves that touch, both ways round, and each leaf with itself, in ascending order."""
+        """Return pairs of leaves that touch, both ways round, and each leaf with itself, in ascending order."""
         raster = self.raster()
         sides = [
             (raster[1:], raster[:-1]),
@@ -89,7 +89,7 @@ class Hierarchy:
         return every // count, every % count
 
     def points(self, leaves: IntArray, noise: NoiseSource) -> tuple[IntArray, IntArray]:
-        """Uniform lattice points in these leaves."""
+        """Draw uniform lattice points in these leaves."""
         x, y, width, height = self.corners()
         chance: FloatArray = uniforms(2 * len(leaves), noise).reshape(2, -1)
         across = (chance[0] * width[leaves]).astype(np.int64)
@@ -98,7 +98,7 @@ class Hierarchy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointWeights:
-    """What the points of trips weigh, PRIVATE.
+    """Weights of the points of trips, PRIVATE.
 
     Attributes:
         codes: `(points,)` ascending.

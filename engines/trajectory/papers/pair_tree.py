@@ -65,7 +65,7 @@ class _Members:
 def pair_counts(
     trips: Trips, cells: Hierarchy, *, epsilon: Fraction, noise: NoiseSource
 ) -> tuple[Noisy, IntArray, IntArray]:
-    """Noisy trips in each leaf of the tree of pairs, and the leaves: first codes and depths. `trips` are private."""
+    """Count private trips in the leaves of the tree of pairs; return noisy counts, first codes and depths."""
     rule = SplitRule(epsilon=epsilon / 2, fanout=4)
     starts, depths = np.zeros((2, 2, 1), np.int64)
     members = _Members.of(trips)
@@ -99,7 +99,7 @@ def pair_counts(
 def sampled(
     noisy: Noisy, starts: IntArray, depths: IntArray, cells: Hierarchy, noise: NoiseSource
 ) -> tuple[IntArray, IntArray]:
-    """Start and end leaves of the hierarchy: as many as counted, rounded down, evenly over each pair's leaves."""
+    """Draw start and end leaves: as many as counted, rounded down, evenly over each pair's leaves."""
     copies = np.maximum(np.floor(noisy.values), 0).astype(np.int64)
     low = cells.leaves_of(starts)
     width = np.searchsorted(cells.starts, starts + (np.int64(1) << (DEPTH - depths))) - low

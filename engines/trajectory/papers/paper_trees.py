@@ -37,7 +37,7 @@ _SOURCES = 128
 
 
 def end_weighted_shares(transitions: IntArray, rank: IntArray) -> IntArray:
-    """Weights of a trip's transitions in units of 2**-20 trips, halved with each step away from the nearer end.
+    """Return weights of a trip's transitions in units of 2**-20 trips, halved with each step away from the nearer end.
 
     Args: transitions, rank: of each transition, how many its trip has and which of them it is, from 0.
     Powers below 2**-40 of the largest count as 0; integer division keeps a trip's sum at 2**20 or less.
@@ -121,7 +121,7 @@ class Paper:
 
 
 def _probabilities(noisy: Noisy, edges: tuple[IntArray, IntArray], count: int) -> tuple[csr_matrix, FloatArray]:
-    """Probabilities of moves between different cells, and of staying in each."""
+    """Return the probabilities of moves between different cells, and of staying in each."""
     source, target = edges
     values = np.maximum(noisy.values, 0.0)
     sums, degrees = np.bincount(source, values, minlength=count), np.bincount(source, minlength=count)
@@ -137,7 +137,7 @@ def _probabilities(noisy: Noisy, edges: tuple[IntArray, IntArray], count: int) -
 
 
 def _lengths(starts: IntArray, ends: IntArray, weights: csr_matrix, limits: Limits, noise: NoiseSource) -> IntArray:
-    """`(trips,)` moves: exponential, with the moves of the most probable path as median, and the hops at least."""
+    """Draw each trip's moves: exponential, the most probable path's as median, and the hops at least."""
     costs = weights.copy()
     costs.data = np.maximum(-np.log(np.minimum(weights.data, 1.0)), 1e-9)
     likely, hops = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.int64)
