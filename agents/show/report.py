@@ -1,21 +1,36 @@
-"""`report.html` of a simulation, and `tune.html`: self-contained pages. FOR THE OPERATOR: they show true values.
+"""The report of a simulation, and the charts of `tune.html`. FOR THE OPERATOR: they show true values.
 
-Data come in, text goes out. What is shown of the data is what the engine's view says; it is drawn and laid out here, in
-the same way for every engine.
+What is shown of the data is what the engine's view says; it is laid out here, in the same way for every engine.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from agents.show.charts import AMBER, BLUE, GREY, RED, SYNTHETIC, TRUE, BarChart, Curve, LineChart, Panel, Table, draw
-from agents.show.view import GOOD, POOR, RULE, Judged, Metric, ReportSection, StepRow, Term, percent
+from agents.show.view import (
+    GOOD,
+    POOR,
+    RULE,
+    Judged,
+    Metric,
+    ReportSection,
+    StepRow,
+    Term,
+    metrics_of,
+    percent,
+    view_of,
+)
+from schemas.config import Stream, format_length
+from schemas.ledger import LedgerEntry
+
+if TYPE_CHECKING:
+    from agents.protocol.release.held_out import HeldOutAudit
 
 WARNING = (
     "NOT PRIVATE. For the operator only. This report and steps.csv hold TRUE values: event counts, errors and a map of "
@@ -42,7 +57,7 @@ _PARTS = {"bias": (AMBER, "--"), "noise": (BLUE, "--"), "error": (TRUE, "-")}
 _SHARES = {"first third": (SYNTHETIC, "--"), "all steps": (TRUE, "-"), "last third": (RED, "--")}
 
 
-def render_template(name: str, *, filters: Mapping[str, Callable[[Any], str]] | None = None, **values: Any) -> str:
+def render_template(name: str, /, *, filters: Mapping[str, Callable[[Any], str]] | None = None, **values: Any) -> str:
     """Return a template of `templates` as a page that loads nothing from elsewhere.
 
     Whatever is put in is escaped; a name that is not there is an error.
@@ -64,136 +79,134 @@ def section_html(section: ReportSection) -> str:
     return f"<h2>{escape(section.heading)}</h2><p class=sub>{escape(section.sub, quote=False)}</p>{charts}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReport:
-    """What `report.html` says of a stream.
+def render_report(
+    stream: Stream,
+    steps: Sequence[StepRow],
+    audit: HeldOutAudit,
+    *,
+    source: str,
+    judged: Sequence[Judged],
+    verdict: Sequence[tuple[str, str]],
+    drowned: str | None,
+    promise: str,
+    record_time: str,
+    ledger: LedgerEntry | None,
+    rows: Mapping[str, int],
+    refused: Sequence[tuple[str, ...]],
+    refused_much: str | None,
+    said_first: Sequence[str],
+    caveats: Sequence[str],
+) -> str:
+    """Return `report.html` of a simulated stream.
 
-    Attributes:
+    Args:
+        steps: all of them. audit: the truth and the records that are alive after the last one.
+        source: the file's name.
+        judged: what the verdict rests on.
         verdict: what the release is good for and what not, a sentence for each kind of answer, and what is beside it.
-        judged: what it rests on.
-        promise: the guarantee as a sentence; caveats: what weakens it in this run, empty if nothing.
-        record_time: what the time of a synthetic record says.
         drowned: a sentence where noise is larger than all that there is.
-        alive: whether truth and release are of all that is alive after a step; else they are of one step.
-        events, records: what one calls those that come in, and those that go out, in the plural.
-        metrics: every figure of a step. terms: other words of the engine's sections.
-        sections: of the engine's view.
-        charged: whose epsilon the mechanisms spend, as a phrase. guarantee: the ledger's last entry.
+        promise: the guarantee as a sentence. record_time: what the time of a synthetic record says.
+        ledger: the last entry, if there is one.
         rows: what became of those that were not refused -> how many.
         refused: reason, field, rows, share, first row, and what to do. refused_much: a sentence where many are.
         said_first: sentences that stand above the verdict, such as where bounds and limits took much away.
+        caveats: what weakens the guarantee in this run.
     """
-
-    name: str
-    engine: str
-    mode: str
-    source: str
-    verdict: Sequence[tuple[str, str]]
-    judged: Sequence[Judged]
-    promise: str
-    caveats: Sequence[str]
-    record_time: str
-    drowned: str | None
-    step_length: str
-    charged: str
-    guarantee: Mapping[str, Any]
-    rows: Mapping[str, int]
-    refused: Sequence[tuple[str, ...]]
-    refused_much: str | None
-    said_first: Sequence[str]
-    steps: Sequence[StepRow]
-    alive: bool
-    events: str
-    records: str
-    metrics: Sequence[Metric]
-    terms: Sequence[Term]
-    sections: Iterable[ReportSection]
-
-
-def render_report(report: StreamReport) -> str:
-    """Return the page of a simulated stream."""
-    entry = report.guarantee.get("guarantee", {})
+    view, metrics = view_of(stream), metrics_of(stream)
+    events, records, alive = view.events(stream), view.records(stream), audit.evaluator.scope == "alive"
+    entry = {} if ledger is None else ledger.as_json()
+    guarantee = entry.get("guarantee", {})
+    mechanisms = [
+        (each["name"], each["distribution"], f"{each['scale']:.4g}", f"{each['epsilon']:.4g}", str(each["uses"]))
+        for each in guarantee.get("mechanisms", [])
+    ]
+    sections = [
+        *filter(None, map(scales_section, judged)),
+        *(view.sections(stream, audit, steps) if steps else ()),
+    ]
+    price = f"{entry.get('epsilon', 0):g} per {entry.get('unit', 'unit')}"
     return render_template(
         "report.html",
-        report=report,
+        stream=stream,
+        step_length=format_length(stream.time.step),
+        source=source,
         warning=WARNING,
         rule=RULE,
-        sections=[
-            *map(section_html, filter(None, map(scales_section, report.judged))),
-            *map(section_html, report.sections),
-        ],
-        all_tiles=_tiles(report),
+        verdict=verdict,
+        drowned=drowned,
+        promise=promise,
+        record_time=record_time,
+        refused=refused,
+        refused_much=refused_much,
+        said_first=said_first,
+        caveats=caveats,
+        alive=alive,
+        events=events,
+        records=records,
+        sections=map(section_html, sections),
+        all_tiles=_tiles(steps, metrics, price, events=events, records=records, alive=alive),
         # A reading a step, and nothing that grows, is no picture.
-        count_plot=_counts(report) if report.alive or len({row.events for row in report.steps}) > 1 else "",
+        count_plot=_counts(steps, events=events, records=records, alive=alive)
+        if alive or len({row.events for row in steps}) > 1
+        else "",
+        charged=f"one {stream.privacy.unit}" if stream.whole_unit else f"one {stream.contribution}",
         guarantee={
-            "epsilon": entry.get("epsilon", 0),
-            "delta": entry.get("delta", 0),
-            "neighbouring": str(entry.get("neighbouring", "")).replace("_", " or "),
-            "note": entry.get("note") or "",
-            "rows": [
-                (
-                    each["name"],
-                    each["distribution"],
-                    f"{each['scale']:.4g}",
-                    f"{each['epsilon']:.4g}",
-                    str(each["uses"]),
-                )
-                for each in entry.get("mechanisms", [])
-            ],
+            "epsilon": guarantee.get("epsilon", 0),
+            "delta": guarantee.get("delta", 0),
+            "neighbouring": str(guarantee.get("neighbouring", "")).replace("_", " or "),
+            "note": guarantee.get("note") or "",
+            "rows": mechanisms,
         },
-        rows=[(name, f"{count:,}") for name, count in report.rows.items() if count],
-        glossary=[*(metric.term for metric in report.metrics), *report.terms, *COMMON],
+        rows=[(name, f"{count:,}") for name, count in rows.items() if count],
+        glossary=[*(metric.term for metric in metrics), *view.terms, *COMMON],
     )
 
 
-def _tiles(report: StreamReport) -> list[tuple[str, str, str]]:
+def _tiles(
+    steps: Sequence[StepRow], metrics: Sequence[Metric], price: str, *, events: str, records: str, alive: bool
+) -> list[tuple[str, str, str]]:
     """Return value, label and meaning of each tile."""
-    last = report.steps[-1] if report.steps else None
+    last = steps[-1] if steps else None
     known = {term.name: term.meaning for term in COMMON}
-    alive = last.true_total if last else 0
-    true = alive if report.alive else sum(row.events for row in report.steps)
+    true = sum(row.events for row in steps) if not alive else last.true_total if last else 0
+    figures = (
+        []
+        if last is None
+        else [(metric.said(last.metrics), f"last {metric.name}", metric.explained) for metric in metrics if metric.tile]
+    )
     return [
-        (f"{len(report.steps):,}", "steps", known["step"]),
-        (f"{true:,}", f"true {report.events}", known["true"]),
-        (f"{last.released_total:,}" if last else "0", report.records, known["synthetic"]),
-        (
-            f"{report.guarantee.get('epsilon', 0):g} per {report.guarantee.get('unit', 'unit')}",
-            "epsilon",
-            known["epsilon"],
-        ),
-        *(
-            (metric.said(last.metrics), f"last {metric.name}", metric.explained)
-            for metric in report.metrics
-            if metric.tile and last is not None
-        ),
+        (f"{len(steps):,}", "steps", known["step"]),
+        (f"{true:,}", f"true {events}", known["true"]),
+        (f"{last.released_total:,}" if last else "0", records, known["synthetic"]),
+        (price, "epsilon", known["epsilon"]),
+        *figures,
     ]
 
 
-def _counts(report: StreamReport) -> str:
+def _counts(steps: Sequence[StepRow], *, events: str, records: str, alive: bool) -> str:
     """Draw what came in each step and, where truth and release are of all that is alive, how both grew."""
-    steps = report.steps
     if not steps:
         return ""
     mean = sum(row.events for row in steps) / len(steps)
-    said = f"{report.events} that came in each of {len(steps):,} steps, {mean:,.4g} on average"
+    said = f"{events} that came in each of {len(steps):,} steps, {mean:,.4g} on average"
     came = Curve([row.events for row in steps], GREY, filled=True)
-    panels = [Panel(lines={f"{report.events} that came": came}, what="per step", text="{:,.0f}".format)]
-    if report.alive:
+    panels = [Panel(lines={f"{events} that came": came}, what="per step", text="{:,.0f}".format)]
+    if alive:
         grown = {
-            f"true {report.events}": Curve([row.true_total for row in steps], TRUE),
-            report.records: Curve([row.released_total for row in steps], SYNTHETIC, "--"),
+            f"true {events}": Curve([row.true_total for row in steps], TRUE),
+            records: Curve([row.released_total for row in steps], SYNTHETIC, "--"),
         }
         panels.insert(0, Panel(lines=grown, what="after a step", text="{:,.0f}".format))
         said = (
-            f"{report.events} and {report.records} after each step: at the end {steps[-1].true_total:,} true and "
+            f"{events} and {records} after each step: at the end {steps[-1].true_total:,} true and "
             f"{steps[-1].released_total:,} synthetic. Below, {said}"
         )
     return draw(
         LineChart(
             x=[row.start for row in steps],
             panels=panels,
-            size=(6.0, 4.6 if report.alive else 2.4),
-            heights=[2, 1] if report.alive else (),
+            size=(6.0, 4.6 if alive else 2.4),
+            heights=[2, 1] if alive else (),
             alt=f"Counts over time: {said}",
         )
     )
@@ -229,105 +242,64 @@ def scales_section(judged: Judged) -> ReportSection | None:
     return ReportSection(f"{judged.what}: how fine can you look?", judged.how + more, [bars])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorCurves:
-    """Errors by bound at one epsilon.
-
-    Attributes:
-        bounds: on the x axis. parts: name of an error -> "bias", "noise" and "error", `(bounds,)` each.
-        best: the recommended bound, or None. heading, sentence, head, rows: of the section and its table.
-        mark: index of the recommended row.
-    """
-
-    heading: str
-    sentence: str
-    bounds: Sequence[int]
-    parts: Mapping[str, Mapping[str, Sequence[float]]]
-    best: int | None
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    mark: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunePage:
-    """What `tune.html` says of a stream: errors by bound, split in bias and noise.
-
-    Attributes:
-        warnings: each in a bar of its own at the top. about: what the figures are, in sentences.
-        tiles: value and label. explained: what the errors and other words mean.
-        shares: name of `_SHARES` -> share of rows accepted, `(bounds,)`. unit: of the errors.
-    """
-
-    name: str
-    sub: str
-    warnings: Sequence[str]
-    about: Sequence[str]
-    tiles: Sequence[tuple[str, str]]
-    explained: Sequence[Term]
-    bounds: Sequence[int]
-    shares: Mapping[str, Sequence[float]]
-    unit: str
-    epsilons: Sequence[ErrorCurves]
-
-
-def render_tune(page: TunePage) -> str:
-    """Return the page of bounds that were compared."""
-    return render_template(
-        "tune.html",
-        page=page,
-        share_plot=draw(
-            LineChart(
-                x=page.bounds,
-                labels=[f"{bound:,}" for bound in page.bounds],
-                what="max_contributions",
-                panels=[
-                    Panel(
-                        lines={name: Curve(page.shares[name], *look) for name, look in _SHARES.items()},
-                        what="rows accepted, %",
-                        shares=True,
-                    )
-                ],
-                size=(6.0, 3.0),
-                alt="Lines of the share of rows accepted by max_contributions: "
-                + "; ".join(f"{name} {_span(page.shares[name], 100)} %" for name in _SHARES),
-            )
-        ),
-        error_plots=[_errors(curves, page.unit) for curves in page.epsilons],
+def share_chart(bounds: Sequence[int], shares: Mapping[str, Sequence[float]]) -> str:
+    """Draw the share of rows that each bound accepts. Args: shares: name of `_SHARES` -> share, `(bounds,)`."""
+    return draw(
+        LineChart(
+            x=bounds,
+            labels=[f"{bound:,}" for bound in bounds],
+            what="max_contributions",
+            panels=[
+                Panel(
+                    lines={name: Curve(shares[name], *look) for name, look in _SHARES.items()},
+                    what="rows accepted, %",
+                    shares=True,
+                )
+            ],
+            size=(6.0, 3.0),
+            alt="Lines of the share of rows accepted by max_contributions: "
+            + "; ".join(f"{name} {_span(shares[name], 100)} %" for name in _SHARES),
+        )
     )
 
 
-def _errors(curves: ErrorCurves, unit: str) -> str:
-    """Draw a panel for each error; nothing where none was compared."""
-    if not curves.parts:
+def error_chart(
+    bounds: Sequence[int], errors: Mapping[str, Mapping[str, Sequence[float]]], *, unit: str, best: int | None
+) -> str:
+    """Draw a panel for each error by bound; nothing where none was compared.
+
+    Args: errors: name of an error -> "bias", "noise" and "error", `(bounds,)` each. best: the recommended bound.
+    """
+    if not errors:
         return ""
-    columns = 2 if len(curves.parts) == 4 else min(3, len(curves.parts))
+    columns = 2 if len(errors) == 4 else min(3, len(errors))
     scale = 100.0 if unit == "%" else 1.0
     said = "; ".join(
         f"{name} {_span(parts['error'], scale)}, of which bias {_span(parts['bias'], scale)} and noise "
         f"{_span(parts['noise'], scale)}"
-        for name, parts in curves.parts.items()
+        for name, parts in errors.items()
     )
+    panels = [
+        Panel(
+            lines={
+                part: Curve([scale * value if value > 0 else math.nan for value in parts[part]], *look)
+                for part, look in _PARTS.items()
+            },
+            title=f"{name}, {unit}" if unit else name,
+            log=True,
+        )
+        for name, parts in errors.items()
+    ]
     return draw(
         LineChart(
-            x=curves.bounds,
-            labels=[f"{bound:,}" for bound in curves.bounds],
+            x=bounds,
+            labels=[f"{bound:,}" for bound in bounds],
             what="max_contributions",
-            panels=[
-                Panel(
-                    lines={
-                        part: Curve([scale * value if value > 0 else math.nan for value in parts[part]], *look)
-                        for part, look in _PARTS.items()
-                    },
-                    title=f"{name}, {unit}" if unit else name,
-                    log=True,
-                )
-                for name, parts in curves.parts.items()
-            ],
+            panels=panels,
             columns=columns,
-            size=(max(3.4 * columns, 6.0), 3.1 * math.ceil(len(curves.parts) / columns)),
-            mark=curves.best,
-            alt=f"Lines of errors by max_contributions, from {curves.bounds[0]:,} to {curves.bounds[-1]:,}: {said}",
+            size=(max(3.4 * columns, 6.0), 3.1 * math.ceil(len(errors) / columns)),
+            mark=best,
+            alt=f"Lines of errors by max_contributions, from {bounds[0]:,} to {bounds[-1]:,}: {said}",
         )
     )
 

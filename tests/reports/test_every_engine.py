@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.show.explain.parts import Roads
 from agents.show.report import WARNING
 from agents.show.view import RULE, metrics_of, view_of
 from engines.checks.contract_case import contract_case
@@ -52,6 +53,13 @@ def test_every_figure_of_every_stream_is_declared_with_a_meaning() -> None:
             assert metric.name not in metric.keys, f"{metric.name} is a key and no words"
         names = [metric.name for metric in declared]
         assert len(set(names)) == len(names)
+
+
+def test_two_roads_to_a_promise_are_compared_where_the_stream_could_take_both() -> None:
+    """A surplus is counted under pure epsilon only: once `explain` ended there with a defect of privstream."""
+    for stream in streams():
+        roads = Roads.of(stream)
+        assert roads is None or not (stream.surplus or stream.mode in stream.facts.needs_delta)
 
 
 @pytest.mark.parametrize(("engine", "index"), KINDS)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import nan
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ import pytest
 from agents.local.offline import simulate as simulating
 from agents.local.offline.simulate import FRAMES, Output
 from agents.show.charts import MOST_POINTS, TABLE_ROWS, Curve, LineChart, Panel, draw, figure, image, thinned
-from agents.show.report import StreamReport, render_report, section_html
+from agents.show.report import render_report, section_html
 from agents.show.view import StepRow, percent, view_of
 from agents.show.views.maps import small_maps
-from agents.show.views.series import judged, metrics, sections
-from schemas.config import load_config
+from agents.show.views.series import judged, sections
+from schemas.config import Stream, load_config
 from tests.entries import ENTRY
 from tests.reports.made import EXAMPLES, Page
 
@@ -43,47 +44,29 @@ def rows(steps: int) -> list[StepRow]:
     ]
 
 
-def report(steps: list[StepRow], **changes: Any) -> StreamReport:
-    stream = load_config(EXAMPLES / "departures.toml").streams[0]
-    nobody: Any = None
-    found = judged(stream, nobody, steps)
-    made = StreamReport(
-        name="departures",
-        engine=stream.engine,
-        mode="default",
-        source="rows.csv",
-        verdict=[(each.sentence(), each.more) for each in found],
-        judged=found,
-        promise="",
-        caveats=(),
-        record_time="",
-        drowned=None,
-        step_length="10min",
-        guarantee={},
-        rows={},
-        refused=(),
-        refused_much=None,
-        said_first=(),
-        steps=steps,
-        alive=True,
-        events="readings",
-        records="released values",
-        charged="one event",
-        metrics=metrics(stream),
-        terms=(),
-        sections=sections(stream, nobody, steps),
-    )
-    return replace(made, **changes)
+STREAM = load_config(EXAMPLES / "departures.toml").streams[0]
+
+
+def report(steps: list[StepRow], *, scope: str = "alive", stream: Stream = STREAM, **changes: Any) -> str:
+    audit: Any = SimpleNamespace(evaluator=SimpleNamespace(scope=scope))
+    found = judged(stream, audit, steps)
+    facts: dict[str, Any] = {
+        **dict.fromkeys(("source", "promise", "record_time"), ""),
+        **dict.fromkeys(("drowned", "refused_much", "ledger")),
+        **{name: {} for name in ("rows", "refused", "said_first", "caveats")},
+    }
+    verdict = [(each.sentence(), each.more) for each in found]
+    return render_report(stream, steps, audit, judged=found, verdict=verdict, **(facts | changes))
 
 
 def test_a_year_of_ten_minutes_is_a_page_of_less_than_two_megabytes() -> None:
-    content = render_report(report(rows(YEAR)))
+    content = report(rows(YEAR))
     assert len(content) < 700_000
     page = Page(content)
     assert page.pictures == 4, "scales, all steps, the last ones, counts over time"
     assert "off by 5.729 on average" in page.text
     assert f"in 52 % of {YEAR:,} steps" in page.text
-    assert Page(render_report(report(rows(MOST_POINTS)))).pictures == 3, "no last ones where all are drawn one by one"
+    assert Page(report(rows(MOST_POINTS))).pictures == 3, "no last ones where all are drawn one by one"
     assert all(len(alt) > 40 for alt in page.alts)
     assert f"mean of {-(-YEAR // MOST_POINTS)} steps" in page.text
 
@@ -92,31 +75,31 @@ def test_steps_of_a_series_without_a_truth_or_a_release_are_left_out() -> None:
     steps = rows(4)
     steps[1].metrics["released"] = nan  # type: ignore[index]
     steps[2].metrics["true"] = None  # type: ignore[index]
-    stream, nobody = load_config(EXAMPLES / "departures.toml").streams[0], cast(Any, None)
-    [found] = sections(stream, nobody, steps)
+    nobody: Any = None
+    [found] = sections(STREAM, nobody, steps)
     assert "of 2 steps" in found.sub
-    assert list(sections(stream, nobody, steps[:1])) == []
+    assert list(sections(STREAM, nobody, steps[:1])) == []
 
 
 def test_what_is_refused_or_drowned_is_said_above_the_verdict() -> None:
     said = {"refused_much": "12% refused: OUTSIDE_DOMAIN of x 12%", "drowned": "noise alone is larger than all 3"}
-    content = render_report(report(rows(3), refused=[("a", "b", "c", "d", "e", "f")], **said))
+    content = report(rows(3), refused=[("a", "b", "c", "d", "e", "f")], **said)
     page = Page(content)
     assert page.text.index(said["refused_much"]) < page.text.index("Verdict")
     assert page.text.index(said["drowned"]) < page.text.index("Verdict")
     assert content.count('role="alert"') == 3, "they, and that it is not private"
-    assert Page(render_report(report(rows(3)))).text.count("refused") == 0
+    assert Page(report(rows(3))).text.count("refused") == 0
 
 
 def test_one_reading_a_step_is_no_picture() -> None:
     steps = [replace(row, events=1) for row in rows(20)]
-    assert "Counts over time" not in render_report(report(steps, alive=False))
-    assert "Counts over time" in render_report(report(rows(20), alive=False))
-    assert "readings and released values after each step" in render_report(report(steps))
+    assert "Counts over time" not in report(steps, scope="step")
+    assert "Counts over time" in report(rows(20), scope="step")
+    assert "readings and released values after each step" in report(steps)
 
 
 def test_no_names_of_fields_become_part_of_the_page() -> None:
-    assert "<script>" not in render_report(report(rows(3), name="<script>", events="<script>"))
+    assert "<script>" not in report(rows(3), source="<script>", stream=STREAM.model_copy(update={"name": "<script>"}))
     made, axes = figure(1, 1)
     axes.plot([1, 2])
     assert '"><script>' not in image(made, "svg", alt='"><script>')

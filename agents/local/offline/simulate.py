@@ -29,11 +29,10 @@ from agents.protocol.release.public_records import instant
 from agents.protocol.replay import clock_of, times_of
 from agents.protocol.userhash import user_key
 from agents.show.explain.words import promise, record_time
-from agents.show.report import StreamReport, render_report
+from agents.show.report import render_report
 from agents.show.view import StepRow, expected_error, metrics_of, verdict, view_of
 from engines.core.noise import fresh_seed, repeated_seed
 from engines.core.registry import build_evaluator
-from schemas.config import format_length
 from schemas.ledger import LedgerEntry
 from schemas.releases import unframe_records
 
@@ -306,42 +305,33 @@ class Output:
         """Write the last snapshot and the report."""
         if self.steps:
             self.snapshot(self.steps[-1].step, audit)
-        stream, show, metrics = self.stream, view_of(self.stream), metrics_of(self.stream)
-        judged = show.judged(stream, audit, self.steps) if self.steps else ()
-        self.verdict = verdict(stream, judged, metrics, self.steps)
+        stream, seen = self.stream, self.rows_seen.seen
+        judged = view_of(stream).judged(stream, audit, self.steps) if self.steps else ()
+        self.verdict = verdict(stream, judged, metrics_of(stream), self.steps)
         self.drowned = drowned(stream, self.steps)
-        report = StreamReport(
-            name=stream.name,
-            engine=stream.engine,
-            mode=stream.mode,
+        page = render_report(
+            stream,
+            self.steps,
+            audit,
             source=self._source,
-            verdict=self.verdict,
             judged=judged,
-            promise=promise(stream),
-            caveats=self._caveats,
-            record_time=record_time(stream),
-            step_length=format_length(stream.time.step),
+            verdict=self.verdict,
             drowned=self.drowned,
-            charged=f"one {stream.privacy.unit}" if stream.whole_unit else f"one {stream.contribution}",
-            guarantee={} if self.ledger is None else self.ledger.as_json(),
+            promise=promise(stream),
+            record_time=record_time(stream),
+            ledger=self.ledger,
             rows={
                 "used": self.counts["ACCEPTED"],
                 "of them moved to a limit": self.counts["CLIPPED"],
                 "over the bound of their user": self.counts["OVER_BOUND"],
             },
             refused=[each.cells for each in self.rows_seen.refused],
+            refused_much=seen.sentence() if seen.much else None,
             said_first=[*filter(None, [stream.privacy.epsilon_warning]), *self.left_out],
-            refused_much=self.rows_seen.seen.sentence() if self.rows_seen.seen.much else None,
-            steps=self.steps,
-            alive=audit.evaluator.scope == "alive",
-            events=show.events(stream),
-            records=show.records(stream),
-            metrics=metrics,
-            terms=show.terms,
-            sections=show.sections(stream, audit, self.steps) if self.steps else (),
+            caveats=self._caveats,
         )
         with self._open("report.html") as target:
-            target.write(render_report(report))
+            target.write(page)
 
     @property
     def left_out(self) -> list[str]:

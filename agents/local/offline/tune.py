@@ -34,7 +34,7 @@ from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import Planned
 from agents.protocol.userhash import user_key
-from agents.show.report import ErrorCurves, TunePage, render_tune
+from agents.show.report import error_chart, render_template, share_chart
 from agents.show.view import Metric, Term, errors, metrics_of, view_of
 from engines.core.contract import Columns, Domain, Evaluator, FilledDomain, FilledWords
 from engines.core.noise import fresh_seed
@@ -743,7 +743,7 @@ def write(tuned: Tuned, folder: Path) -> Path:
             )
             writer.writerows(_rows(tuned))
         page = folder / "tune.html"
-        page.write_text(render_tune(_page(tuned)), encoding="utf-8")
+        page.write_text(_page(tuned), encoding="utf-8")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise FileError(f"{folder}: {reason}. Fix: name a folder that this user may write to.") from None
@@ -764,33 +764,32 @@ def _cell(value: float) -> float | str:
     return value if math.isfinite(value) else ""
 
 
-def _page(tuned: Tuned) -> TunePage:
-    sections = [_curves(tuned, recommended, cells) for recommended, cells in by_epsilon(tuned)]
+def _page(tuned: Tuned) -> str:
     some = [cell for cell in tuned.cells if cell.epsilon == tuned.recommended[0].epsilon]
-    return TunePage(
+    shares = {
+        "all steps": [cell.accepted for cell in some],
+        "first third": [cell.accepted_first for cell in some],
+        "last third": [cell.accepted_last for cell in some],
+    }
+    return render_template(
+        "tune.html",
         name=tuned.stream,
         sub=f"engine {tuned.engine}, mode {tuned.mode}, from {tuned.source}",
         warnings=warnings(tuned),
         about=about(tuned),
-        tiles=[
+        all_tiles=[
             (f"{tuned.usable:,}", f"usable of {tuned.rows:,} rows"),
             (f"{tuned.steps:,}", "steps"),
             (f"{tuned.configured:,}", "max_contributions as configured"),
             (f"{tuned.runs:,}", "runs of each bound and epsilon"),
         ],
         explained=explained(tuned),
-        bounds=[cell.bound for cell in some],
-        shares={
-            "all steps": [cell.accepted for cell in some],
-            "first third": [cell.accepted_first for cell in some],
-            "last third": [cell.accepted_last for cell in some],
-        },
-        unit=tuned.unit,
-        epsilons=sections,
+        share_plot=share_chart([cell.bound for cell in some], shares),
+        epsilons=[_curves(tuned, recommended, cells) for recommended, cells in by_epsilon(tuned)],
     )
 
 
-def _curves(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> ErrorCurves:
+def _curves(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> dict[str, Any]:
     parts: Mapping[str, dict[str, list[float]]] = {
         name: {"bias": [], "noise": [], "error": []} for name in names(tuned)
     }
@@ -800,13 +799,11 @@ def _curves(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]
             for part, source in zip(lists, _PARTS, strict=True):
                 lists[part].append(getattr(errors, source).get(name, math.nan))
     bounds = [cell.bound for cell in cells]
-    return ErrorCurves(
-        heading=f"Epsilon {recommended.epsilon}",
-        sentence=recommended.sentence(),
-        bounds=bounds,
-        parts=parts,
-        best=recommended.bound,
-        head=head(tuned),
-        rows=list(lines(tuned, recommended, cells)),
-        mark=[bounds.index(recommended.bound)] if recommended.bound is not None else [],
-    )
+    return {
+        "heading": f"Epsilon {recommended.epsilon}",
+        "sentence": recommended.sentence(),
+        "plot": error_chart(bounds, parts, unit=tuned.unit, best=recommended.bound),
+        "head": head(tuned),
+        "rows": list(lines(tuned, recommended, cells)),
+        "mark": [bounds.index(recommended.bound)] if recommended.bound is not None else [],
+    }

@@ -226,7 +226,7 @@ class Roads:
     def of(stream: Stream) -> Roads | None:
         """Return both roads; None where there is one only."""
         facts = stream.facts
-        if stream.mode not in facts.uses_delta or stream.mode in facts.needs_delta:
+        if stream.mode not in facts.uses_delta or stream.mode in facts.needs_delta or stream.surplus:
             return None
         delta = stream.privacy.delta or SUGGESTED_DELTA
         try:
