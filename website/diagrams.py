@@ -15,7 +15,7 @@ _NODE = re.compile(r"^(\w+)(?:\[+([^\]]*)\]+)?$")
 
 
 def as_svg(text: str) -> str:
-    """A drawing as HTML, between empty lines."""
+    """Return a drawing as HTML, between empty lines."""
     labels: dict[str, list[str]] = {}
     edges: list[tuple[str, str]] = []
     for line in text.splitlines():

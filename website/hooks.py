@@ -33,7 +33,7 @@ _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds generated pages, the site's own style sheet, and copies of what pages link to outside of docs/."""
+    """Add generated pages, the site's own style sheet, and copies of what pages link to outside of docs/."""
     for name, text in {**reference.pages(), "index.md": index.page()}.items():
         files.append(File.generated(config, name, content=text))
     for name, own in (("website.css", "website.css"), ("assets/iframe-worker.js", "iframe-worker.js")):
@@ -59,7 +59,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A page as Python-Markdown has to see it."""
+    """Return a page as Python-Markdown has to see it."""
     source = page.file.src_uri
     place = source.removeprefix(f"{COPIES}/") if source.startswith(f"{COPIES}/") else f"docs/{source}"
     markdown = _LINK.sub(lambda found: _seen(place, source, found), markdown)
@@ -68,7 +68,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _outside(page: str, text: str) -> Iterator[str]:
-    """Files outside of docs/ that a page links to, by their place in the repository."""
+    """Yield files outside of docs/ that a page links to, by their place in the repository."""
     for found in _LINK.finditer(text):
         target = _place(page, found[2])
         if target is not None and not target.startswith("docs/") and (ROOT / target).is_file():
@@ -76,7 +76,7 @@ def _outside(page: str, text: str) -> Iterator[str]:
 
 
 def _place(page: str, link: str) -> str | None:
-    """Of what a link of a file of the repository leads to; None where that is no file of it."""
+    """Return the file of the repository to which a link in one of its files leads; None where it leads elsewhere."""
     if re.match(r"[a-z]+:|#|/", link):
         return None
     path = os.path.normpath(os.path.join(os.path.dirname(page), link.partition("#")[0]))  # noqa: PTH118, PTH120
@@ -84,7 +84,7 @@ def _place(page: str, link: str) -> str | None:
 
 
 def _seen(place: str, source: str, found: re.Match[str]) -> str:
-    """A link as the site has it. A folder is nothing to open there, so its name alone is left."""
+    """Return a link as the site has it. A folder is nothing to open there, so its name alone is left."""
     link = found[2]
     target = _place(place, link)
     if target is None or not (ROOT / target).exists():
@@ -97,7 +97,7 @@ def _seen(place: str, source: str, found: re.Match[str]) -> str:
 
 
 def _with_lists(lines: list[str]) -> Iterator[str]:
-    """An empty line before a list that begins right below a paragraph."""
+    """Yield the lines with an empty one before a list that begins right below a paragraph."""
     fenced, before = False, ""
     for line in lines:
         fenced ^= bool(_FENCE.match(line))
@@ -109,6 +109,6 @@ def _with_lists(lines: list[str]) -> Iterator[str]:
 
 
 def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Any) -> dict[str, Any]:
-    """No link to a forge to edit a page: the site is built from a checkout, wherever that is."""
+    """Leave out the link to a forge to edit a page: the site is built from a checkout, wherever that is."""
     page.edit_url = None
     return context

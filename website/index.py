@@ -11,7 +11,7 @@ _LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 
 
 def page() -> str:
-    """README.md, seen from docs/."""
+    """Return README.md, seen from docs/."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
 
     def seen(found: re.Match[str]) -> str:

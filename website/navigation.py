@@ -29,7 +29,7 @@ FOLDERS = {"notes/": "Choices", "repository/": "Beside the docs"}
 
 
 def navigation(pages: Iterable[str]) -> list[Any]:
-    """As `nav` of mkdocs.yml has it. Args: pages: all there are, by their place below docs/."""
+    """Return the tree as `nav` of mkdocs.yml has it. Args: pages: all there are, by their place below docs/."""
     left = sorted(set(pages) - {"index.md"})
     tree: list[Any] = ["index.md"]
     for heading, places in HEADINGS.items():

@@ -44,7 +44,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Attributes: band: half the width of an interval around the line. filled: whether the area below is grey."""
+    """A line. Attributes: band: half the width of an interval around it. filled: whether the area below is grey."""
 
     values: Sequence[float] | FloatArray
     colour: str
@@ -121,7 +121,6 @@ class BarChart:
 class ColumnChart:
     """Small columns of true and synthetic counts side by side."""
 
-    name: str
     labels: Sequence[str]
     true: FloatArray
     made: FloatArray
@@ -193,8 +192,10 @@ def width_of(steps: int) -> int:
     return -(-max(steps, 1) // MOST_POINTS)
 
 
-def pairs(names: Sequence[str], true: FloatArray, made: FloatArray, *, what: str) -> BarChart:
-    """Return bars of true and synthetic counts; `what` is counted."""
+def pairs(names: Sequence[str], true: FloatArray, made: FloatArray, *, what: str, most: int) -> BarChart:
+    """Return bars of true and synthetic counts, the largest `most` of them; `what` is counted."""
+    shown = np.argsort(-np.maximum(true, made), kind="stable")[:most]
+    names, true, made = [names[at] for at in shown.tolist()], true[shown], made[shown]
     rows = list(zip(names, true.tolist(), made.tolist(), strict=True))
     said = "; ".join(f"{name} {written(t)} and {written(m)}" for name, t, m in rows[:8])
     table = [[name, written(t), written(m), f"{m - t:+,.4g}"] for name, t, m in rows]

@@ -19,6 +19,28 @@ NORMAL_95 = 1.959963984540054
 RELEASES = (1, 10, 100, 1000)
 
 
+OUTSIDE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFacts:
+    """What a mechanism's noise is like.
+
+    Attributes:
+        variance: of one draw. interval: 95 % of all draws lie within plus or minus this.
+        added: True where the noise is added to counts; False where it only blurs decisions.
+    """
+
+    variance: float
+    interval: float
+    added: bool
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of one draw."""
+        return math.sqrt(self.variance)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One kind of answer that a consumer works out, such as the count of a small region.
@@ -48,6 +70,13 @@ class Answer:
         intervals = tuple(interval(t) if interval else NORMAL_95 * deviation(t) for t in RELEASES)
         return Answer(name, size, what, deviations, intervals)
 
+    @staticmethod
+    def steady(name: str, size: int, what: str, noise: NoiseFacts) -> Answer:
+        """Return a sum of so many draws, whose error does not grow with the releases."""
+        deviation = math.sqrt(size) * noise.deviation
+        interval = noise.interval if size == 1 else NORMAL_95 * deviation
+        return Answer.of(name, size, what, lambda t: deviation, lambda t: interval)
+
     @property
     def first(self) -> float:
         """The 95 % interval after one release."""
@@ -56,12 +85,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ErrorModel:
-    """Attributes:
+    """The errors to expect of an engine's answers.
 
-    answers: from small to large.
-    sizes: what `Answer.size` counts, for the head of a table. unit: of the errors.
-    growth: a sentence on how errors change with the number of releases.
-    formula: in symbols. conditions: what it takes for granted.
+    Attributes:
+        answers: from small to large.
+        sizes: what `Answer.size` counts, for the head of a table. unit: of the errors.
+        growth: a sentence on how errors change with the number of releases.
+        formula: in symbols. conditions: what it takes for granted.
     """
 
     answers: tuple[Answer, ...]
@@ -104,28 +134,6 @@ def rounded(value: float) -> str:
     return f"{round(value):,}" if 10 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
-OUTSIDE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class NoiseFacts:
-    """Attributes:
-
-    variance: of one draw.
-    interval: 95 % of all draws lie within plus or minus this.
-    added: True where the noise is added to counts; False where it only blurs decisions.
-    """
-
-    variance: float
-    interval: float
-    added: bool
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of one draw."""
-        return math.sqrt(self.variance)
-
-
 def noise_facts(mechanism: Mechanism) -> NoiseFacts:
     """Return the figures of a mechanism's noise.
 
@@ -147,10 +155,6 @@ def noise_facts(mechanism: Mechanism) -> NoiseFacts:
     return law(mechanism.scale)
 
 
-def _discrete_laplace(scale: Fraction) -> NoiseFacts:
-    return NoiseFacts(DiscreteLaplace(scale).variance, laplace_interval(scale), added=True)
-
-
 def laplace_interval(scale: Fraction) -> int:
     """Return the distance within which 95 % of discrete Laplace noise lies."""
     law = DiscreteLaplace(scale)
@@ -164,24 +168,19 @@ def laplace_interval(scale: Fraction) -> int:
     return k
 
 
-def _laplace_bit(scale: Fraction) -> NoiseFacts:
-    return NoiseFacts(2 * float(scale) ** 2, float(scale) * math.log(1 / OUTSIDE), added=False)
-
-
 def _normal(sigma: Fraction) -> NoiseFacts:
-    """Discrete Gaussian and binomial noise on a lattice that is far finer than sigma: the scale is sigma itself."""
+    """Return the figures of discrete Gaussian and binomial noise: its lattice is far finer than its scale sigma."""
     return NoiseFacts(float(sigma) ** 2, NORMAL_95 * float(sigma), added=True)
 
 
-def _gumbel(scale: Fraction) -> NoiseFacts:
-    """The exponential mechanism chooses the largest score plus Gumbel noise of this scale (McSherry, Talwar 2007)."""
-    return NoiseFacts(math.pi**2 / 6 * float(scale) ** 2, -float(scale) * math.log(-math.log(1 - OUTSIDE)), added=False)
-
-
 LAWS: Mapping[str, Callable[[Fraction], NoiseFacts]] = {
-    "discrete Laplace": _discrete_laplace,
-    "Laplace (one bit)": _laplace_bit,
+    "discrete Laplace": lambda b: NoiseFacts(DiscreteLaplace(b).variance, laplace_interval(b), added=True),
+    "Laplace (one bit)": lambda b: NoiseFacts(2 * float(b) ** 2, float(b) * math.log(1 / OUTSIDE), added=False),
     "discrete Gaussian": _normal,
     "binomial": _normal,
-    "exponential mechanism": _gumbel,
+    # It chooses the largest score plus Gumbel noise of this scale (McSherry, Talwar 2007).
+    "exponential mechanism": lambda b: NoiseFacts(
+        math.pi**2 / 6 * float(b) ** 2, -float(b) * math.log(-math.log(1 - OUTSIDE)), added=False
+    ),
 }
+"""Name of a distribution -> the figures of its noise at a scale."""

@@ -112,13 +112,14 @@ class PageJob:
 
     async def play(self, part: int) -> dict[str, int]:
         """Replay the first or the second part of each file. Returns the last closed step of each stream."""
-        closed = {}
-        for name, fresh in self.names.items():
+
+        async def one(name: str, fresh: str) -> int:
             limit = ROWS[name][part] if name in ROWS and not (images() and part) else None
             stream = self.config.stream(fresh)
-            done = await replay(self.config, stream, self.file(name), ReplayOptions(limit=limit))
-            closed[fresh] = done.step
-        return closed
+            return (await replay(self.config, stream, self.file(name), ReplayOptions(limit=limit))).step
+
+        steps = await asyncio.gather(*(one(name, fresh) for name, fresh in self.names.items()))
+        return dict(zip(self.names.values(), steps, strict=True))
 
     async def steps(self, name: str) -> int:
         """How many the public ledger has, as an ordinary consumer counts."""

@@ -41,12 +41,13 @@ def test_the_page_shows_every_engine_and_goes_on_after_everything_was_killed(boo
 async def _live(job: PageJob, console: Console) -> int:
     token = ("--json", "--token-file", str(job.path.parent / "token"))
     await job.create()
-    with job.process("watch", "--port", "0", *token) as first, job.process("run") as worker:
-        at = await addresses(first)
+    with job.process("run") as worker, job.process("watch", "--port", "0", *token) as first:
+        played = asyncio.create_task(job.play(0))
         async with chromium() as browser:
+            at = await addresses(first)
             public = await opened(browser, console, at["public"])
             operator = await opened(browser, console, at["operator"])
-            await job.play(0)
+            await played
             taxi = job.names["taxi"]
             await until(public, f"{STEP} >= 2")
             await _worker_is_killed(job, worker, public)
@@ -79,7 +80,7 @@ async def _worker_is_killed(job: PageJob, worker: Any, page: Page) -> None:
     """The page stays as it was, and says how old that is."""
     kill(worker)
     before = await page.evaluate(STEP)
-    await asyncio.sleep(2.0)
+    await asyncio.sleep(1.0)
     assert await page.evaluate(STEP) == before
     assert f"as of step {before}" in await page.inner_text("#stream")
     assert "seconds ago" in await page.inner_text("#stream")
@@ -87,9 +88,9 @@ async def _worker_is_killed(job: PageJob, worker: Any, page: Page) -> None:
 
 async def _each_stream(job: PageJob, page: Page, closed: dict[str, int]) -> None:
     """By keys alone: every engine's picture, its numbers against an ordinary consumer, and none of axe's barriers."""
-    names = list(job.names.values())
+    names, texts = list(job.names.values()), {}
     await page.focus("[role=tab][aria-selected=true]")
-    for number, name in enumerate(names):
+    for number, (example, name) in enumerate(job.names.items()):
         if number:
             await page.keyboard.press("ArrowRight")
         await until(page, f"privstream.page.name === '{name}' && {STEP} === {closed[name]}")
@@ -100,7 +101,7 @@ async def _each_stream(job: PageJob, page: Page, closed: dict[str, int]) -> None
         assert "The chain of entries holds." in text
         found = await Axe().run(page, options=LEVELS)
         assert found.violations_count == 0, found.generate_report()
-    texts = {example: await _text_of(page, name) for example, name in job.names.items()}
+        texts[example] = await page.inner_text("#stream")
     assert "Shows" in texts["taxi"]
     assert "largest of" in texts["drives"]
     assert "a line is wider and darker where more trips go" in texts["drives"]
@@ -119,12 +120,6 @@ async def _each_stream(job: PageJob, page: Page, closed: dict[str, int]) -> None
     await _shot(page, "page-public-dark.png")
     await page.click("#theme")
     await page.click(f"#tab-{names[-1]}")
-
-
-async def _text_of(page: Page, name: str) -> str:
-    await page.click(f"#tab-{name}")
-    await until(page, f"{STEP} >= 0")
-    return await page.inner_text("#stream")
 
 
 def _label(name: str) -> str:

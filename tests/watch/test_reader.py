@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -134,58 +134,60 @@ def publish(cluster: Cluster, step: int) -> None:
     ledger.append(Record(len(ledger), [("privstream-step", b"%d" % step)], b"%d" % step, words))
 
 
-async def test_it_says_when_the_cluster_is_away_and_goes_on_where_it_was(cluster: Cluster) -> None:
+@asynccontextmanager
+async def reading(*, kept_up: bool = False) -> AsyncIterator[tuple[PublicReader, StreamSeen]]:
+    """A reader that runs until the body is left. Args: kept_up: it begins anew where it ends."""
     seen = StreamSeen(STREAM, Picture())
     reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
-    task = asyncio.create_task(reader.run())
-    publish(cluster, 0)
-    await until(lambda: seen.step == 0 and reader.problem is None)
-    news = reader.news
-    cluster.away = True
-    await until(lambda: reader.problem == "the cluster does not answer")
-    assert news.is_set()
-    publish(cluster, 1)
-    cluster.away = False
-    await until(lambda: seen.step == 1 and reader.problem is None)
-    assert seen.summary()["verdicts"] == {"verified": 2}  # nothing was read twice
-    assert cluster.sought == 3
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    task = asyncio.create_task(server._kept_up(reader.run) if kept_up else reader.run())
+    try:
+        yield reader, seen
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        seen.close()
+
+
+async def test_it_says_when_the_cluster_is_away_and_goes_on_where_it_was(cluster: Cluster) -> None:
+    async with reading() as (reader, seen):
+        publish(cluster, 0)
+        await until(lambda: seen.step == 0 and reader.problem is None)
+        news = reader.news
+        cluster.away = True
+        await until(lambda: reader.problem == "the cluster does not answer")
+        assert news.is_set()
+        publish(cluster, 1)
+        cluster.away = False
+        await until(lambda: seen.step == 1 and reader.problem is None)
+        assert seen.summary()["verdicts"] == {"verified": 2}  # nothing was read twice
+        assert cluster.sought == 3
 
 
 async def test_topics_that_are_not_there_yet_or_are_others_now_are_said_and_not_read(cluster: Cluster) -> None:
-    seen = StreamSeen(STREAM, Picture())
-    reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
     ids, cluster.ids = cluster.ids, {}
-    task = asyncio.create_task(reader.run())
-    await until(lambda: "does not exist yet" in (reader.problem or ""))
-    cluster.ids = ids
-    publish(cluster, 0)
-    await until(lambda: seen.step == 0 and reader.problem is None)
-    cluster.ids = {**ids, "taxi.ledger": TopicIdentity("b", 1)}
-    cluster.away = True
-    await until(lambda: reader.problem == "the cluster does not answer")
-    cluster.away = False
-    await until(lambda: "made anew" in (reader.problem or ""))
-    publish(cluster, 1)
-    await asyncio.sleep(0.2)
-    assert seen.step == 0
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with reading() as (reader, seen):
+        await until(lambda: "does not exist yet" in (reader.problem or ""))
+        cluster.ids = ids
+        publish(cluster, 0)
+        await until(lambda: seen.step == 0 and reader.problem is None)
+        cluster.ids = {**ids, "taxi.ledger": TopicIdentity("b", 1)}
+        cluster.away = True
+        await until(lambda: reader.problem == "the cluster does not answer")
+        cluster.away = False
+        await until(lambda: "made anew" in (reader.problem or ""))
+        publish(cluster, 1)
+        await asyncio.sleep(0.2)
+        assert seen.step == 0
 
 
 async def test_a_record_that_names_no_step_is_counted_and_the_page_goes_on(cluster: Cluster) -> None:
-    seen = StreamSeen(STREAM, Picture())
-    reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
     topic = cluster.records["taxi.synthetic"]
     for step in (b"abc", None, b"-5", b"9" * 5000, b"3000000000", "\u0663".encode(), b""):
         topic.append(Record(len(topic), [("privstream-step", step)], b"k", b"{}"))
     publish(cluster, 0)
-    task = asyncio.create_task(reader.run())
-    await until(lambda: seen.step == 0)
-    assert (seen.summary()["unreadable"], seen.summary()["verdicts"]) == (7, {"verified": 1})
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with reading() as (_reader, seen):
+        await until(lambda: seen.step == 0)
+        assert (seen.summary()["unreadable"], seen.summary()["verdicts"]) == (7, {"verified": 1})
 
 
 def test_a_record_that_ends_the_reader_is_not_read_again() -> None:
@@ -208,20 +210,14 @@ async def test_a_reader_that_begins_anew_goes_on_with_a_step_that_is_kept_in_a_f
     publish(cluster, 0)
     topic, last = "taxi.synthetic", cluster.records["taxi.synthetic"].pop()
     entry = cluster.records["taxi.ledger"].pop()
-
-    seen = StreamSeen(STREAM, Picture())
-    reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
-    task = asyncio.create_task(server._kept_up(reader.run))
-    await until(lambda: seen.positions.get(topic) == last.offset > 0)
-    cluster.cancels = True
-    await until(lambda: cluster.sought)  # the next one began where this one was
-    cluster.records[topic].append(last)
-    cluster.records["taxi.ledger"].append(entry)
-    await until(lambda: seen.step == 0)
-    assert (seen.summary()["verdicts"], seen.unreadable) == ({"verified": 1}, 0)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    seen.close()
+    async with reading(kept_up=True) as (_reader, seen):
+        await until(lambda: seen.positions.get(topic) == last.offset > 0)
+        cluster.cancels = True
+        await until(lambda: cluster.sought)  # the next one began where this one was
+        cluster.records[topic].append(last)
+        cluster.records["taxi.ledger"].append(entry)
+        await until(lambda: seen.step == 0)
+        assert (seen.summary()["verdicts"], seen.unreadable) == ({"verified": 1}, 0)
 
 
 async def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,28 +230,25 @@ async def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypat
 
     monkeypatch.setattr(StreamSeen, "take", noted)
 
-    seen = StreamSeen(STREAM, Picture())
     for step in range(3):
         publish(cluster, step)
-    task = asyncio.create_task(PublicReader(Kafka(bootstrap="made.up:1"), [seen]).run())
-    await until(lambda: seen.step == 2)
-    assert taken[:3] == ["ledger"] * 3
-    assert "ledger" not in taken[3:]
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with reading() as (_reader, seen):
+        await until(lambda: seen.step == 2)
+        assert taken[:3] == ["ledger"] * 3
+        assert "ledger" not in taken[3:]
 
 
 def test_other_readers_of_public_topics_refuse_or_pass_over_such_a_record(caplog: pytest.LogCaptureFixture) -> None:
     from types import SimpleNamespace
 
     from agents.readers.consume.ledger import PublicRecordsError
-    from agents.readers.consume.reader import Silent, _Steps
+    from agents.readers.consume.reader import _Steps
     from agents.worker.audit import AuditStreamTask
 
     record = Record(7, [("privstream-step", b"abc")], b"k", b"{}")
     log: Any = SimpleNamespace(topic=SimpleNamespace(topic="taxi.synthetic"), read=lambda: None)
     with pytest.raises(PublicRecordsError, match="offset 7"):
-        _Steps(log, "synthetic", Silent(), 0)._step_of(record)
+        _Steps(log, "synthetic", None, 0)._step_of(record)
     taken: list[int] = []
     machine: Any = SimpleNamespace(stream=STREAM, on_synthetic=lambda offset, *_: taken.append(offset))
     task = AuditStreamTask(None, machine)  # type: ignore[arg-type]

@@ -17,12 +17,10 @@ from agents.readers.watch.public import StreamSeen
 from agents.show.pictures import Picture, PointPicture, SeriesPicture, StatePicture, TripPicture
 from agents.show.view import view_of
 from engines.core.contract import Release, SyntheticRecord
-from schemas.config import ENGINES, Stream
+from schemas.config import Stream
 from schemas.config.load import config_from_mapping
 from schemas.guarantee import Guarantee, Mechanism
-from schemas.ledger import LedgerEntry
 from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256
-from tests.consume.runs import case_run
 from tests.kafka.support import stream_table
 
 EPSILON = Fraction(1, 3)
@@ -258,23 +256,6 @@ def test_an_entry_with_words_of_another_kind_is_counted_and_the_page_goes_on(pla
     assert (summary["unreadable"], summary["verdicts"]) == (1, {"verified": 2})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_every_engine_says_in_the_ledger_is_an_entry(engine: str) -> None:
-    _, candidates = case_run(engine)
-    for candidate in candidates:
-        assert LedgerEntry.decode(candidate.ledger, candidate.stream).step == candidate.step
-
-
-def test_an_end_beyond_the_calendar_is_due_never() -> None:
-    wall = seen_of(
-        stream(time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "grace": "30s"}),
-        Picture(),
-    )
-    ((_, words),) = published(1)
-    wall.take("ledger", 0, b"0", orjson.dumps({**orjson.loads(words), "end": "9999-12-31T23:59:59+00:00"}))
-    assert wall.summary()["due"] is None
-
-
 def test_steps_that_no_entry_knows_are_held_up_to_a_bound_and_then_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_OPEN", 3)
     one, steps = seen(), published(5)
@@ -349,14 +330,16 @@ def test_large_steps_are_kept_in_a_file_until_they_are_compared() -> None:
     held.close()
 
 
-def test_what_the_clock_says_of_the_next_step() -> None:
-    wall = seen_of(
-        stream(time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "grace": "30s"}),
-        PointPicture("x", "y", (0.0, 0.0, 1.0, 1.0)),
-    )
-    records, words = published(1)[0]
-    feed(wall, 0, records, words)
-    assert wall.summary()["due"] == "1970-01-01T01:01:30+00:00"
+@pytest.mark.parametrize(
+    ("end", "due"), [(None, "1970-01-01T01:01:30+00:00"), ("9999-12-31T23:59:59+00:00", None)], ids=["next", "never"]
+)
+def test_what_the_clock_says_of_the_next_step(end: str | None, due: str | None) -> None:
+    """After its end a step of 60 s and 30 s of grace; beyond the calendar nothing is due."""
+    time = {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "grace": "30s"}
+    wall = seen_of(stream(time=time), Picture())
+    ((_, words),) = published(1)
+    wall.take("ledger", 0, b"0", words if end is None else orjson.dumps({**orjson.loads(words), "end": end}))
+    assert wall.summary()["due"] == due
     assert seen().summary()["due"] is None
 
 

@@ -26,7 +26,7 @@ def main(names: list[str]) -> None:
 
 
 def png(figure: Any) -> bytes:
-    """A figure as a PNG of few colours: a third of the bytes, and nobody sees it."""
+    """Return a figure as a PNG of few colours: a third of the bytes, and nobody sees it."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=130, metadata={"Software": None})
     made = io.BytesIO()

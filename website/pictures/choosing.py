@@ -24,7 +24,7 @@ STEPS = ("6h", "12h", "1d", "2d", "4d", "7d")
 
 
 def epsilon() -> Any:
-    """How sure somebody can become, and how far a count is off."""
+    """Draw how sure somebody can become, and how far a count is off."""
     made, (left, right) = figure(9.0, 3.3, columns=2)
     fine = [10 ** (-1 + index / 40) for index in range(80)]
     left.plot(fine, [100 * surest(each) for each in fine], color=RED)
@@ -45,7 +45,7 @@ def epsilon() -> Any:
 
 
 def bound() -> Any:
-    """What a bound drops, and what noise it brings: drives of the town, epsilon 2 for a driver."""
+    """Draw what a bound drops, and what noise it brings: drives of the town, epsilon 2 for a driver."""
     rows = [{**row, "last": row["last"] == "true"} for row in rows_of("town/drives.csv.gz")]
     kept, noise = [], []
     for most in BOUNDS:
@@ -72,7 +72,7 @@ def bound() -> Any:
 
 
 def step() -> Any:
-    """Error of counts in rectangles by the length of a step: taxi pickups, epsilon 1."""
+    """Draw error of counts in rectangles by the length of a step: taxi pickups, epsilon 1."""
     errors: dict[str, list[float]] = {"small": [], "medium": [], "large": []}
     with TemporaryDirectory() as folder:
         for length in STEPS:

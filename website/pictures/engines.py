@@ -16,7 +16,7 @@ SHOWN = 250
 
 
 def spatial() -> Any:
-    """Taxi pickups of a month."""
+    """Draw taxi pickups of a month."""
     rows = rows_of("nyc_taxi/taxi_2016_01_sample_20k.csv.gz")
     stream = configure(EXAMPLES / "taxi.toml", insecure_seed=SEED)
     stream.run(list(rows), until=31)
@@ -36,7 +36,7 @@ def spatial() -> Any:
 
 
 def series() -> Any:
-    """Departures in three hours."""
+    """Draw departures in three hours."""
     rows = rows_of("nyc_departures/departures_2013_01.csv.gz")
     stream = configure(EXAMPLES / "departures.toml", insecure_seed=SEED)
     stream.run(list(rows), until=248)
@@ -57,7 +57,7 @@ def series() -> Any:
 
 
 def tabular() -> Any:
-    """Eviction notices by neighbourhood, and by a pair of columns."""
+    """Draw eviction notices by neighbourhood, and by a pair of columns."""
     rows = list(rows_of("sf_evictions/eviction_notices_2011_2015.csv.gz"))
     stream = configure(EXAMPLES / "evictions.toml", insecure_seed=SEED)
     stream.run(rows, until=66)
@@ -76,7 +76,7 @@ def tabular() -> Any:
 
 
 def markov() -> Any:
-    """Where the drivers of the town are, in each step of three hours: in a quarter of it, or not on the road."""
+    """Draw where the drivers of the town are, in each step of three hours: in a quarter of it, or not on the road."""
     middle, length, steps = (0.026, 0.0245), 10_800, 24
     rows = rows_of("town/drives.csv.gz")
     drivers = sorted({row["driver"] for row in rows})
@@ -120,7 +120,7 @@ def markov() -> Any:
 
 
 def trajectory() -> Any:
-    """Drives of the town."""
+    """Draw drives of the town."""
     rows = rows_of("town/drives.csv.gz")
     stream = configure(EXAMPLES / "trips.toml", insecure_seed=SEED)
     stream.run([{**row, "last": row["last"] == "true"} for row in rows], until=3)

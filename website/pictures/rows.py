@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @cache
 def rows_of(place: str) -> tuple[dict[str, Any], ...]:
-    """Rows of a gzipped CSV file. Numbers are numbers but in columns of ids and of texts."""
+    """Return the rows of a gzipped CSV file, with numbers as such."""
     with gzip.open(EXAMPLES / place, "rt", newline="") as file:
         return tuple({name: _cell(cell) for name, cell in row.items()} for row in csv.DictReader(file))
 

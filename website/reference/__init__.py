@@ -8,7 +8,7 @@ HEAD = "<!-- Made from the code by website/reference at each build. -->\n\n"
 
 
 def pages() -> dict[str, str]:
-    """Place below docs/ -> Markdown."""
+    """Return the Markdown of each page, by its place below docs/."""
     made = {
         "configuration.md": configuration.page(),
         "commands.md": commands.page(),

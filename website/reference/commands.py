@@ -21,7 +21,7 @@ CODES = {
 
 
 def page() -> str:
-    """Exit codes, then all commands in the order in which a newcomer needs them."""
+    """Return exit codes, then all commands in the order in which a newcomer needs them."""
     root: Any = typer.main.get_command(build_app())
     parts = [
         "# Commands\n",

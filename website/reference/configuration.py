@@ -70,7 +70,7 @@ FIXED: tuple[tuple[str, type[Section]], ...] = (
 
 
 def page() -> str:
-    """All sections."""
+    """Return all sections."""
     parts = [INTRODUCTION]
     for title, model in FIXED:
         parts += section(f"`{title}`", model)
@@ -92,7 +92,7 @@ def page() -> str:
 
 
 def models() -> Iterator[type[Section]]:
-    """Every model that the page shows."""
+    """Return every model that the page shows."""
     queue = [model for _, model in FIXED]
     queue += [model for spec in ENGINES.values() for model in (*spec.domains.values(), spec.options)]
     for model in queue:
@@ -101,7 +101,7 @@ def models() -> Iterator[type[Section]]:
 
 
 def section(title: str, model: type[Section], *, level: int = 2) -> Iterator[str]:
-    """A heading, a table of keys, and the tables of what stands in them."""
+    """Return a heading, a table of keys, and the tables of what stands in them."""
     yield f"{'#' * level} {title}\n\n{summary(model)}\n"
     yield table(["key", "type", "default", "what it does"], list(_rows(model)))
     for name, inner in _inner(model):
@@ -124,7 +124,7 @@ def _rows(model: type[Section]) -> Iterator[list[str]]:
 
 
 def kind_of(written: str, field: FieldInfo) -> str:
-    """What is written there, in words."""
+    """Return what is written there, in words."""
     choices = [str(choice) for choice in _choices(field.annotation)]
     if choices:
         return " or ".join(f'"{choice}"' for choice in choices)
@@ -174,7 +174,7 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
 
 
 def _value(value: Any) -> str:
-    """As in a TOML file."""
+    """Return a value as in a TOML file."""
     if value is None:
         return "none"
     if isinstance(value, timedelta):

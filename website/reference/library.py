@@ -10,7 +10,7 @@ import engines
 
 
 def page() -> str:
-    """Each name of the door, with its public methods."""
+    """Return each name of the door, with its public methods."""
     parts = [
         "# Library\n",
         "`from engines import ...`: see [As a library](../library.md) for what it is, and what stays your responsibility.\n",
@@ -39,7 +39,7 @@ def _signature(name: str, function: Any) -> str:
 
 
 def _text(thing: Any) -> str:
-    """A docstring; its parts with names and meanings stay as they are laid out."""
+    """Return a docstring; its parts with names and meanings stay as they are laid out."""
     paragraphs = inspect.cleandoc(thing.__doc__ or "").split("\n\n")
     return (
         "\n\n".join(

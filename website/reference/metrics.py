@@ -18,7 +18,7 @@ MAKERS = {
 
 
 def page() -> str:
-    """One table, by name."""
+    """Return one table, by name."""
     rows = [
         [f"`{name}`", kind, ", ".join(f"`{label}`" for label in labels), cell(text)]
         for name, kind, labels, text in sorted(found())

@@ -14,7 +14,7 @@ COUNTED = {*UNLETTERED, Reason.CLIPPED, Reason.LOST}
 
 
 def page() -> str:
-    """Reasons, a dead letter, errors."""
+    """Return reasons, a dead letter, and errors."""
     rows = [
         [
             f"`{reason.name}`",

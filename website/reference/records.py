@@ -23,7 +23,7 @@ PRIVATE = {Kind.BLOCK: Block, Kind.SEED: Seed, Kind.CANDIDATE: Chunk, Kind.RELEA
 
 
 def page() -> str:
-    """Everything that travels."""
+    """Return everything that travels."""
     topics = Topics("<job>", 4)
     synthetic, measurement, ledger = _real()
     return "\n".join(
@@ -95,7 +95,7 @@ def _class(cls: type) -> str:
 
 
 def _real() -> tuple[dict[str, Any], dict[str, Any], Mapping[str, Any]]:
-    """A synthetic record, a measurement and a ledger entry of three days of taxi pickups."""
+    """Return a synthetic record, a measurement and a ledger entry of three days of taxi pickups."""
     with gzip.open(ROOT / "examples" / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz", "rt") as file:
         rows = [line.rstrip("\n").split(",") for line, _ in zip(file, range(2_500), strict=False)]
     names = rows[0]

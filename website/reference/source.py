@@ -24,7 +24,7 @@ class Attribute(NamedTuple):
 
 @cache
 def attributes(cls: type) -> dict[str, Attribute]:
-    """Annotated attributes of a class and of those that it is made of, the nearest first."""
+    """Return annotated attributes of a class and of those that it is made of, the nearest first."""
     found: dict[str, Attribute] = {}
     for each in cls.__mro__:
         if each.__module__.split(".")[0] not in (*PACKAGES, "toy"):
@@ -38,7 +38,7 @@ def attributes(cls: type) -> dict[str, Attribute]:
 
 
 def listed(cls: type) -> dict[str, str]:
-    """What the `Attributes:` part of a docstring says of each name; several names of one line share it."""
+    """Return what the `Attributes:` part of a docstring says of each name; several names of one line share it."""
     text = inspect.cleandoc(cls.__doc__ or "")
     _, _, part = text.partition("Attributes:\n")
     found: dict[str, str] = {}
@@ -57,23 +57,23 @@ def listed(cls: type) -> dict[str, str]:
 
 
 def summary(thing: Any) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring, on one line."""
     return " ".join(inspect.cleandoc(thing.__doc__ or "").split("\n\n")[0].split())
 
 
 def cell(text: str) -> str:
-    """As a cell of a table."""
+    """Return text as a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A table of Markdown; cells are escaped already."""
+    """Return a table of Markdown; cells are escaped already."""
     lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" for line in lines) + "\n"
 
 
 def modules(holding: str) -> Iterator[ast.Module]:
-    """The tree of every module of the packages that holds a text."""
+    """Yield the tree of every module of the packages that holds a text."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")

@@ -71,7 +71,7 @@ def document(config: Config) -> dict[str, Any]:
 
 
 def json_schemas(config: Config) -> dict[str, Any]:
-    """The JSON Schema of each public topic's values, by topic. Tombstones have no value."""
+    """Return the JSON Schema of each public topic's values, by topic. Tombstones have no value."""
     found = {}
     for stream in config.streams:
         for topic, of in (
@@ -109,7 +109,7 @@ def synthetic_schema(stream: Stream) -> dict[str, Any]:
 
 
 def _messages(stream: Stream, topic: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name -> message of one topic."""
+    """Yield name and message of each kind of record of a topic."""
     headers = {
         "type": "object",
         "required": [STEP_HEADER],

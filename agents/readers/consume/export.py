@@ -21,10 +21,9 @@ import pyarrow.parquet as pa_parquet
 import shapely
 
 from agents.readers.consume.ledger import FoldedTable
-from agents.readers.consume.reader import ReadingProgress, measurements_of, read_ledger, read_steps
+from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
 from schemas.errors import PrivstreamError
 from schemas.ledger import LedgerEntry
-from schemas.releases import PublicRecord
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
@@ -46,7 +45,7 @@ class Placing:
     in_degrees: bool
 
     def of(self, table: pa.Table) -> np.ndarray:
-        """`(rows,)` shapely geometries; None where a row has no place."""
+        """Return `(rows,)` shapely geometries; None where a row has no place."""
         columns = [table.column(field).to_pylist() for field in self.fields]
         if len(columns) == 2:
             x, y = (np.array([np.nan if v is None else v for v in column], np.float64) for column in columns)
@@ -57,7 +56,7 @@ class Placing:
 
 
 def rectangle(cell: Sequence[float]) -> Any:
-    """A cell as a polygon; two of them where it crosses the antimeridian, its west above its east (RFC 7946, 5.2).
+    """Return a cell as a polygon; as two where it crosses the antimeridian, its west above its east (RFC 7946, 5.2).
 
     >>> rectangle([0.0, 0.0, 2.0, 1.0]).area, rectangle([170.0, 0.0, -170.0, 1.0]).area
     (2.0, 20.0)
@@ -69,7 +68,7 @@ def rectangle(cell: Sequence[float]) -> Any:
 
 
 def geoparquet(table: pa.Table, places: Placing) -> pa.Table:
-    """The table with a column of WKB and the metadata `geo` of GeoParquet 1.1.0."""
+    """Return the table with a column of WKB and the metadata `geo` of GeoParquet 1.1.0."""
     shapes = places.of(table)
     there = shapes[[shape is not None for shape in shapes]]
     named = sorted({shape.geom_type for shape in there})
@@ -84,7 +83,7 @@ def geoparquet(table: pa.Table, places: Placing) -> pa.Table:
 
 
 def geojson(table: pa.Table, places: Placing) -> bytes:
-    """A FeatureCollection: all columns but those of the place are properties.
+    """Return a FeatureCollection: all columns but those of the place are properties.
 
     Raises: PrivstreamError where coordinates are not degrees, which is all that GeoJSON knows.
     """
@@ -110,7 +109,7 @@ ADDED = "added_step"
 
 
 def synthetic_table(table: FoldedTable, fields: Sequence[str]) -> pa.Table:
-    """One row for each synthetic record alive, in the order in which they were added.
+    """Return one row for each synthetic record alive, in the order in which they were added.
 
     Args:
         fields: that come first, in this order, and are there without rows too. Others follow as records have them.
@@ -130,7 +129,7 @@ def synthetic_table(table: FoldedTable, fields: Sequence[str]) -> pa.Table:
 
 
 def measurement_table(measured: Iterable[tuple[int, Mapping[str, Any]]]) -> pa.Table:
-    """One row for each measurement, with its step; lists are lists, objects are texts of JSON."""
+    """Return one row for each measurement, with its step; lists are lists, objects are texts of JSON."""
     columns = _Columns(("step",))
     for step, told in measured:
         columns.add({"step": step, **told})
@@ -138,7 +137,7 @@ def measurement_table(measured: Iterable[tuple[int, Mapping[str, Any]]]) -> pa.T
 
 
 def ledger_table(entries: Iterable[LedgerEntry]) -> pa.Table:
-    """One row for each step; objects, as the guarantee, are texts of JSON."""
+    """Return one row for each step; objects, as the guarantee, are texts of JSON."""
     columns = _Columns(("step", "start", "end"))
     for entry in entries:
         columns.add(entry.as_json())
@@ -171,7 +170,7 @@ class _Columns:
 
 
 def column(values: Sequence[Any]) -> pa.Array:
-    """JSON values as one Arrow array.
+    """Return JSON values as one Arrow array.
 
     >>> column([1, None, 2.5]).type, column([1, "other"]).to_pylist(), column([{"a": 1}]).to_pylist()
     (DataType(double), ['1', 'other'], ['{"a":1}'])
@@ -194,14 +193,14 @@ def _text(value: Any) -> str:
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """A column name that no field of the records has."""
+    """Return a column name that no field of the records has."""
     while name in taken:
         name = f"_{name}"
     return name
 
 
 def flat(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
-    """The columns for a format that has no lists: those are texts of JSON."""
+    """Yield the columns for a format that has no lists: those are texts of JSON."""
     for name in table.column_names:
         values = table.column(name)
         if pa.types.is_list(values.type):
@@ -229,7 +228,10 @@ def check_free(path: Path, *, overwrite: bool) -> None:
 
 
 def write(table: pa.Table, path: Path, *, file_format: str, places: Placing | None) -> None:
-    """Raises: PrivstreamError where rows have no place and the format wants one, or the file cannot be written."""
+    """Write a table to a file, which is there as a whole or not at all.
+
+    Raises: PrivstreamError where rows have no place and the format wants one, or the file cannot be written.
+    """
     part = path.with_name(f".{path.name}.part")
     try:
         if file_format == "csv":
@@ -259,10 +261,11 @@ WHAT: tuple[What, ...] = get_args(What)
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Attributes:
+    """What was written.
 
-    step, until: the last step in the file, and when it ended. verified: steps whose digest was checked.
-    compacted: steps that were there in part only, so that their digest could not be.
+    Attributes:
+        step, until: the last step in the file, and when it ended. verified: steps whose digest was checked.
+        compacted: steps that were there in part only, so that their digest could not be.
     """
 
     stream: str
@@ -302,23 +305,14 @@ async def export(
         ending = FORMATS[file_format]
         path = Path(f"{stream.name}{'' if what == 'synthetic' else '.' + what}-step-{entry.step:06d}.{ending}")
         check_free(path, overwrite=overwrite)
-    measured: list[tuple[int, Mapping[str, Any]]] = []
-
-    def keep(of: LedgerEntry, records: list[PublicRecord]) -> None:
-        measured.extend((of.step, told) for told in measurements_of(records))
-
     folded = await read_steps(
-        config.kafka,
-        ledger,
-        until=entry.step,
-        measured=keep if what == "measurements" else None,
-        progress=progress,
+        config.kafka, ledger, until=entry.step, measured=what == "measurements", progress=progress
     )
     if what == "synthetic":
         folded.whole(entry)
         table = synthetic_table(folded, (stream.time.field, *stream.domain.fields) if entry.synthetic_records else ())
     elif what == "measurements":
-        table = measurement_table(measured)
+        table = measurement_table(folded.measured)
     else:
         table = ledger_table(ledger.entries[: entry.step + 1])
     write(table, path, file_format=file_format, places=places_of(stream, table))

@@ -50,7 +50,7 @@ class Ledger:
         self.entries: list[LedgerEntry] = []
 
     def take(self, value: bytes) -> None:
-        """The next record of the topic. A copy of one that is known is passed over.
+        """Take in the next record of the topic. A copy of one that is known is passed over.
 
         Raises: PublicRecordsError if it is no entry of this stream, leaves a step out, or is not linked to the chain.
         """
@@ -69,24 +69,22 @@ class Ledger:
         if entry.previous_chain != before or not linked:
             raise PublicRecordsError(
                 f"the entry of step {step} on topic {topic} is not linked to the chain: its words or those before it "
-                "were "
-                "changed. Fix: do not use these topics before you know who wrote to them."
+                "were changed. Fix: do not use these topics before you know who wrote to them."
             )
         self.entries.append(entry)
 
     @staticmethod
     def of(stream: str, values: Iterable[bytes]) -> Ledger:
-        """Raises: PublicRecordsError."""
+        """Return the ledger of these records. Raises: PublicRecordsError."""
         ledger = Ledger(stream)
         for value in values:
             ledger.take(value)
         return ledger
 
     def at(self, wanted: str | None) -> LedgerEntry:
-        """The entry of a step given by its number, or of the last step that has ended at a time (ISO 8601); None: of
-        the last one.
+        """Return an entry. Raises: PublicRecordsError that says which steps there are.
 
-        Raises: PublicRecordsError that says which steps there are.
+        Args: wanted: the number of a step, or a time (ISO 8601), for the last step that ended by it; None: the last.
         """
         if not self.entries:
             raise PublicRecordsError(
@@ -106,7 +104,7 @@ class Ledger:
         return self.entries[self.step_ended(instant_of(wanted, self.entries[0].begins))]
 
     def step_ended(self, when: datetime.datetime) -> int:
-        """The last step that ends at or before a time. Raises: PublicRecordsError where none has."""
+        """Return the last step that ends at or before a time. Raises: PublicRecordsError where none has."""
         steps = [entry.step for entry in self.entries if entry.ends <= when]
         if not steps:
             raise PublicRecordsError(
@@ -117,7 +115,7 @@ class Ledger:
 
 
 def instant_of(text: str, like: datetime.datetime) -> datetime.datetime:
-    """A time as a person writes it; without an offset it is in the ledger's, UTC. Raises: PublicRecordsError."""
+    """Return a time as a person writes it; without an offset it is UTC. Raises: PublicRecordsError."""
     try:
         found = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -157,7 +155,7 @@ class StepRecords:
         self.synthetic += record.channel == "synthetic"
 
     def digest(self) -> str:
-        """As `schemas.releases.sha256` of the framed records. Leaves each file at its end, where the next goes."""
+        """Return `schemas.releases.sha256` of the framed records. Each file is left at its end, where the next goes."""
         files = [self._framed[name] for name in ("synthetic", "measurements") if name in self._framed]
         total = hashlib.sha256(sum(file.tell() for file in files).to_bytes(8, "little"))
         for file in files:
@@ -185,15 +183,17 @@ class FoldedTable:
     Attributes:
         rows: key -> (step that added it, its JSON). verified: steps whose bytes are those of the ledger's digest.
         compacted: steps of which the broker has deleted records that later ones replaced: not to be checked any more.
+        measured: (step, measurement) in order, where they were asked for.
     """
 
     stream: str
     rows: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
     verified: int = 0
     compacted: list[int] = field(default_factory=list)
+    measured: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
 
     def take(self, entry: LedgerEntry, synthetic: Sequence[PublicRecord], measurements: Sequence[PublicRecord]) -> None:
-        """A step's records, each topic's in their order.
+        """Fold a step's records, each topic's in their order.
 
         Raises: PublicRecordsError where they are not those that the ledger names.
         """
@@ -218,7 +218,7 @@ class FoldedTable:
                 self.rows[record.key] = (entry.step, record.value)
 
     def whole(self, entry: LedgerEntry) -> None:
-        """That the table after `entry`, the last one taken, is complete. Raises: PublicRecordsError where it is not."""
+        """Raise PublicRecordsError where the table after `entry`, the last one taken, is not complete."""
         if len(self.rows) != entry.synthetic_records:
             raise PublicRecordsError(
                 f"stream {self.stream}: the table of step {entry.step} is no longer there whole: {len(self.rows):,} "
@@ -229,6 +229,6 @@ class FoldedTable:
             )
 
     def records(self) -> Iterable[tuple[str, int, Mapping[str, Any]]]:
-        """(synthetic id, step that added it, fields) of each row, in the order in which they were added."""
+        """Yield (synthetic id, step that added it, fields) of each row, in the order in which they were added."""
         for key, (step, value) in self.rows.items():
             yield key.decode(), step, orjson.loads(value)

@@ -7,7 +7,7 @@ several are as long, is shared out over the parts in runs, and all else stands i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,6 @@ from agents.kafka.clients import LogReader, log_reader
 from agents.kafka.topics import admin_client, topic_identities
 from agents.readers.consume.ledger import FoldedTable, Ledger, PublicRecordsError
 from schemas.errors import BrokerError
-from schemas.ledger import LedgerEntry
 from schemas.releases import Channel, PublicRecord, public_step
 from schemas.topics import Topics
 
@@ -28,12 +27,11 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 
 SURELY_CUT = 1000
-"""Values of a run: records are cut above 900 kB only, so that runs of the longest list are longer than any other "
-"list."""
+"""Values of a run: only records above 900 kB are cut, so that runs of the longest list are longer than other lists."""
 
 
 def measurements_of(records: Iterable[PublicRecord]) -> list[dict[str, Any]]:
-    """The measurements of one step, in the order of their publication; a part that came twice is taken once."""
+    """Return the measurements of one step, in the order of their publication; a part that came twice is taken once."""
     found: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
     for record in records:
@@ -50,7 +48,7 @@ def measurements_of(records: Iterable[PublicRecord]) -> list[dict[str, Any]]:
 
 
 def together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One measurement of all its parts, in order.
+    """Return one measurement of all its parts, in order.
 
     >>> parts = [{"of": ["a"], "counts": [1, 2], "part": 0}, {"of": ["a"], "counts": [3], "part": 1}]
     >>> together(parts)
@@ -89,9 +87,6 @@ def _whole(value: Any, path: Path, cut: Mapping[Path, list[Any]]) -> Any:
     return value
 
 
-OnMeasurements = Callable[[LedgerEntry, list[PublicRecord]], None]
-
-
 class ReadingProgress(Protocol):
     """A bar, or nothing."""
 
@@ -99,16 +94,10 @@ class ReadingProgress(Protocol):
     def advance(self, rows: int) -> None: ...
 
 
-class Silent:
-    """No bar."""
-
-    def begun(self, rows: int, before: int = 0) -> None: ...
-    def advance(self, rows: int) -> None: ...
-
-
 async def read_ledger(kafka: Kafka, stream: str) -> Ledger:
-    """Every entry there is, checked as a chain. Raises: BrokerError, also where a public topic of the stream is not
-    there; PublicRecordsError.
+    """Return every entry there is, checked as a chain.
+
+    Raises: BrokerError, also where a public topic of the stream is missing; PublicRecordsError.
     """
     async with admin_client(kafka) as admin:
         found = await topic_identities(admin, Topics.published(stream))
@@ -130,37 +119,38 @@ async def read_steps(
     *,
     until: int,
     verify: bool = True,
-    measured: OnMeasurements | None = None,
+    measured: bool = False,
     progress: ReadingProgress | None = None,
 ) -> FoldedTable:
     """Fold the steps up to `until`, the number of a step in the ledger.
 
     Args:
         verify: False reads no synthetic record and checks no digest; the table stays empty.
-        measured: is given the measurement records of each step, in order.
+        measured: keep the measurements.
     Raises: BrokerError; PublicRecordsError where records are not those of the ledger.
     """
-    table, progress = FoldedTable(ledger.stream), progress or Silent()
+    table = FoldedTable(ledger.stream)
     async with AsyncExitStack() as stack:
         channels: dict[Channel, str] = {"measurements": Topics.measurements(ledger.stream)}
         if verify:
             channels["synthetic"] = Topics.synthetic(ledger.stream)
         logs = {name: await stack.enter_async_context(log_reader(kafka, topic, 0)) for name, topic in channels.items()}
-        progress.begun(sum(log.end - log.beginning for log in logs.values()))
+        if progress is not None:
+            progress.begun(sum(log.end - log.beginning for log in logs.values()))
         steps = {name: _Steps(log, name, progress, until) for name, log in logs.items()}
         for entry in ledger.entries[: until + 1]:
             found = {name: await each.of(entry.step) for name, each in steps.items()}
             if verify:
                 table.take(entry, found["synthetic"], found["measurements"])
-            if measured is not None:
-                measured(entry, found["measurements"])
+            if measured:
+                table.measured += [(entry.step, each) for each in measurements_of(found["measurements"])]
     return table
 
 
 class _Steps:
     """The records of one topic, step by step."""
 
-    def __init__(self, log: LogReader, channel: Channel, progress: ReadingProgress, until: int) -> None:
+    def __init__(self, log: LogReader, channel: Channel, progress: ReadingProgress | None, until: int) -> None:
         self._topic = log.topic.topic
         self._channel = channel
         self._records = self._read(log, progress, until)
@@ -168,7 +158,7 @@ class _Steps:
         self._begun = False
 
     async def _read(
-        self, log: LogReader, progress: ReadingProgress, until: int
+        self, log: LogReader, progress: ReadingProgress | None, until: int
     ) -> AsyncIterator[tuple[int, PublicRecord]]:
         async for batch in log.read():
             for record in batch:
@@ -176,21 +166,21 @@ class _Steps:
                 if step > until:
                     return
                 yield step, PublicRecord(self._channel, record.key, record.value)
-            progress.advance(len(batch))
+            if progress is not None:
+                progress.advance(len(batch))
 
     def _step_of(self, record: Any) -> int:
         step = public_step(record.headers)
         if step is None or record.key is None:
             raise PublicRecordsError(
-                f"topic {self._topic} holds a record at offset {record.offset} that the job did not write: it names "
-                "no step. "
-                "Fix: only the job may write to its public topics; look at who else can (privstream topics CONFIG "
-                "--acls)."
+                f"topic {self._topic} holds a record at offset {record.offset} that the job did not write: it names no "
+                "step. Fix: only the job may write to its public topics; look at who else can (privstream topics "
+                "CONFIG --acls)."
             )
         return step
 
     async def of(self, step: int) -> list[PublicRecord]:
-        """Those of a step; steps are asked for in order. Raises: PublicRecordsError where the topic is not in order."""
+        """Return those of a step; steps are asked for in order. Raises: PublicRecordsError where the topic is not."""
         found: list[PublicRecord] = []
         if not self._begun:
             self._begun, self._next = True, await anext(self._records, None)
@@ -198,8 +188,7 @@ class _Steps:
             if self._next[0] < step:
                 raise PublicRecordsError(
                     f"topic {self._topic} holds records of step {self._next[0]} behind those of step {step}. Fix: do "
-                    "not "
-                    "use it; find out who else may write to it (privstream topics CONFIG --acls)."
+                    "not use it; find out who else may write to it (privstream topics CONFIG --acls)."
                 )
             found.append(self._next[1])
             self._next = await anext(self._records, None)

@@ -47,7 +47,7 @@ class Found:
         return [letter for _, _, letter in self._newest]
 
     def take(self, record: Any, wanted: Wanted) -> DeadLetter | None:
-        """The next record of the topic. Returns: its letter, if it is wanted."""
+        """Take in the next record of the topic. Returns: its letter, if it is wanted."""
         try:
             letter = DeadLetter.decode(record.value or b"")
         except WireError:
@@ -64,7 +64,7 @@ class Found:
 async def dead_letters(
     config: Config, wanted: Wanted, *, most: int, read: Callable[[int, int], None] = lambda done, total: None
 ) -> Found:
-    """All letters that are there now.
+    """Return all letters that are there now.
 
     Args:
         most: newest positions to keep.
@@ -86,7 +86,7 @@ async def dead_letters(
 
 
 async def follow(config: Config, wanted: Wanted, found: Found) -> AsyncIterator[DeadLetter]:
-    """Letters that come after those that were `found`, for as long as somebody looks. Raises: BrokerError."""
+    """Yield letters that come after those that were `found`, for as long as somebody looks. Raises: BrokerError."""
     topic, _ = await _topic(config)
     ends = {TopicPartition(topic, partition): end for partition, end in found.ends.items()}
     async with follower(config.kafka, ends) as consumer:
@@ -99,7 +99,7 @@ async def follow(config: Config, wanted: Wanted, found: Found) -> AsyncIterator[
 
 @asynccontextmanager
 async def raw_records(config: Config) -> AsyncIterator[Callable[[DeadLetter], Any]]:
-    """Asks for the record that a letter is about: None where it is no longer there. PRIVATE, as it stands."""
+    """Give what asks for the record of a letter: None where it is no longer there. PRIVATE, as it stands."""
     async with follower(config.kafka, {}) as consumer:
 
         async def ask(letter: DeadLetter) -> Any:

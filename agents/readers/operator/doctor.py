@@ -8,14 +8,14 @@ import platform
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from packaging.requirements import Requirement
 
 from agents.kafka.lifecycle.state_folder import root_of
-from agents.readers.operator.findings import Finding
 from schemas.errors import BrokerError, ConfigError, WireError, WitnessAwayError
 
 if TYPE_CHECKING:
@@ -29,8 +29,21 @@ IDS_SINCE = 12  # version of the metadata request that has topic ids: Kafka 3.1
 FETCH_SINCE_4 = 4  # Kafka 4.0 dropped the versions before (KIP-896)
 
 
+Verdict = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, and what there is to do about it."""
+
+    what: str
+    verdict: Verdict
+    detail: str
+    fix: str = ""
+
+
 def local_findings() -> Iterator[Finding]:
-    """Python, libraries, Java."""
+    """Yield what there is of Python, libraries and Java."""
     version = platform.python_version()
     good = sys.version_info >= (3, 11)
     yield Finding("python", "ok" if good else "problem", version, "" if good else "install Python 3.11 or newer")
@@ -75,7 +88,7 @@ def _java() -> Finding:
 
 
 def config_findings(config: Config) -> Iterator[Finding]:
-    """Files that a configuration names."""
+    """Yield what there is of the files that a configuration names."""
     for stream in config.streams:
         if (said := stream.privacy.epsilon_warning) is not None:
             yield Finding(
@@ -93,7 +106,7 @@ def config_findings(config: Config) -> Iterator[Finding]:
 
 
 def _secrets(config: Config) -> Iterator[tuple[str, Path | None]]:
-    """Files with secrets by their keys, but for the keys of users."""
+    """Yield files with secrets by their keys, but for the keys of users."""
     kafka, registry = config.kafka, config.kafka.registry
     for key in ("sasl_password_file", "sasl_token_file", "ssl_keyfile", "ssl_key_password_file"):
         yield f"kafka.{key}", getattr(kafka, key)
@@ -124,7 +137,7 @@ def _key_file(stream: str, path: Path | None) -> Finding:
 
 
 def _who_may_read(what: str, path: Path, state: os.stat_result) -> Finding:
-    """Nobody else may; to be read by a group of this process is how volumes of Kubernetes come (fsGroup)."""
+    """Return whether others may read a secret. A group of this process may: so are volumes of Kubernetes (fsGroup)."""
     mode = stat.filemode(state.st_mode)
     if not state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         return Finding(what, "ok", str(path))
@@ -141,7 +154,7 @@ def _who_may_read(what: str, path: Path, state: os.stat_result) -> Finding:
 
 
 def _group(gid: int) -> str:
-    """Its number, and its name where it has one here."""
+    """Return the number of a group, and its name where it has one here."""
     try:
         return f"{gid} ({grp.getgrgid(gid).gr_name})"
     except KeyError:
@@ -182,7 +195,7 @@ async def witness_finding(config: Config) -> Finding:
 
 
 async def cluster_findings(config: Config) -> list[Finding]:
-    """The cluster and the job's topics on it."""
+    """Return what there is of the cluster and the job's topics on it."""
     # Only now: of a library that is missing, `local_findings` has to say so.
     from agents.kafka.topics import admin_client, check_topics
     from agents.readers.operator.source_findings import registry_findings, source_findings
@@ -204,7 +217,7 @@ async def cluster_findings(config: Config) -> list[Finding]:
 
 
 def _of_topics(problems: Iterable[TopicProblem]) -> Iterator[Finding]:
-    """One for each thing that is wrong: a job that has no topics yet has one problem, and not fifty."""
+    """Yield one for each thing that is wrong: a job that has no topics yet has one problem, and not fifty."""
     alike: dict[tuple[str, str], list[str]] = {}
     for each in problems:
         alike.setdefault((each.reason, each.fix), []).append(each.topic)
@@ -218,7 +231,7 @@ def _of_topics(problems: Iterable[TopicProblem]) -> Iterator[Finding]:
 
 
 async def _api_versions(admin: object) -> dict[int, tuple[int, int]]:
-    """Request -> lowest and highest version that the broker speaks."""
+    """Return the lowest and highest version of each request that the broker speaks."""
     from aiokafka.protocol.admin import ApiVersionRequest
 
     client = admin._client  # type: ignore[attr-defined]
@@ -227,7 +240,7 @@ async def _api_versions(admin: object) -> dict[int, tuple[int, int]]:
 
 
 def _version(spoken: dict[int, tuple[int, int]], brokers: int) -> Finding:
-    """Brokers do not say their version; what they speak tells enough."""
+    """Return how old the brokers are. They do not say their version; what they speak tells enough."""
     size = f"{brokers} {'broker' if brokers == 1 else 'brokers'}"
     if spoken.get(METADATA, (0, 0))[1] < IDS_SINCE:
         return Finding(

@@ -22,7 +22,7 @@ from agents.protocol.clock import MANY_STEPS, StepClock, backlog_sentence, steps
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import KEY_BYTES
-from agents.readers.operator.findings import Finding, Verdict
+from agents.readers.operator.doctor import Finding, Verdict
 from engines.core.registry import build_domain
 from schemas.errors import BrokerError, ConfigError, EngineInputError
 
@@ -65,7 +65,7 @@ async def newest_records(config: Config, stream: Stream, *, partitions: int, sta
 
 
 def filters_of(stream: Stream, *, partitions: int, start_us: int | None) -> SourceSpec:
-    """The spec of a stream's source with all filters and no bounds. Its key hashes nothing that is kept."""
+    """Return the spec of a source with all filters and no bounds. Its key hashes nothing that is kept."""
     steps = stream.time.steps_from(LONG_AGO_US if start_us is None else start_us)
     spec = SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps)
     clock = spec.clock
@@ -82,7 +82,7 @@ KEEP_LONGER = "raise retention.ms and retention.bytes of the source above the lo
 
 
 async def source_findings(config: Config) -> list[Finding]:
-    """All of it, stream by stream. Raises: BrokerError, WireError."""
+    """Return what there is of the sources, stream by stream. Raises: BrokerError, WireError."""
     stored = await stored_fingerprints(config)
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, sorted({stream.source for stream in config.streams}))

@@ -21,14 +21,12 @@ from shapely.errors import GEOSException
 from shapely.geometry import shape
 
 from agents.readers.consume.ledger import Ledger, instant_of
-from agents.readers.consume.reader import ReadingProgress, measurements_of, read_ledger, read_steps
+from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
 from engines.core.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, QueryError
 from engines.core.answers.where import Atom, Both, Either, Not, Where, kind, same
 from engines.core.registry import part
 from schemas.config import ENGINES
 from schemas.errors import PrivstreamError
-from schemas.ledger import LedgerEntry
-from schemas.releases import PublicRecord
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -83,20 +81,15 @@ def _geojson(text: str) -> list[shapely.Geometry]:
 
 SHOWN = "sex = 'f' and age between 30 and 49"
 DEEPEST = 100
-_OPERATORS: Mapping[str, Literal["=", "<", "<=", ">", ">="]] = {
-    "eq": "=",
-    "lt": "<",
-    "lte": "<=",
-    "gt": ">",
-    "gte": ">=",
-}
-_TURNED: Mapping[str, Literal["=", "<", "<=", ">", ">="]] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_Operator = Literal["=", "<", "<=", ">", ">="]
+_OPERATORS: Mapping[str, _Operator] = {"eq": "=", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
+_TURNED: Mapping[_Operator, _Operator] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def condition(text: str, fields: Mapping[str, Asked]) -> Where:
-    """Args:
+    """Read a condition that is written in SQL.
 
-    fields: those that may be named.
+    Args: fields: those that may be named.
     Raises: QueryError that says what is not understood, or which fields and values there are.
     """
     try:
@@ -156,8 +149,7 @@ class _Reader:
             f'between, in, is null), and join such conditions by and, or, not, as in "{SHOWN}".'
         )
 
-    def _compared(self, node: exp.Expr, op: Literal["=", "<", "<=", ">", ">="]) -> Where:
-
+    def _compared(self, node: exp.Expr, op: _Operator) -> Where:
         left, right = node.this, node.expression
         if _is_name(right) and not _is_name(left):
             left, right, op = right, left, _TURNED[op]
@@ -187,8 +179,7 @@ class _Reader:
         ):
             raise QueryError(
                 f"{field} is compared with a {kind(value)}, and its values are {' or '.join(sorted(asked.kinds))}s. "
-                "Fix: "
-                f"write {'a number without quotes' if 'number' in asked.kinds else 'the value in single quotes'}."
+                f"Fix: write {'a number without quotes' if 'number' in asked.kinds else 'the value in single quotes'}."
             )
         if not ordered and asked.listed is not None and not any(same(value, each) for each in asked.listed):
             near = difflib.get_close_matches(str(value), [str(each) for each in asked.listed], n=1)
@@ -210,7 +201,7 @@ def _is_name(node: exp.Expr) -> bool:
 
 
 def _literal(node: exp.Expr) -> Any:
-    """A text, a number or a boolean. Raises: QueryError."""
+    """Return a text, a number or a boolean. Raises: QueryError."""
     from sqlglot import exp
 
     if isinstance(node, exp.Boolean):
@@ -265,11 +256,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Queried:
-    """Attributes:
+    """All answers to a question.
 
-    settled: the last step up to which everything is measured.
-    verified, compacted: steps whose digests were checked, and that could not be. counted_share: what of all events the
-    bounds on users let in, as a 90 % interval, where the stream publishes it.
+    Attributes:
+        settled: the last step up to which everything is measured.
+        verified, compacted: steps whose digests were checked, and that could not be.
+        counted_share: what of all events the bounds on users let in, as a 90 % interval, where it is published.
     """
 
     stream: str
@@ -283,17 +275,12 @@ class Queried:
 async def query(
     config: Config, stream: Stream, ask: Ask, *, verify: bool = True, progress: ReadingProgress | None = None
 ) -> Queried:
-    """Raises: PrivstreamError; QueryError where the engine cannot answer."""
+    """Read the public topics and answer. Raises: PrivstreamError; QueryError where the engine cannot answer."""
     check_answers(stream)
     ledger = await read_ledger(config.kafka, stream.name)
     latest = ledger.at(None)
-    measured: list[tuple[int, Mapping[str, Any]]] = []
-
-    def keep(of: LedgerEntry, records: list[PublicRecord]) -> None:
-        measured.extend((of.step, told) for told in measurements_of(records))
-
-    folded = await read_steps(config.kafka, ledger, until=latest.step, verify=verify, measured=keep, progress=progress)
-    answerer: Answerer = part(stream.engine, "answers")(stream, measured, latest.step)
+    folded = await read_steps(config.kafka, ledger, until=latest.step, verify=verify, measured=True, progress=progress)
+    answerer: Answerer = part(stream.engine, "answers")(stream, folded.measured, latest.step)
     share = latest.notes.get("counted_share_90")
     return Queried(
         stream=stream.name,
@@ -306,18 +293,17 @@ async def query(
 
 
 def check_answers(stream: Stream) -> None:
-    """Raises: QueryError where the engine offers no answers."""
+    """Raise QueryError where the engine offers no answers."""
     if "answers" not in ENGINES[stream.engine].references:
         raise QueryError(
             f"engine {stream.engine} does not answer questions from its measurements: they are steps on the way to its "
             "synthetic records, and no count of events by place or attribute. Fix: count the synthetic records "
-            "(privstream "
-            "export), whose error privstream simulate tells for your settings."
+            "(privstream export), whose error privstream simulate tells for your settings."
         )
 
 
 def answers_of(ledger: Ledger, answerer: Answerer, ask: Ask) -> Iterator[Answered]:
-    """Pure. Raises: QueryError, PublicRecordsError."""
+    """Yield the answers to what is asked. Raises: QueryError, PublicRecordsError."""
     if ask.series is not None and ask.series not in answerer.series:
         known = f"one of {', '.join(answerer.series)}" if answerer.series else "leave --series out: there is one count"
         raise QueryError(f"there is no series {ask.series!r}. Fix: {known}.")
@@ -338,7 +324,7 @@ def answers_of(ledger: Ledger, answerer: Answerer, ask: Ask) -> Iterator[Answere
 
 
 def steps_of(text: str | None, ledger: Ledger) -> tuple[int, int]:
-    """The first and the last step of a range. Raises: QueryError, PublicRecordsError."""
+    """Return the first and the last step of a range. Raises: QueryError, PublicRecordsError."""
     newest = ledger.at(None).step
     if text is None:
         return 0, newest
@@ -357,7 +343,7 @@ def steps_of(text: str | None, ledger: Ledger) -> tuple[int, int]:
 
 
 def _from(text: str, ledger: Ledger) -> int:
-    """The first step that begins at or after a time."""
+    """Return the first step that begins at or after a time."""
     when: datetime.datetime = instant_of(text, ledger.entries[0].begins)
     for entry in ledger.entries:
         if entry.begins >= when:

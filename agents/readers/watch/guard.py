@@ -21,6 +21,7 @@ from typing import Literal
 from aiohttp import web
 
 from agents.kafka.lifecycle.connections import REQUEST_S
+from agents.readers.watch.routes import NO_STORE
 
 log = logging.getLogger(__name__)
 
@@ -105,30 +106,28 @@ class Guard:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse or answer; each answer has `HEADERS`."""
-        refused = self._refused(request)
-        if refused is not None:
-            return _with_headers(refused)
+        """Refuse or answer."""
         try:
+            self._check(request)
             return await handler(request)
         except web.HTTPException as error:
-            return _with_headers(web.Response(status=error.status, text=error.text, headers=_kept(error)))
+            error.headers.update(NO_STORE)
+            raise
         except Exception as error:
             if not isinstance(error, ConnectionError):  # whoever asked has gone
                 log.error("a page could not be answered: %s", type(error).__name__)
             raise
 
-    def _refused(self, request: web.Request) -> web.Response | None:
+    def _check(self, request: web.Request) -> None:
+        """Raise HTTPException if a request is refused."""
         if not self.known_host(request.host):
-            return web.Response(status=421, text="this server is not called that; see privstream watch --name\n")
+            raise web.HTTPMisdirectedRequest(text="this server is not called that; see privstream watch --name\n")
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and request.path not in OPEN:
-            return web.Response(status=403, text="asked for by a page of another site\n")
-        if request.path in OPEN or request.path.startswith("/assets/"):
-            return None
+            raise web.HTTPForbidden(text="asked for by a page of another site\n")
         view: View = "operator" if request.path.startswith("/operator/") else "public"
-        if not self.allows(request, view):
-            return web.Response(status=401, text="the token is missing or is not that of this server\n")
-        return None
+        opened = request.path in OPEN or request.path.startswith("/assets/")
+        if not opened and not self.allows(request, view):
+            raise web.HTTPUnauthorized(text="the token is missing or is not that of this server\n")
 
     async def login(self, request: web.Request) -> web.Response:
         """Trade a token for a cookie. The body is JSON: it cannot come from a form of another site.
@@ -165,15 +164,6 @@ async def secure_headers(_: web.Request, response: web.StreamResponse) -> None:
     """Set `HEADERS` where a response is prepared, so that event streams and files have them, too."""
     response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
     response.headers.setdefault("Cache-Control", "no-cache")
-
-
-def _with_headers(response: web.Response) -> web.Response:
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
-def _kept(error: web.HTTPException) -> dict[str, str]:
-    return {name: error.headers[name] for name in ("Location", "Allow") if name in error.headers}
 
 
 def is_loopback(host: str) -> bool:

@@ -95,7 +95,7 @@ class StreamSeen:
         return max(self._waiting, default=None)
 
     def take(self, channel: Channel, step: int | None, key: bytes | None, value: bytes | None) -> None:
-        """A committed record of a public topic, in the topic's order."""
+        """Take in a committed record of a public topic, in the topic's order."""
         if channel == "ledger":
             self._on_ledger(value)
             return
@@ -116,7 +116,7 @@ class StreamSeen:
             self._on_synthetic(step, key, value)
 
     def _held_beyond(self, step: int) -> bool:
-        """Whether as many steps as may be are held of which the ledger knows nothing, and this would be one more."""
+        """Return whether this would be one step too many of which the ledger knows nothing."""
         last = int(self._latest.get("step", -1))
         return (
             step > last and len(self._records) >= MOST_OPEN and sum(each > last for each in self._records) >= MOST_OPEN
@@ -184,12 +184,12 @@ class StreamSeen:
         return True
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Leave nothing open: no more records come."""
         for records in self._records.values():
             records.close()
 
     def summary(self) -> dict[str, Any]:
-        """What the page shows of the stream, but for its picture and its ledger. JSON-able."""
+        """Return what the page shows of the stream, but for its picture and its ledger. JSON-able."""
         stream, latest = self.stream, self._latest
         guarantee = latest.get("guarantee", {})
         return {
@@ -232,7 +232,7 @@ class StreamSeen:
         }
 
     def _due(self) -> str | None:
-        """When the next step is to be public, by the wall clock; None where no clock says it."""
+        """Return when the next step is to be public by the wall clock; None where no clock says it."""
         time = self.stream.time
         if time.clock != "wall" or "end" not in self._latest:
             return None

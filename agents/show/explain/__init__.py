@@ -96,4 +96,4 @@ def _notches(stream: Stream) -> Iterator[Notch]:
             budget, errors = Budget.of(other, build_engine(other).guarantee()), expected_error(other)
         except EngineInputError:
             continue
-        yield Notch(Fraction(factor), budget.unit_epsilon, budget, errors)
+        yield Notch(Fraction(factor), budget, errors)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any, Literal
@@ -46,9 +46,6 @@ class Point:
     title: str
     text: str
     loud: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        return {"title": self.title, "text": self.text, "loud": self.loud}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +132,7 @@ class Budget:
         if guarantee.epsilon != event or not adds_up:
             raise BudgetError(
                 f"stream {stream.name}: {event} is configured for an event, the engine promises {guarantee.epsilon} "
-                "and its "
-                f"mechanisms spend {total}. Fix: this is a defect of privstream; do not run the stream."
+                f"and its mechanisms spend {total}. Fix: this is a defect of privstream; do not run the stream."
             )
         return Budget(
             unit,
@@ -144,7 +140,12 @@ class Budget:
             contributions,
             event,
             tuple(shares),
-            _terms(guarantee),
+            " + ".join(
+                str(mechanism.epsilon * mechanism.uses)
+                if guarantee.mu_squared is None
+                else decimal(float(mechanism.mu_squared or 0))
+                for mechanism in guarantee
+            ),
             stream.contribution,
             guarantee.mu_squared,
         )
@@ -162,28 +163,24 @@ class Budget:
         }
 
 
-def _terms(guarantee: Guarantee) -> str:
-    """Return what one event meets, as a sum."""
-    if guarantee.mu_squared is not None:
-        return " + ".join(decimal(float(mechanism.mu_squared or 0)) for mechanism in guarantee)
-    return " + ".join(str(mechanism.epsilon * mechanism.uses) for mechanism in guarantee)
-
-
 @dataclass(frozen=True, slots=True)
 class Notch:
     """What another epsilon would do. `factor` is times the configured one; errors after ONE release."""
 
     factor: Fraction
-    epsilon: Fraction
     budget: Budget
     errors: ErrorModel
 
+    @property
+    def epsilon(self) -> float:
+        return float(self.budget.unit_epsilon)
+
     def as_json(self) -> dict[str, Any]:
         return {
-            "epsilon": float(self.epsilon),
-            "epsilon_exact": str(self.epsilon),
+            "epsilon": self.epsilon,
+            "epsilon_exact": str(self.budget.unit_epsilon),
             "factor": str(self.factor),
-            "surest_from_even": surest(float(self.epsilon)),
+            "surest_from_even": surest(self.epsilon),
             "scales": [str(share.mechanism.scale) for share in self.budget.shares],
             "error_95_percent": {each.name: each.first for each in self.errors.answers},
         }
@@ -195,90 +192,73 @@ Road = Literal["pure", "gaussian"]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """One kind of answer: the standard deviation of its noise after one release, by either road."""
-
-    name: str
-    pure: float
-    gaussian: float
-
-    @property
-    def less(self) -> Road:
-        """The road with less noise."""
-        return "gaussian" if self.gaussian < self.pure else "pure"
-
-
-@dataclass(frozen=True, slots=True)
 class Roads:
     """Two roads to one promise: the noise under pure epsilon, and under epsilon with a delta.
 
     Attributes:
-        configured: the one that the stream takes.
-        delta: of the other one, or of it. answers: as the engine's error model has them. unit: of the deviations.
+        configured: the one that the stream takes. delta: of the other one, or of it.
+        answers: kind of answer -> standard deviation of its noise after one release, by either road.
+        unit: of the deviations.
     """
 
     configured: Road
     delta: float
-    answers: tuple[Compared, ...]
+    answers: Mapping[str, Mapping[Road, float]]
     unit: str
 
     @staticmethod
     def of(stream: Stream) -> Roads | None:
         """Return both roads; None where there is one only."""
-        facts = stream.facts
+        facts, privacy = stream.facts, stream.privacy
         if stream.mode not in facts.uses_delta or stream.mode in facts.needs_delta or stream.surplus:
             return None
-        delta = stream.privacy.delta or SUGGESTED_DELTA
+        delta = privacy.delta or SUGGESTED_DELTA
+        others = [privacy.model_copy(update={"delta": each}) for each in (0.0, delta)]
         try:
-            pure, gaussian = (_noise(stream, each) for each in (0.0, delta))
+            pure, gaussian = (expected_error(stream.model_copy(update={"privacy": other})) for other in others)
         except EngineInputError:
             # One of them would need more noise than can be drawn.
             return None
-        names = [name for name in pure if name in gaussian]
-        answers = tuple(Compared(name, pure[name][0], gaussian[name][0]) for name in names)
-        unit = next((unit for _, unit in pure.values()), "")
-        return Roads("gaussian" if stream.privacy.delta else "pure", delta, answers, unit)
+        first = {answer.name: answer.deviations[0] for answer in gaussian.answers}
+        answers: dict[str, dict[Road, float]] = {
+            answer.name: {"pure": answer.deviations[0], "gaussian": first[answer.name]}
+            for answer in pure.answers
+            if answer.name in first
+        }
+        return Roads("gaussian" if privacy.delta else "pure", delta, answers, pure.unit)
+
+    def less(self, name: str) -> Road:
+        """Return the road on which an answer has less noise."""
+        return "gaussian" if self.answers[name]["gaussian"] < self.answers[name]["pure"] else "pure"
 
     def sentences(self) -> Iterator[str]:
         """Say the noise of both roads, for a person who chooses."""
         less = {"pure": "without a delta", "gaussian": "with delta"}
         compared = "; ".join(
-            f"{answer.name} {answer.pure:.4g} and {answer.gaussian:.4g}, less {less[answer.less]}"
-            for answer in self.answers
+            f"{name} {noise['pure']:.4g} and {noise['gaussian']:.4g}, less {less[self.less(name)]}"
+            for name, noise in self.answers.items()
         )
         taken = "pure" if self.configured == "pure" else "configured with the delta"
         yield (
             f"Noise by the two roads to this epsilon, pure and with delta = {self.delta:g} (standard deviation after "
             f"one release, in {self.unit}): {compared}. This stream is {taken}."
         )
-        if self.configured == "pure" and all(answer.less == "gaussian" for answer in self.answers):
+        if self.configured == "pure" and all(self.less(name) == "gaussian" for name in self.answers):
             yield (
                 f"privacy.delta = {self.delta:g} would give less noise everywhere, for a promise that is weaker: "
                 "choose a delta far below one in your users."
             )
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "configured": self.configured,
-            "delta": self.delta,
-            "unit": self.unit,
-            "answers": [
-                {
-                    "name": answer.name,
-                    "pure_standard_deviation": answer.pure,
-                    "gaussian_standard_deviation": answer.gaussian,
-                    "less_noise": answer.less,
-                }
-                for answer in self.answers
-            ],
-        }
-
-
-def _noise(stream: Stream, delta: float) -> dict[str, tuple[float, str]]:
-    """Return deviations of the answers, and their unit, by name."""
-    other = stream.model_copy(update={"privacy": stream.privacy.model_copy(update={"delta": delta})})
-    model = expected_error(other)
-    return {answer.name: (answer.deviations[0], model.unit) for answer in model.answers}
+        answers = [
+            {
+                "name": name,
+                **{f"{road}_standard_deviation": deviation for road, deviation in noise.items()},
+                "less_noise": self.less(name),
+            }
+            for name, noise in self.answers.items()
+        ]
+        return {"configured": self.configured, "delta": self.delta, "unit": self.unit, "answers": answers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,22 +289,16 @@ class StreamExplanation:
         return format_length(self.step * releases)
 
     def as_json(self) -> dict[str, Any]:
+        said = ("name", "engine", "mode", "source", "unit", "neighbouring", "promise")
+        lists = ("plain", "symbols", "alerts")
         return {
-            "name": self.name,
-            "engine": self.engine,
-            "mode": self.mode,
-            "source": self.source,
+            **{name: getattr(self, name) for name in said},
+            **{name: list(getattr(self, name)) for name in lists},
             "step": format_length(self.step),
             "step_seconds": self.step.total_seconds() if isinstance(self.step, timedelta) else None,
-            "unit": self.unit,
-            "neighbouring": self.neighbouring,
-            "promise": self.promise,
-            "plain": list(self.plain),
-            "symbols": list(self.symbols),
-            "alerts": list(self.alerts),
             "budget": self.budget.as_json(),
-            "public_by_assumption": [point.as_json() for point in self.public],
-            "not_protected": [point.as_json() for point in self.unprotected],
+            "public_by_assumption": [asdict(point) for point in self.public],
+            "not_protected": [asdict(point) for point in self.unprotected],
             "expected_error": {
                 "formula": self.errors.formula,
                 "conditions": self.errors.conditions,

@@ -17,7 +17,7 @@ _DOMAIN = "domain and bounds"
 
 
 def registry(explanation: Explanation) -> dict[str, Any]:
-    """An entry for each stream, and the fields that are left to fill, by their path."""
+    """Return an entry for each stream, and the fields that are left to fill, by their path."""
     entries = []
     for stream in explanation.streams:
         together = [shared.sentence() for shared in explanation.shared if stream.name in shared.names]

@@ -191,9 +191,9 @@ def _notches_head(stream: StreamExplanation) -> Sequence[str]:
 def _notch_rows(stream: StreamExplanation) -> Iterator[Sequence[str]]:
     for notch in stream.notches:
         yield [
-            decimal(float(notch.epsilon)),
+            decimal(notch.epsilon),
             decimal(float(notch.budget.event_epsilon)),
-            chance(surest(float(notch.epsilon))),
+            chance(surest(notch.epsilon)),
             *(f"±{rounded(answer.first)}" for answer in notch.errors.answers),
         ]
 
@@ -214,11 +214,11 @@ def _plot(stream: StreamExplanation) -> str:
     )
     return draw(
         LineChart(
-            x=[float(notch.epsilon) for notch in notches],
-            labels=[f"{float(notch.epsilon):.3g}" for notch in notches],
+            x=[notch.epsilon for notch in notches],
+            labels=[f"{notch.epsilon:.3g}" for notch in notches],
             panels=[Panel(lines=lines, log=True)],
             what="epsilon",
-            mark=float(configured.epsilon),
+            mark=configured.epsilon,
             alt=f"Lines of the error against epsilon: {said}",
         )
     )

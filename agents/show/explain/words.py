@@ -128,8 +128,7 @@ def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
     how = f"{'is' if single else 'are'} {how}"
     return (
         f"two inputs that differ in whether {who} {how}; everybody else's records, their positions in the source "
-        "topic, "
-        "their arrival times and the ticks among them are the same in both"
+        "topic, their arrival times and the ticks among them are the same in both"
     )
 
 
@@ -158,16 +157,14 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
     lines = [
         promise(stream),
         "Somebody who sees every public topic of this stream, has unlimited computing power short of breaking "
-        "SHAKE-256, knows "
-        f"everybody else's data and held {whom}{again} for an even chance before, can be at most {chance(sure)} sure "
-        f"afterwards{_but_for(budget)}.",
+        f"SHAKE-256, knows everybody else's data and held {whom}{again} for an even chance before, can be at most "
+        f"{chance(sure)} sure afterwards{_but_for(budget)}.",
     ]
     if budget.contributions > 1:
         lines.append(
             f"One unit may make {budget.contributions} changes, so each {stream.contribution} runs at epsilon / "
-            f"{budget.contributions} = "
-            f"{exact(budget.event_epsilon)}. {stream.contribution.capitalize()}s beyond that are refused and counted, "
-            f"{_beyond(stream)}."
+            f"{budget.contributions} = {exact(budget.event_epsilon)}. {stream.contribution.capitalize()}s beyond that "
+            f"are refused and counted, {_beyond(stream)}."
         )
     elif stream.whole_unit and not stream.facts.whole_unit and stream.changes > 1:
         lines.append(
@@ -251,11 +248,9 @@ def alerts(stream: Stream) -> Iterator[str]:
     if privacy.per is not None:
         period = format_length(privacy.per)
         yield (
-            f"The bound renews every {period}: epsilon = {exact(privacy.epsilon_fraction)} for what a user "
-            "contributes in one "
-            f"aligned period, {exact(2 * privacy.epsilon_fraction)} in any {period} in a row, and NO BOUND over a "
-            "lifetime: after "
-            f"k periods it is k times epsilon."
+            f"The bound renews every {period}: epsilon = {exact(privacy.epsilon_fraction)} for what a user contributes "
+            f"in one aligned period, {exact(2 * privacy.epsilon_fraction)} in any {period} in a row, and NO BOUND over "
+            "a lifetime: after k periods it is k times epsilon."
         )
     for told in (stream.privacy.delta_warning, stream.privacy.epsilon_warning):
         if told is not None:
@@ -267,8 +262,7 @@ def alerts(stream: Stream) -> Iterator[str]:
     ):
         yield (
             f"max_contributions = {stream.contributions} is odd and an insert costs {stream.insert_charge}: one "
-            "contribution can never "
-            f"be used. Write {stream.contributions - 1} or {stream.contributions + 1}."
+            f"contribution can never be used. Write {stream.contributions - 1} or {stream.contributions + 1}."
         )
 
 
@@ -297,9 +291,8 @@ def public(stream: Stream) -> Iterator[Point]:
     )
     yield Point(
         "steps and ticks",
-        f"Step 0 begins {start}; {_lasts(stream)}; every step is released, empty ones too, {when}. Where a tick "
-        "stands among the "
-        "records of a partition is part of the public input.",
+        f"Step 0 begins {start}; {_lasts(stream)}; every step is released, empty ones too, {when}. Where a tick stands "
+        "among the records of a partition is part of the public input.",
     )
     yield Point("domain and bounds", f"{view_of(stream).domain(stream)} {stream.domain.outside}")
     privacy = stream.privacy
@@ -317,8 +310,7 @@ def public(stream: Stream) -> Iterator[Point]:
     yield Point(
         "what follows from releases",
         f"The places of synthetic points (a fixed function of released counts and of the name {stream.name}), "
-        "consistency, "
-        "non-negativity, thresholds, which cells are remembered: post-processing, which costs nothing.",
+        "consistency, non-negativity, thresholds, which cells are remembered: post-processing, which costs nothing.",
     )
 
 
@@ -332,8 +324,7 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
     if privacy.per is not None:
         yield Point(
             "a lifetime",
-            f"The bound renews every {format_length(privacy.per)}: what is known of somebody from many periods adds "
-            "up.",
+            f"The bound renews every {format_length(privacy.per)}: what is known of somebody in each period adds up.",
             loud=True,
         )
     if privacy.bounds_users:
@@ -346,9 +337,8 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
         yield _partitioner(stream)
     yield Point(
         "other streams, and this one under another name",
-        "Every stream that sees the same people costs its own epsilon on top: of this job, of other jobs, and one "
-        "that was started "
-        "anew under another name. Streams of this file that add up are listed; nobody can list the others.",
+        "Every stream that sees the same people costs its own epsilon on top: of this job, of other jobs, and one that "
+        "was started anew under another name. Streams of this file that add up are listed; nobody can list the others.",
     )
     yield Point(
         "a cluster that is put back to yesterday",
@@ -368,15 +358,13 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
     yield Point(
         "the operator's view",
         f"{Topics.utility(stream.name)} holds the true error ({audit}): for operators only. So are metrics, lag, "
-        f"{topics.dead_letters}, "
-        "privstream status and everything that privstream simulate and tune write.",
+        f"{topics.dead_letters}, privstream status and everything that privstream simulate and tune write.",
     )
     yield Point(
         "the raw topic and the job's private topics",
         f"{stream.source}, {topics.blocks}, {topics.releases}, {topics.bounds} and the state folders are as sensitive "
-        "as the raw data: "
-        "blocks hold exact counts, the release log holds the seeds of the noise. Who reads them is protected by "
-        "nothing here.",
+        "as the raw data: blocks hold exact counts, the release log holds the seeds of the noise. Who reads them is "
+        "protected by nothing here.",
     )
     if stream.time.clock == "replay":
         yield Point(
@@ -398,8 +386,7 @@ def _partitioner(stream: Stream) -> Point:
         return Point(
             "records on the wrong partition",
             f"Each partition bounds its own users. A record that is not where {stream.partitioner} of its {user} puts "
-            "it is refused, "
-            "so nobody gets the bound twice.",
+            "it is refused, so nobody gets the bound twice.",
         )
     return Point(
         'partitioner = "none"',

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agents.show.charts import AMBER, BLUE, RED, Curve, LineChart, Panel, pairs
-from agents.show.noise import NORMAL_95, Answer, ErrorModel, noise_facts
+from agents.show.noise import Answer, ErrorModel, noise_facts
 from agents.show.pictures import StatePicture
 from agents.show.view import (
     GOOD,
@@ -88,15 +88,9 @@ def _domain(stream: Stream) -> str:
 def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     noise = noise_facts(next(iter(guarantee)))
     states = len(_section(stream).values)
-
-    def answer(name: str, size: int, what: str) -> Answer:
-        deviation = math.sqrt(size) * noise.deviation
-        interval = noise.interval if size == 1 else NORMAL_95 * deviation
-        return Answer.of(name, size, what, lambda t: deviation, lambda t: interval)
-
-    answers = [answer("one state", 1, "the count of one state in one step")]
+    answers = [Answer.steady("one state", 1, "the count of one state in one step", noise)]
     if states > 3:
-        answers.append(answer("half of the states", states // 2, "the sum over so many states"))
+        answers.append(Answer.steady("half of the states", states // 2, "the sum over so many states", noise))
     conditions = (
         "Every step has noise of its own, in every state, and this is that noise alone, as measurements have it. "
         "Released counts add up to the population, and use that users move as the chain says; their error is smaller "
@@ -246,10 +240,8 @@ def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> I
     if not released:
         return
     if (last := _last(audit)) is not None:
-        names, true, made = last
-        shown = np.argsort(-np.maximum(true, made), kind="stable")[:SHOWN]
-        more = f" The {SHOWN} states that hold most." if len(names) > SHOWN else ""
-        bars = pairs([names[state] for state in shown.tolist()], true[shown], made[shown], what="users in a state")
+        more = f" The {SHOWN} states that hold most." if len(last[0]) > SHOWN else ""
+        bars = pairs(*last, what="users in a state", most=SHOWN)
         yield ReportSection("Where the users are", f"In the last step, as first released.{more}", [bars])
     yield from over_time(
         "Error of the counts over time",

@@ -49,14 +49,12 @@ def _domain(stream: Stream) -> str:
 def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     """Return the noise of one step's measurement; filters make less of it, by how much depends on the series."""
     recipe = config(stream)
-    answers = []
-    for field, mechanism in zip(recipe.domain.fields, guarantee, strict=True):
-        deviation = noise_facts(mechanism).deviation
-        answers.append(
-            Answer.of(f"{field.name}, one step", 1, "noise of one measurement", lambda t, d=deviation: d)  # type: ignore[misc]
-        )
+    what = "noise of one measurement"
     return ErrorModel(
-        tuple(answers),
+        tuple(
+            Answer.steady(f"{field.name}, one step", 1, what, noise_facts(mechanism))
+            for field, mechanism in zip(recipe.domain.fields, guarantee, strict=True)
+        ),
         sizes="draws",
         growth="The error of a step does not grow with the number of releases within a span",
         formula="sd of the noise of one step's measurement at an even share of the budget",

@@ -22,7 +22,7 @@ from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.evaluators import SIZES, ZoneEvaluator
 from engines.spatial.held.engine import GROUPS, HeldLeaves
-from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from engines.spatial.points import Placement, PointRecords, Prefixes
 from schemas.arrays import IntArray
 from schemas.config import Stream
@@ -100,10 +100,10 @@ def _zones_sentence(domain: ZonesDomainSection) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeafNoise:
-    """Attributes:
+    """The noise in one leaf's count.
 
-    after: variance of the noise in one leaf's count after so many releases.
-    single: 95 % interval of it after the first, exact, where that is one draw.
+    Attributes:
+        after: its variance after so many releases. single: its 95 % interval after the first, where that is one draw.
     """
 
     after: Callable[[int], float]
@@ -114,7 +114,12 @@ class LeafNoise:
         """Return the noise of a leaf. Raises: PrivstreamError if the engine does not say which mechanism counts."""
         engine = uncorrected_engine(stream)
         if isinstance(engine, PHDStream):
-            return LeafNoise._of_counters(engine.config)
+            counter = engine.config.leaf_counter
+            last, nodes = counter.horizon, counter.node_noise(1)
+            return LeafNoise(
+                lambda releases: counter.variance(releases if last is None else min(releases, last)),
+                laplace_interval(nodes[0]) if len(nodes) == 1 and counter.resolution == 1 else None,
+            )
         counting = [mechanism for mechanism in guarantee if mechanism.name.endswith(COUNTS)]
         if len(counting) != 1:
             raise PrivstreamError(
@@ -122,15 +127,6 @@ class LeafNoise:
             )
         noise = noise_facts(counting[0])
         return LeafNoise(lambda releases: releases * noise.variance, noise.interval)
-
-    @staticmethod
-    def _of_counters(config: PHDStreamConfig) -> LeafNoise:
-        counter = config.leaf_counter
-        last = counter.horizon
-        single = None
-        if len(nodes := counter.node_noise(1)) == 1 and counter.resolution == 1:
-            single = laplace_interval(nodes[0])
-        return LeafNoise(lambda releases: counter.variance(releases if last is None else min(releases, last)), single)
 
     def deviation(self, *, leaves: int, releases: int = 1) -> float:
         """Return the standard deviation of a region's count, in events."""
@@ -344,14 +340,10 @@ def _zones_section(audit: HeldOutAudit) -> ReportSection:
     """Return true and released counts of the zones that hold most."""
     evaluator = audit.evaluator
     assert isinstance(evaluator, ZoneEvaluator)
-    true, released = _zone_counts(audit)
-    shown = np.argsort(-np.maximum(true, released), kind="stable")[:MOST_ZONES]
-    names = [evaluator.domain.names[zone] for zone in shown.tolist()]
-    more = f" The {MOST_ZONES} zones that hold most." if len(true) > MOST_ZONES else ""
-    counts = (true[shown].astype(np.float64), released[shown].astype(np.float64))
-    return ReportSection(
-        "Where the events are", f"After the last step.{more}", [pairs(names, *counts, what="events of a zone")]
-    )
+    names, counts = evaluator.domain.names, (each.astype(np.float64) for each in _zone_counts(audit))
+    more = f" The {MOST_ZONES} zones that hold most." if len(names) > MOST_ZONES else ""
+    bars = pairs(names, *counts, what="events of a zone", most=MOST_ZONES)
+    return ReportSection("Where the events are", f"After the last step.{more}", [bars])
 
 
 def _picture(stream: Stream) -> Picture:

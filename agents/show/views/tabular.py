@@ -210,12 +210,10 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
             more=_attributes(evaluator.domain.names, ones, true, made) + _unlisted(evaluator.domain, ones, true),
         )
     ]
-    shown = [index for index, size in enumerate(sizes) if size > 1][:MOST_ATTRIBUTES]
-    cliques = that_fit(list(combinations(shown, 2)), sizes)
-    if cliques and rows:
-        pairs = Marginals(sizes, tuple(cliques))
+    pairs = _pairs(sizes)
+    if pairs.cliques and rows:
         single = [ones.table(true, index).reshape(-1) for index in range(len(sizes))]
-        independent = np.concatenate([np.outer(single[a], single[b]).reshape(-1) / rows for a, b in cliques])
+        independent = np.concatenate([np.outer(single[a], single[b]).reshape(-1) / rows for a, b in pairs.cliques])
         true, made = evaluator.true_counts(audit.truth, pairs), evaluator.synthetic_counts(synthetic, pairs)
         found.append(
             Judged(
@@ -297,7 +295,6 @@ def _marginals(evaluator: TableEvaluator, audit: HeldOutAudit, synthetic: Mappin
         worst = int(np.argmax(np.abs(made - true)))
         columns.append(
             ColumnChart(
-                name=name,
                 labels=labels,
                 true=true,
                 made=made,
@@ -317,13 +314,10 @@ def _marginals(evaluator: TableEvaluator, audit: HeldOutAudit, synthetic: Mappin
 
 def ties(evaluator: TableEvaluator, truth: Folded, synthetic: Mapping[str, list[Any]]) -> Sequence[ReportSection]:
     """Return what ties attributes together, in the true rows and in the synthetic ones; nothing without a pair."""
-    names, sizes = evaluator.domain.names, evaluator.domain.sizes
-    several = [index for index, size in enumerate(sizes) if size > 1]
-    shown = several[:MOST_ATTRIBUTES]
-    pairs = that_fit(list(combinations(shown, 2)), sizes)
+    names, layout, several = evaluator.domain.names, _pairs(evaluator.domain.sizes), _several(evaluator.domain.sizes)
+    shown, pairs = several[:MOST_ATTRIBUTES], layout.cliques
     if not pairs:
         return []
-    layout = Marginals(sizes, tuple(pairs))
     counts = evaluator.true_counts(truth, layout), evaluator.synthetic_counts(synthetic, layout)
     true, made = (_strengths(layout, each) for each in counts)
     strong = true > STRONG
@@ -385,12 +379,18 @@ def _kept(layout: Marginals, true: FloatArray, made: FloatArray) -> str:
     )
 
 
-def that_fit(pairs: list[tuple[int, int]], sizes: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return the pairs with the fewest cells, in their order, as many as memory is meant for."""
+def _several(sizes: Sequence[int]) -> list[int]:
+    """Return the attributes that have several values."""
+    return [index for index, size in enumerate(sizes) if size > 1]
+
+
+def _pairs(sizes: tuple[int, ...]) -> Marginals:
+    """Return the pairs of attributes that are looked at: those with the fewest cells, as memory is meant for."""
+    pairs = list(combinations(_several(sizes)[:MOST_ATTRIBUTES], 2))
     cells = np.array([sizes[left] * sizes[right] for left, right in pairs], np.int64)
     order = np.argsort(cells, kind="stable")
     kept = set(order[np.cumsum(cells[order]) <= MOST_CELLS].tolist())
-    return [pair for index, pair in enumerate(pairs) if index in kept]
+    return Marginals(sizes, tuple(pair for index, pair in enumerate(pairs) if index in kept))
 
 
 def _picture(stream: Stream) -> Picture:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agents.show.charts import BLUE, SYNTHETIC, TRUE, Curve, LineChart, Panel, Table, written
-from agents.show.noise import NORMAL_95, Answer, ErrorModel, noise_facts
+from agents.show.noise import Answer, ErrorModel, noise_facts
 from agents.show.pictures import Picture, TripPicture
 from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, Term, View, over_time, relative
 from agents.show.views.maps import Area, Points, length, map_of, maps
@@ -67,7 +67,6 @@ def _map(section: TripsDomainSection) -> str:
 def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     counts = {mechanism.name: mechanism for mechanism in guarantee}
     first = counts["trips"] if "trips" in counts else counts["pairs"]
-    answers = []
     asked = [
         ("all trips", 1, first, "the number of trips of a step" if "trips" in counts else "one leaf of pairs"),
         ("one cell", 1, counts[_CELLS[stream.mode]], f"{_CELLS[stream.mode]} in one cell, in one step"),
@@ -75,13 +74,8 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     ]
     if "moves" in counts:
         asked.append(("one way out", 1, counts["moves"], "moves from one cell in one direction, in one step"))
-    for name, size, mechanism, what in asked:
-        facts = noise_facts(mechanism)
-        deviation = math.sqrt(size) * facts.deviation
-        interval = facts.interval if size == 1 else NORMAL_95 * deviation
-        answers.append(Answer.of(name, size, what, lambda t, d=deviation: d, lambda t, i=interval: i))  # type: ignore[misc]
     return ErrorModel(
-        tuple(answers),
+        tuple(Answer.steady(name, size, what, noise_facts(mechanism)) for name, size, mechanism, what in asked),
         sizes="cells",
         growth="The error does not grow: each step counts other trips",
         formula="sd(L) = sqrt(L · V),  V = variance of the noise in one cell",
