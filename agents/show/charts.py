@@ -187,11 +187,6 @@ def thinned(values: Sequence[float | None] | FloatArray, width: int) -> FloatArr
     return np.where(there.any(axis=1), sums / np.maximum(there.sum(axis=1), 1), np.nan)
 
 
-def width_of(steps: int) -> int:
-    """Return how many steps are drawn as one point."""
-    return -(-max(steps, 1) // MOST_POINTS)
-
-
 def pairs(names: Sequence[str], true: FloatArray, made: FloatArray, *, what: str, most: int) -> BarChart:
     """Return bars of true and synthetic counts, the largest `most` of them; `what` is counted."""
     shown = np.argsort(-np.maximum(true, made), kind="stable")[:most]
@@ -227,6 +222,9 @@ def _table(chart: Table) -> str:
 
 @draw.register
 def _lines(chart: LineChart) -> str:
+    import matplotlib.dates
+
+    dates: Any = matplotlib.dates
     rows = math.ceil(len(chart.panels) / chart.columns)
     more: dict[str, Any] = {"height_ratios": chart.heights} if chart.heights else {}
     picture, grid = figure(
@@ -234,12 +232,14 @@ def _lines(chart: LineChart) -> str:
     )
     timed = isinstance(chart.x[0], datetime)
     x: Sequence[Any] = [each.replace(tzinfo=None) if isinstance(each, datetime) else each for each in chart.x]
-    width = width_of(len(x)) if timed else 1
+    width = -(-len(x) // MOST_POINTS) if timed else 1
     panels = list(grid.flat)
     for axes, panel in zip(panels, chart.panels, strict=False):
         _panel(axes, panel, x, width, legend=len(chart.panels) > 1 and panel is chart.panels[0])
         if timed:
-            _dates(axes)
+            locator = dates.AutoDateLocator(minticks=3, maxticks=9)
+            axes.xaxis.set_major_locator(locator)
+            axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
         elif chart.labels:
             axes.set_xscale("log")
             axes.set_xticks(x, chart.labels, fontsize=9)
@@ -449,15 +449,6 @@ def figure(width: float, height: float, *, rows: int = 1, columns: int = 1, **mo
 
     made = Figure(figsize=(width, height), layout="constrained")
     return made, made.subplots(rows, columns, **more)
-
-
-def _dates(axes: Any) -> None:
-    import matplotlib.dates
-
-    module: Any = matplotlib.dates
-    locator = module.AutoDateLocator(minticks=3, maxticks=9)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(module.ConciseDateFormatter(locator))
 
 
 def quiet(axes: Any) -> None:

@@ -27,7 +27,6 @@ from schemas.errors import BrokerError, WireError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
-    from schemas.blocks import Tally
     from schemas.config import Config, Stream
 
 log = logging.getLogger(__name__)
@@ -105,6 +104,8 @@ class StreamTruth:
         }
         if status is None:
             return {**summary, "status": None}
+        counted = Seen.of(status.totals)
+        by_reason = [[*key, n] for key, n in counted.tally.most_common() if key[0] != "ACCEPTED"]
         return {
             **summary,
             "status": {
@@ -118,18 +119,12 @@ class StreamTruth:
                 "source_problem": status.source_problem,
                 "stopped": [str(stop) for stop in status.stopped],
                 "doubt": None if status.doubt is None else status.doubt.detail,
-                "refusals": _refusals(status.totals),
+                "refusals": by_reason,  # reason, field and number, the most frequent first
                 "recently": Seen.of(status.recent).sentence() if status.recent else "",
                 "advice": status.refusing.advice() if status.refusing is not None else [],
-                "records": Seen.of(status.totals).records,
+                "records": counted.records,
             },
         }
-
-
-def _refusals(tally: Tally) -> list[list[Any]]:
-    """Return reason, field and number of what was refused, and of what bounds dropped; the most frequent first."""
-    dropped = [(key, n) for key, n in Seen.of(tally).tally.most_common() if key[0] != "ACCEPTED"]
-    return [[reason, field, n] for (reason, field), n in dropped]
 
 
 class OperatorReader(Reader):

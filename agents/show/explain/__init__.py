@@ -81,15 +81,11 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
     )
 
 
-def with_epsilon(stream: Stream, epsilon: Decimal) -> Stream:
-    """Return the stream with another epsilon; nothing else changes."""
-    return stream.model_copy(update={"privacy": stream.privacy.model_copy(update={"epsilon": epsilon})})
-
-
 def _notches(stream: Stream) -> Iterator[Notch]:
     """Yield half and twice the budget, and so on, without epsilons that configuration or noise refuses."""
     for factor in FACTORS:
-        other = with_epsilon(stream, stream.privacy.epsilon * factor)
+        privacy = stream.privacy.model_copy(update={"epsilon": stream.privacy.epsilon * factor})
+        other = stream.model_copy(update={"privacy": privacy})
         if other.event_epsilon < LEAST_EVENT_EPSILON:
             continue
         try:

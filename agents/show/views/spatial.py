@@ -15,7 +15,6 @@ from agents.show.noise import NORMAL_95, Answer, ErrorModel, laplace_interval, n
 from agents.show.pictures import AttributeCells, Picture, PointPicture, TablePicture
 from agents.show.view import GOOD, Judged, Metric, ReportSection, Scale, StepRow, View, over_time, percent, relative
 from agents.show.views.maps import Area, Frame, Points, expected, frame_of, map_of, maps, scales, small_maps
-from engines.core.contract import Engine
 from engines.core.counters.simple import SimpleCounter
 from engines.core.registry import build_domain, uncorrected_engine
 from engines.spatial.domain.lines import LineDomain
@@ -149,12 +148,6 @@ class LeafNoise:
         )
 
 
-def _growth(engine: Engine) -> str:
-    if isinstance(engine, PHDStream) and not isinstance(engine.config.leaf_counter, SimpleCounter):
-        return "The error grows as that of the leaves' counter (options.counter)"
-    return "The error grows with the square root of the number of releases"
-
-
 def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     """Return the errors of regions from one leaf to the whole domain."""
     noise = LeafNoise.of(stream, guarantee)
@@ -165,7 +158,7 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
         leaves = max(1, math.ceil(share * most))
         answers.append(noise.answer(f"{name} region", leaves, f"about {share:.2%} of all leaves"))
     answers.append(noise.answer("whole domain", most, "all leaves"))
-    engine = uncorrected_engine(stream)
+    engine, growth = uncorrected_engine(stream), "with the square root of the number of releases"
     if isinstance(engine, HeldLeaves):
         how = (
             f"L leaves of the region, of at most {most:,} in all (options.max_leaves), each measured once in every one "
@@ -179,12 +172,14 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
             f"L leaves of the region, of {most:,} in all, say (mode {stream.mode} has no limit), each measured in "
             "every one of t releases."
         )
+        if not isinstance(engine.config.leaf_counter, SimpleCounter):
+            growth = "as that of the leaves' counter (options.counter)"
         if engine.config.leaf_counter.horizon is not None:
             how += f" After {engine.config.leaf_counter.horizon:,} releases (options.horizon) the stream stops."
     return ErrorModel(
         tuple(answers),
         sizes="leaves",
-        growth=_growth(engine),
+        growth=f"The error grows {growth}",
         formula="sd(L, t) = sqrt(L · V(t)),  V(t) = Var(noise of one leaf after t releases),  95 % in 1.96 · sd "
         "(one draw: its own law)",
         conditions=f"V(1) = {noise.after(1):.4g} events². {how} Busy places have more and smaller leaves than quiet "
