@@ -8,14 +8,14 @@ import platform
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
 from agents.kafka.lifecycle.state_folder import root_of
+from agents.readers.operator import Finding
 from schemas.errors import BrokerError, ConfigError, WireError, WitnessAwayError
 
 if TYPE_CHECKING:
@@ -27,19 +27,6 @@ NAMED = 3  # topics in one line
 FETCH, METADATA = 1, 3  # Kafka's numbers of these requests
 IDS_SINCE = 12  # version of the metadata request that has topic ids: Kafka 3.1
 FETCH_SINCE_4 = 4  # Kafka 4.0 dropped the versions before (KIP-896)
-
-
-Verdict = Literal["ok", "warning", "problem"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was looked at, and what there is to do about it."""
-
-    what: str
-    verdict: Verdict
-    detail: str
-    fix: str = ""
 
 
 def local_findings() -> Iterator[Finding]:
