@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from agents.kafka.lifecycle.state_folder import root_of
-from agents.readers.operator import Finding
+from agents.readers.operator.findings import Finding
 from schemas.errors import BrokerError, ConfigError, WireError, WitnessAwayError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from agents.protocol.clock import MANY_STEPS, StepClock, backlog_sentence, steps
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import KEY_BYTES
-from agents.readers.operator import Finding, Verdict
+from agents.readers.operator.findings import Finding, Verdict
 from engines.core.registry import build_domain
 from schemas.errors import BrokerError, ConfigError, EngineInputError
 
