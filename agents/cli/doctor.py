@@ -32,13 +32,8 @@ def doctor(
 
     Every problem comes with its fix. Exit code 1 if there is one; warnings do not count.
     """
-    from agents.readers.operator.doctor import (
-        Finding,
-        cluster_findings,
-        config_findings,
-        local_findings,
-        witness_finding,
-    )
+    from agents.readers.operator.doctor import cluster_findings, config_findings, local_findings, witness_finding
+    from agents.readers.operator.findings import Finding
 
     findings = list(local_findings())
     if config is not None:
