@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.local.demo.run import demo_world
-from agents.local.demo.screen import Screen
+from agents.cli.demo import SHOWN as DEMO
+from agents.cli.demo import play
 from agents.local.offline.simulate import SimulateOptions, simulate
 from agents.show.view import metrics_of
 from schemas.config import ENGINES, Stream, load_config
@@ -22,12 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES, PAGE = ROOT / "docs" / "images", ROOT / "docs" / "reports.md"
 EXAMPLES = ROOT / "examples"
 SEED, WIDTH = 7, 96
-DATA = {
-    "taxi.toml": "nyc_taxi/taxi_2016_01_sample_20k.csv.gz",
-    "departures.toml": "nyc_departures/departures_2013_01.csv.gz",
-    "evictions.toml": "sf_evictions/eviction_notices_2011_2015.csv.gz",
-    "trips.toml": "town/drives.csv.gz",
-}
+DATA = {name: data for name, data, _ in DEMO}
 SHOWN = (
     ("taxi.toml", "Bars of the error at each scale", "report-scales"),
     ("taxi.toml", "Map of the difference", "report-difference"),
@@ -85,14 +80,11 @@ def reports() -> None:
 
 
 def demo() -> None:
-    """The demo as a terminal of `WIDTH` columns shows it at the end."""
+    """What the demo shows at its end on a terminal of `WIDTH` columns."""
     from rich.console import Console
 
     console = Console(record=True, width=WIDTH, height=60, force_terminal=True, color_system="truecolor")
-    with demo_world(lambda streams: Screen(console, streams), exit_when_done=True) as (screen, result, config):
-        console.export_text(clear=True)  # what moved on the way
-        console.print(screen._render())
-        screen.summary(seconds=result.seconds, bootstrap=config.kafka.bootstrap, lines=[])
+    play(console, exit_when_done=True)
     console.save_svg(str(IMAGES / "demo.svg"), title="make demo")
     print("docs/images/demo.svg")
 

@@ -35,8 +35,7 @@ import numpy as np
 import orjson
 
 from agents.local.coupling.inputs import inputs
-from agents.local.coupling.runs import CROWD, JobRun
-from agents.local.coupling.settings import settings
+from agents.local.coupling.runs import CROWD, JobRun, settings
 from agents.local.offline.processes import process_pool
 from engines.checks.coupling import OutputAdversary, Recorder
 from schemas.blocks import Block

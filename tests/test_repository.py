@@ -240,7 +240,7 @@ def test_a_wheel_that_is_installed_elsewhere_has_types_examples_and_a_descriptio
         [about] = [name for name in names if name.endswith("/METADATA")]
         assert "# privstream" in packed.read(about).decode()
         packed.extractall(there)
-    code = "import agents, agents.local.demo.run as run; print(agents.__file__); print(run.examples())"
+    code = "import agents, agents.cli.demo as demo; print(agents.__file__); print(demo.examples())"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(there)}, check=True,
         capture_output=True, text=True,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say
+from agents.cli.output import FOUND, AsJson, Bars, config_of, print_json, say
 from agents.show.text import table
 from schemas.errors import PrivstreamError
 
@@ -77,7 +78,7 @@ def audit(
 def audited_streams(config: Path | None, only: str | None) -> list[tuple[str, Stream]]:
     """Return name and stream of what is audited. Raises: ConfigError."""
     if config is None:
-        from agents.local.coupling.settings import settings
+        from agents.local.coupling.runs import settings
 
         streams = list(settings())
     else:
@@ -92,39 +93,29 @@ def audits(
     import os
     from concurrent.futures import wait
 
-    from agents.local.offline.processes import process_pool, shared_counts
+    from agents.local.coupling.audit import audit
+    from agents.local.offline.processes import count_one, process_pool, shared_counts
 
     each = pairs + BESIDE
     counts = shared_counts(len(streams))
     with (
-        rows_progress("audit", quiet=quiet, unit="pairs") as bar,
+        Bars(quiet=quiet) as bars,
         process_pool(min(workers or os.cpu_count() or 1, len(streams)), counts) as pool,
     ):
-        bar.begun(each * len(streams))
-        futures = [pool.submit(_audit, at, name, stream, pairs, seed) for at, (name, stream) in enumerate(streams)]
+        futures = [
+            pool.submit(audit, name, stream, pairs=pairs, seed=seed, each_pair=partial(count_one, at))
+            for at, (name, stream) in enumerate(streams)
+        ]
         try:
-            while wait(futures, timeout=LOOK_S).not_done:
+            done = False
+            while not done:
+                done = not wait(futures, timeout=LOOK_S).not_done
                 made = [each if future.done() else min(counts[at], each) for at, future in enumerate(futures)]
-                bar.at(sum(made))
-            bar.at(each * len(streams))
+                bars("pairs of runs", sum(made), each * len(streams))
             return [future.result() for future in futures]
         finally:  # of whoever is interrupted, nothing more is begun
             for future in futures:
                 future.cancel()
-
-
-def _audit(at: int, name: str, stream: Stream, pairs: int, seed: int) -> Audit:
-    from agents.local.coupling.audit import audit as run
-    from agents.local.offline.processes import count_one
-
-    *_, found = _counted(run(name, stream, pairs=pairs, seed=seed), lambda: count_one(at))
-    return found
-
-
-def _counted(audits: Iterator[Audit], count: Callable[[], None]) -> Iterator[Audit]:
-    for found in audits:
-        count()
-        yield found
 
 
 def _row(found: Audit) -> tuple[str, ...]:

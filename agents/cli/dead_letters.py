@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,9 +11,9 @@ import typer
 from agents.cli.manual import Example, manual
 from agents.cli.output import (
     AsJson,
+    Bars,
     ConfigFile,
     OnlyStream,
-    PartsProgress,
     chosen_stream,
     config_of,
     print_json,
@@ -73,13 +74,8 @@ def _reason(text: str) -> Reason:
 async def _tell(config: Config, wanted: Any, *, last: int, going_on: bool, show: bool, as_json: bool) -> None:
     from agents.readers.operator import dead_letters as letters
 
-    bar = PartsProgress()
-    try:
-        found = await letters.dead_letters(
-            config, wanted, most=last, read=lambda done, total: bar.at("letters", done, total)
-        )
-    finally:
-        bar.close()
+    with Bars() as bars:
+        found = await letters.dead_letters(config, wanted, most=last, read=partial(bars, "letters"))
     async with letters.raw_records(config) as ask:
         shown = [_entry(letter, await ask(letter) if show else None, show=show) for letter in found.newest]
         if as_json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import AllowRefused, NoPage, PartsProgress, Speed, StreamName, say, say_refused, warn
+from agents.cli.output import AllowRefused, Bars, NoPage, Speed, StreamName, chosen_stream, say, say_refused, warn
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -51,48 +51,47 @@ def dev(
     With FILE its times say when a step is over, whatever clock the stream has. What is released here was drawn with
     noise of its own: show nobody both this and what the real job releases of the same events, their costs add up.
     """
-    from agents.local.dev import DevOptions
+    from agents.local.dev import DevOptions, Played, without_settings
     from agents.local.dev import dev as run
+    from schemas.config import load_config
 
     if exit_when_done and file is None:
         raise PrivstreamError("--exit-when-done has no file to wait for. Fix: name a FILE, or leave it out.")
-    options = DevOptions(
-        file=file, stream=stream, speed=speed, exit_when_done=exit_when_done, allow_refused=allow_refused,
-        page=not no_page,
-    )  # fmt: skip
-    screen = _Screen()
+    loaded = load_config(config, without_settings(os.environ), offline=True)
+    files = {} if file is None else {chosen_stream(loaded, stream).name: Played(file, speed)}
+    options = DevOptions(files=files, exit_when_done=exit_when_done, allow_refused=allow_refused, page=not no_page)
+    screen = Screen()
     try:
-        run(config, os.environ, options, screen)
+        run(config.read_text(encoding="utf-8"), loaded, options, screen)
     except KeyboardInterrupt:
         if not screen.is_up:
             raise
     finally:
-        screen.bar.close()
+        screen.bars.close()
     say("stopped; nothing is left behind")
 
 
-class _Screen:
-    """Lines, and a bar for the rows where there is a terminal."""
+class Screen:
+    """Lines, and bars for the rows where there is a terminal."""
 
     def __init__(self) -> None:
-        self.bar = PartsProgress()
+        self.bars = Bars()
         self.is_up = False
         self._parts: set[str] = set()
-        self._rows = 0
 
     def say(self, line: str) -> None:
-        self.bar.echo(line, err=True)
+        self.bars.echo(line, err=True)
 
     def starting(self, what: str, done: int, total: int) -> None:
         if not sys.stderr.isatty() and what not in self._parts:
             self._parts.add(what)
             say(f"  {what}")
-        self.bar.at(what, done, total)
+        self.bars(what, done, total)
 
     def up(self, running: DevRun) -> None:
         from agents.local.dev import written_as
 
-        self.bar.close()
+        self.bars.close()
         self.is_up = True
         bootstrap = running.config.kafka.bootstrap
         say("")
@@ -111,26 +110,28 @@ class _Screen:
 
     def step(self, stream: str, entry: Mapping[str, Any]) -> None:
         gathered = "  gathered: no data is released yet" if entry.get("gathered") else ""
-        self.bar.echo(
+        self.bars.echo(
             f"{stream}: step {entry['step']} until {entry['end']}  {entry['synthetic_records']:,} synthetic records  "
             f"epsilon {entry['epsilon_spent']:g} of {entry['epsilon']:g}{gathered}"
         )
 
-    def looked(self, seen: RowsSeen) -> None:
+    def measured(self, stream: str, utility: Mapping[str, Any]) -> None:
+        """Errors are for the operators' page, not for a terminal whose lines are public."""
+
+    def looked(self, stream: str, seen: RowsSeen) -> None:
         if seen.refused:
-            self.bar.close()
-            say(f"of the next {seen.rows:,} rows:")
+            self.bars.close()
+            say(f"{stream}: of the next {seen.rows:,} rows:")
             say_refused("", seen.refused, share=seen.seen.share)
 
-    def begun(self, rows: int, before: int) -> None:
-        self._rows = rows
-        self.rows(before)
-
-    def rows(self, row: int) -> None:
-        self.bar.at("rows replayed", row, self._rows)
+    def rows(self, stream: str, done: int, total: int) -> None:
+        self.bars(f"rows of {stream} replayed", done, total)
 
     def replayed(self, done: Replayed) -> None:
-        self.bar.close()
+        self.bars.close()
         say(f"{done.stream}: {done.rows:,} rows are replayed; steps to {done.step} are over")
         if done.step < 0:
             warn("no step is over: all rows lie in the first one, or before it")
+
+    def done(self) -> None:
+        """Steps go on where producers write."""

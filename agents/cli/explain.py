@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,12 @@ import typer
 from agents.cli.manual import Example, manual
 from agents.cli.output import (
     AsJson,
+    Bars,
     ConfigFile,
     OnlyStream,
     chosen_stream,
     config_of,
     print_json,
-    rows_progress,
     say,
     working,
 )
@@ -58,8 +59,8 @@ def explain(
     loaded = config_of(config, offline=True)
     names = None if stream is None else [chosen_stream(loaded, stream).name]
     before = [config_of(path, offline=True) for path in earlier or ()]
-    with rows_progress("explain", quiet=as_json or len(loaded.streams) < 2, unit="streams") as bar:
-        explanation = explained(loaded, names, earlier=before, begun=bar.begun, progress=bar.advance)
+    with Bars(quiet=as_json or len(loaded.streams) < 2) as bars:
+        explanation = explained(loaded, names, earlier=before, progress=partial(bars, "streams"))
     if html is not None:
         try:
             with working("drawing", quiet=as_json):

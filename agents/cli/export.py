@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from agents.cli.manual import Example, manual
 from agents.cli.output import (
     AsJson,
+    Bars,
     ConfigFile,
     Overwrite,
     StreamName,
     chosen_stream,
     config_of,
     print_json,
-    rows_progress,
     warn,
 )
 
-
-class Format(StrEnum):
-    """Of the file."""
-
-    csv = "csv"
-    parquet = "parquet"
-    geojson = "geojson"
-    geoparquet = "geoparquet"
-
-
-class What(StrEnum):
-    """Which of the public topics."""
-
-    synthetic = "synthetic"
-    measurements = "measurements"
-    ledger = "ledger"
+Format = Literal["csv", "parquet", "geojson", "geoparquet"]
+What = Literal["synthetic", "measurements", "ledger"]
 
 
 @manual(
@@ -47,14 +33,14 @@ class What(StrEnum):
 )
 def export(
     config: ConfigFile,
-    file_format: Annotated[Format, typer.Option("--format", help="Of the file.")] = Format.csv,
+    file_format: Annotated[Format, typer.Option("--format", help="Of the file.")] = "csv",
     at: Annotated[
         str | None,
         typer.Option(metavar="STEP", help="Number of a step, or a time by which it ended; the last one, if not given."),
     ] = None,
     what: Annotated[
         What, typer.Option(help="The synthetic records alive then, or all measurements or ledger entries up to then.")
-    ] = What.synthetic,
+    ] = "synthetic",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write.", show_default="STREAM-step-NUMBER, here")
     ] = None,
@@ -72,17 +58,17 @@ def export(
     chosen = chosen_stream(loaded, stream)
     from agents.readers.consume.export import export as run
 
-    with rows_progress(f"read {chosen.name}", quiet=as_json) as rows:
+    with Bars(quiet=as_json) as bars:
         done = asyncio.run(
             run(
                 loaded,
                 chosen,
-                what=what.value,
-                file_format=file_format.value,
+                what=what,
+                file_format=file_format,
                 at=at,
                 path=out,
                 overwrite=overwrite,
-                progress=rows,
+                progress=partial(bars, f"read {chosen.name}"),
             )
         )
     if as_json:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import FOUND, AsJson, Overwrite, PartsProgress, print_json, say, warn
+from agents.cli.output import FOUND, AsJson, Bars, Overwrite, print_json, say, warn
 from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
 
 if TYPE_CHECKING:
@@ -113,9 +114,8 @@ def init(
         given[key.strip()] = read_setting(value.strip())
     facts = None
     if public is not None:
-        bar = PartsProgress()
-        facts = public_facts(public, lambda rows, of: bar.at(f"rows of {public.name}", rows, of))
-        bar.close()
+        with Bars() as bars:
+            facts = public_facts(public, partial(bars, f"rows of {public.name}"))
     usual_source = "" if from_ is None else f"raw.{re.sub(r'[^A-Za-z0-9_-]', '-', from_.name.split('.')[0])}"
     done = write_template(out, engine, given, fields=fields, public=facts, bootstrap=servers, usual_source=usual_source)
     name, source = (done.values.get(key, "(to fill in)") for key in ("name", "source"))

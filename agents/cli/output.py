@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from schemas.errors import ConfigError, PrivstreamError
+from schemas.errors import BrokerError, ConfigError, PrivstreamError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -77,20 +77,15 @@ def clean(command: Callable[P, R]) -> Callable[P, R]:
         except Exception as error:
             if not type(error).__module__.startswith("aiokafka."):
                 raise
-            _refuse(kafka_error(error), as_json=bool(kwargs.get("as_json")))
+            # Without the client's own text: that can repeat a record.
+            refused = BrokerError(
+                f"the Kafka cluster refused or did not answer: {type(error).__name__}. "
+                "Fix: check bootstrap and security in [kafka], then run privstream doctor CONFIG."
+            )
+            _refuse(refused, as_json=bool(kwargs.get("as_json")))
             raise typer.Exit(REFUSED) from None
 
     return run
-
-
-def kafka_error(error: Exception) -> PrivstreamError:
-    """What a client library says of the cluster, without its text: that can repeat a record."""
-    from schemas.errors import BrokerError
-
-    return BrokerError(
-        f"the Kafka cluster refused or did not answer: {type(error).__name__}. "
-        "Fix: check bootstrap and security in [kafka], then run privstream doctor CONFIG."
-    )
 
 
 def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
@@ -176,51 +171,6 @@ def chosen_stream(config: Config, name: str | None) -> Stream:
         raise PrivstreamError(f"the configuration has no stream {name!r}. Fix: --stream is one of {names}.") from None
 
 
-class RowsProgress:
-    """One bar over rows, or other things: done of total, rate, time left. On standard error, if that is a terminal."""
-
-    def __init__(self, bar: Progress | None, what: str) -> None:
-        self._bar = bar
-        self._task = None if bar is None else bar.add_task(what, total=None)
-        self._row = 0
-
-    def begun(self, rows: int, before: int = 0) -> None:
-        self._row = before
-        if self._bar is not None and self._task is not None:
-            self._bar.reset(self._task, total=rows, completed=before)
-
-    def now(self, what: str) -> None:
-        """What is done at this moment."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=what)
-
-    def at(self, row: int) -> None:
-        self.advance(row - self._row)
-
-    def advance(self, rows: int) -> None:
-        self._row += rows
-        if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, rows)
-
-
-@contextlib.contextmanager
-def rows_progress(what: str, *, quiet: bool, unit: str = "rows") -> Iterator[RowsProgress]:
-    if quiet or not sys.stderr.isatty():
-        yield RowsProgress(None, what)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Any) -> Text:
-            return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), Rate())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        yield RowsProgress(bar, what)
-
-
 @contextlib.contextmanager
 def working(what: str, *, quiet: bool = False) -> Iterator[None]:
     """Around what nobody can say the end of: a line that moves, with the seconds that it has taken."""
@@ -236,45 +186,61 @@ def working(what: str, *, quiet: bool = False) -> Iterator[None]:
         yield
 
 
-class PartsProgress:
-    """A bar for one thing after the other, each with what is done of it and the time that is left.
+class Bars:
+    """A bar for one thing after the other, with how much of it is done, how fast, and the time that is left.
 
-    Nothing is shown before the first of `at`, nor after `close`.
+    On standard error where that is a terminal, and nowhere else. Nothing is shown before the first call, nor after
+    `close`, which leaving it as a context does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet or not sys.stderr.isatty()
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
-    def at(self, what: str, done: int, total: int) -> None:
-        """So much of it is done."""
-        if not sys.stderr.isatty():
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show that so much of it is done, of so much."""
+        if self._quiet:
             return
-        bar = self._opened()
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                ProgressColumn,
+                TextColumn,
+                TimeRemainingColumn,
+            )
+            from rich.text import Text
+
+            class Rate(ProgressColumn):
+                def render(self, task: Any) -> Text:
+                    return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TextColumn("left"))
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+            self._bar.start()
         if what not in self._tasks:
-            self._tasks[what] = bar.add_task(what, total=total)
-        bar.update(self._tasks[what], completed=done, total=total)
+            self._tasks[what] = self._bar.add_task(what, total=total)
+        self._bar.update(self._tasks[what], completed=done, total=total)
 
     def echo(self, line: str, *, err: bool = False) -> None:
-        """A whole line, which on a terminal stands above the bar."""
+        """Print a whole line, which on a terminal stands above the bars."""
         if self._bar is not None and (err or sys.stdout.isatty()):
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             typer.echo(line, err=err)
 
     def close(self) -> None:
-        """Lines that are said from now on stand below."""
+        """Let lines that are said from now on stand below."""
         bar, self._bar = self._bar, None
         self._tasks = {}
         if bar is not None:
             bar.stop()
 
-    def _opened(self) -> Progress:
-        if self._bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    def __enter__(self) -> Bars:
+        return self
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            self._bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
-            self._bar.start()
-        return self._bar
+    def __exit__(self, *error: object) -> None:
+        self.close()

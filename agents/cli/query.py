@@ -6,6 +6,7 @@ import asyncio
 import csv
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,12 +14,12 @@ import typer
 from agents.cli.manual import Example, manual
 from agents.cli.output import (
     AsJson,
+    Bars,
     ConfigFile,
     StreamName,
     chosen_stream,
     config_of,
     print_json,
-    rows_progress,
     say,
     warn,
 )
@@ -78,9 +79,10 @@ def query(
     from agents.readers.query.run import query as run
 
     place = region_of_box(box) if box is not None else region_of_text(region) if region is not None else None
-    with rows_progress(f"read {chosen.name}", quiet=as_json) as rows:
+    with Bars(quiet=as_json) as bars:
+        progress = partial(bars, f"read {chosen.name}")
         done = asyncio.run(
-            run(loaded, chosen, Ask(where, place, series, steps, every), verify=not unverified, progress=rows)
+            run(loaded, chosen, Ask(where, place, series, steps, every), verify=not unverified, progress=progress)
         )
     lines = [_line(each) for each in done.answers]
     if as_json:

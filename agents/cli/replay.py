@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ from agents.cli.manual import Example, manual
 from agents.cli.output import (
     AllowRefused,
     AsJson,
+    Bars,
     ConfigFile,
     RowsFile,
     Speed,
@@ -19,7 +21,6 @@ from agents.cli.output import (
     chosen_stream,
     config_of,
     print_json,
-    rows_progress,
     say,
     say_refused,
     warn,
@@ -96,15 +97,14 @@ def replay(
             say(f"of the next {seen.rows:,} rows:")
             say_refused(chosen.name, seen.refused, share=seen.seen.share)
 
-    with rows_progress(f"replay {chosen.name}", quiet=as_json) as rows:
+    with Bars(quiet=as_json) as bars:
         done = asyncio.run(
             write(
                 loaded,
                 chosen,
                 file,
                 options,
-                begun=rows.begun,
-                progress=rows.at,
+                progress=partial(bars, f"replay {chosen.name}"),
                 ahead=_warn,
                 looked=looked,
                 unstarted=_say_unstarted,

@@ -13,6 +13,7 @@ from agents.cli.output import (
     FOUND,
     AllowRefused,
     AsJson,
+    Bars,
     ConfigFile,
     InsecureSeed,
     OnlyStream,
@@ -21,7 +22,6 @@ from agents.cli.output import (
     chosen_stream,
     config_of,
     print_json,
-    rows_progress,
     say_refused,
     warn,
 )
@@ -72,8 +72,8 @@ def simulate(
         loaded = with_overrides(loaded, mode=mode, epsilon=epsilon)
     name = chosen_stream(loaded, stream).name if stream is not None else None
     options = SimulateOptions(seed=insecure_seed, overwrite=overwrite, snapshot_every=snapshot_every)
-    with rows_progress("simulate", quiet=as_json) as rows:
-        done = run(loaded, file, out, options, stream=name, begun=rows.begun, progress=rows.advance, now=rows.now)
+    with Bars(quiet=as_json) as bars:
+        done = run(loaded, file, out, options, stream=name, progress=bars)
     if as_json:
         fit = not any(each.misfit for each in done)
         print_json({"ok": fit, "private": False, "streams": [asdict(each) for each in done]})

@@ -81,10 +81,8 @@ def topics(
 
         with working("creating topics", quiet=as_json):
             result["created"] = asyncio.run(create_topics(loaded, source_partitions=source_partitions))
-        for name in result["created"]:
-            say(f"created {name}")
-        if not result["created"]:
-            say("nothing to create: all topics exist")
+        for line in [f"created {name}" for name in result["created"]] or ["nothing to create: all topics exist"]:
+            say(line)
     if add_partitions is not None:
         result["added"] = _add(loaded, add_partitions)
     if register:
@@ -94,10 +92,14 @@ def topics(
             result["registered"] = asyncio.run(put(loaded))
         for subject, number in result["registered"].items():
             say(f"{subject} is schema {number}")
-    with working("asking the cluster", quiet=as_json or not check):
-        problems = _problems(loaded) if check else []
-    result["ok"] = not problems
-    result["problems"] = problems
+    problems = []
+    if check:
+        from agents.kafka.topics import check_topics
+
+        with working("asking the cluster", quiet=as_json):
+            found = asyncio.run(check_topics(loaded, bounds=True))
+        problems = [{"topic": each.topic, "reason": each.reason, "fix": each.fix} for each in found]
+    result |= {"ok": not problems, "problems": problems}
     if acls:
         from agents.kafka.topics import ADMIN_PROPERTIES, acl_lines
 
@@ -139,13 +141,6 @@ def _add(config: Config, asked: str) -> dict[str, Any]:
     else:
         say(f"{topic} has {done.partitions} partitions, and every stream goes on with them: nothing to do")
     return {"topic": topic, "before": done.before, "partitions": done.partitions, "streams": list(done.streams)}
-
-
-def _problems(config: Config) -> list[dict[str, str]]:
-    from agents.kafka.topics import check_topics
-
-    found = asyncio.run(check_topics(config, bounds=True))
-    return [{"topic": problem.topic, "reason": problem.reason, "fix": problem.fix} for problem in found]
 
 
 def _listed(config: Config) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,13 @@ import typer
 from agents.cli.manual import Example, manual
 from agents.cli.output import (
     AsJson,
+    Bars,
     ConfigFile,
     RowsFile,
     StreamName,
     chosen_stream,
     config_of,
     print_json,
-    rows_progress,
     say,
     warn,
 )
@@ -75,8 +76,8 @@ def tune(
         epsilons=epsilons_of(epsilons) if epsilons is not None else default_epsilons(privacy.epsilon),
         runs=runs,
     )
-    with rows_progress("tune", quiet=as_json) as rows:
-        tuned = tuning.tune(loaded, file, options, stream=chosen.name, begun=rows.begun, progress=rows.advance)
+    with Bars(quiet=as_json) as bars:
+        tuned = tuning.tune(loaded, file, options, stream=chosen.name, progress=partial(bars, "tune"))
     page = None if out is None else tuning.write(tuned, out)
     if as_json:
         print_json(tuning.as_json(tuned))

@@ -13,7 +13,6 @@ from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, wa
 
 if TYPE_CHECKING:
     from agents.readers.watch import LivePage
-    from schemas.config import Config
 
 PORT = 8765
 
@@ -64,50 +63,28 @@ def watch(
             warn(
                 f"{token_file} is open to others, and whoever reads it has the operator's view: chmod 600 {token_file}"
             )
-    asyncio.run(
-        _serve(
+    from agents.readers.watch import serve
+    from agents.readers.watch.guard import is_loopback
+
+    async def run() -> None:
+        async with serve(
             loaded,
             host=host,
             port=port,
             operator=not public_only,
             public_without_token=public_without_token,
-            secret=secret,
+            token=secret,
             names=name or [],
-            as_json=as_json,
-        )
-    )
+        ) as page:
+            if as_json:
+                print_json({"ok": True, "public": page.public, "operator": page.operator, "port": page.port})
+            else:
+                _say(page)
+            if not is_loopback(host):
+                warn("what the page shows, and its tokens, travel without encryption: put a proxy with TLS before it")
+            await asyncio.Event().wait()
 
-
-async def _serve(
-    config: Config,
-    *,
-    host: str,
-    port: int,
-    operator: bool,
-    public_without_token: bool,
-    secret: bytes | None,
-    names: list[str],
-    as_json: bool,
-) -> None:
-    from agents.readers.watch import serve
-    from agents.readers.watch.guard import is_loopback
-
-    async with serve(
-        config,
-        host=host,
-        port=port,
-        operator=operator,
-        public_without_token=public_without_token,
-        token=secret,
-        names=names,
-    ) as page:
-        if as_json:
-            print_json({"ok": True, "public": page.public, "operator": page.operator, "port": page.port})
-        else:
-            _say(page)
-        if not is_loopback(host):
-            warn("what the page shows, and its tokens, travel without encryption: put a proxy with TLS before it")
-        await asyncio.Event().wait()
+    asyncio.run(run())
 
 
 def _say(page: LivePage) -> None:

@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +28,7 @@ from aiokafka import AIOKafkaConsumer
 
 from agents.kafka.clients import close_client
 from agents.kafka.topics import create_topics
-from agents.local.broker.embedded import Broker, EmbeddedBroker, Watchdog
+from agents.local.broker.embedded import EmbeddedBroker, Watchdog, broker_from_env
 from agents.local.offline.domains import check_streams
 from agents.local.offline.files import rows_for
 from agents.local.offline.replay import Replayed, ReplayOptions, replay
@@ -96,8 +97,8 @@ def local_copy(
 
 def _name_files(table: Any, section: Section) -> None:
     """Public files by their whole path: the copy lies in another folder."""
-    for name, field in type(section).model_fields.items():
-        key, value = field.alias or name, getattr(section, name)
+    for name, known in type(section).model_fields.items():
+        key, value = known.alias or name, getattr(section, name)
         if key not in table:
             continue
         if isinstance(value, PublicFile):
@@ -110,8 +111,6 @@ def _name_files(table: Any, section: Section) -> None:
 
 
 LAST_LINES = 15
-Told = Callable[[str, int, int], None]
-"""What goes on, how much of it is done, of how much."""
 
 
 class WorkerEndedError(PrivstreamError):
@@ -151,12 +150,6 @@ class WorkerProcess:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
             raise WorkerEndedError(f"the worker ended with code {code}. Its last lines:\n{tail}")
 
-    def wait(self) -> None:
-        """Until it ends. Raises: WorkerEndedError."""
-        if self._process is not None:
-            self._process.wait()
-            self.check()
-
     def stop(self) -> None:
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
@@ -171,25 +164,9 @@ class WorkerProcess:
             self._process.wait()
 
 
-def started(broker: Broker, stack: contextlib.ExitStack) -> Broker:
-    """The same broker, up until the stack is left. Raises: BrokerError."""
-    broker.start()
-    stack.callback(broker.stop)
-    return broker
-
-
-def throwaway_key(folder: Path) -> Path:
-    """A file with a secret for hashes of user ids, as an operator would make it. Gone with the folder."""
-    path = folder / "user.key"
-    path.touch(mode=0o600)
-    path.write_bytes(fresh_seed())
-    return path
-
-
-def without_settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without what would win over a configuration file."""
-    found = os.environ if environment is None else environment
-    return {name: value for name, value in found.items() if not name.startswith("PRIVSTREAM_")}
+    return {name: value for name, value in environment.items() if not name.startswith("PRIVSTREAM_")}
 
 
 SOURCE_PARTITIONS = 4
@@ -200,27 +177,44 @@ ENVELOPES = {"cloudevents": "CloudEvents", "debezium": "Debezium"}
 
 
 class DevScreen(Protocol):
-    """Who is at the terminal."""
+    """Whoever is at the terminal."""
 
     def say(self, line: str) -> None: ...
-
-    def up(self, running: DevRun) -> None:
-        """All is up, and the addresses can be told."""
-
-    def step(self, stream: str, entry: Mapping[str, Any]) -> None:
-        """A step is public: its entry in the ledger."""
 
     def starting(self, what: str, done: int, total: int) -> None:
         """How far Kafka is."""
 
-    def looked(self, seen: RowsSeen) -> None:
-        """What becomes of the next rows of the file."""
+    def up(self, running: DevRun) -> None:
+        """All is up, and the addresses can be told."""
 
-    def begun(self, rows: int, before: int) -> None: ...
+    def looked(self, stream: str, seen: RowsSeen) -> None:
+        """What becomes of the next rows of its file."""
 
-    def rows(self, row: int) -> None: ...
+    def rows(self, stream: str, done: int, total: int) -> None:
+        """How many rows of its file are replayed."""
 
     def replayed(self, done: Replayed) -> None: ...
+
+    def step(self, stream: str, entry: Mapping[str, Any]) -> None:
+        """A step is public: its entry in the ledger."""
+
+    def measured(self, stream: str, utility: Mapping[str, Any]) -> None:
+        """A step is compared with the truth: its record for operators, NOT private."""
+
+    def done(self) -> None:
+        """All steps that the files close are public, and compared with the truth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A file that is replayed into the source of a stream.
+
+    Attributes:
+        speed: event seconds per second; None: as fast as possible.
+    """
+
+    file: Path
+    speed: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,18 +222,17 @@ class DevOptions:
     """How to run.
 
     Attributes:
-        file: replayed into the source of `stream`; None: what producers write.
-        speed: event seconds per second; None: as fast as possible.
-        exit_when_done: end when all steps that the file closes are public.
+        files: stream -> what is replayed into its source. The sources of all others wait for producers.
+        exit_when_done: end when all steps that the files close are public, and compared with the truth.
         page: serve the live page.
+        own_broker: start a broker, whatever the environment names.
     """
 
-    file: Path | None = None
-    stream: str | None = None
-    speed: float | None = None
+    files: Mapping[str, Played] = field(default_factory=dict)
     exit_when_done: bool = False
     allow_refused: bool = False
     page: bool = True
+    own_broker: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,19 +250,17 @@ class DevRun:
     page: LivePage | None
 
 
-def dev(path: Path, environment: Mapping[str, str], options: DevOptions, screen: DevScreen) -> None:
-    """Run until interrupted, or, if it is asked for, until the file's steps are public. Leaves nothing behind.
+def dev(text: str, config: Config, options: DevOptions, screen: DevScreen) -> None:
+    """Run until interrupted, or, if it is asked for, until the files' steps are public. Leaves nothing behind.
 
-    Args: environment: of this process; settings of a cluster in it are not used.
+    Args: text, config: a configuration file, and what was read from it without a cluster and its settings.
     Raises: ConfigError, FileError, ReplayError, BrokerError, WorkerEndedError; KeyboardInterrupt once all is stopped.
     """
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    without = without_settings(environment)
-    config = load_config(path, without, offline=True)
     check_readable(config)
-    if options.file is not None:
-        check_writable(_chosen(config, options))
-    times = _times(config, options, screen)
+    for name in options.files:
+        check_writable(config.stream(name))
+    times = {name: _times(config.stream(name), played.file, screen) for name, played in options.files.items()}
+    environment = without_settings(os.environ)
     # The clients complain while new topics find their leaders; they try again, and the screen is for the newcomer.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     with (
@@ -278,20 +269,25 @@ def dev(path: Path, environment: Mapping[str, str], options: DevOptions, screen:
         contextlib.ExitStack() as stack,
     ):
         folder = Path(scratch)
+        key = folder / "user.key"
+        key.touch(mode=0o600)
+        key.write_bytes(fresh_seed())
         screen.say("starting Apache Kafka ...")
-        broker = started(EmbeddedBroker(progress=screen.starting), stack)
+        broker = stack.enter_context(
+            EmbeddedBroker(progress=screen.starting) if options.own_broker else broker_from_env(screen.starting)
+        )
         here = folder / CONFIG
         copy = local_copy(
-            text, config, bootstrap=broker.bootstrap, folder=folder, user_key=throwaway_key(folder), times=times,
+            text, config, bootstrap=broker.bootstrap, folder=folder, user_key=key, times=times,
             audits=_audits(config, options, screen),
         )  # fmt: skip
         here.write_text(copy, encoding="utf-8")
-        config = load_config(here, without)
+        config = load_config(here, environment)
         check_streams(config)
         for stream in config.streams:
             if (said := stream.privacy.epsilon_warning) is not None:
                 screen.say(f"ATTENTION: stream {stream.name}: {said}")
-        worker = WorkerProcess(here, without, folder)
+        worker = WorkerProcess(here, environment, folder)
         stack.callback(worker.stop)
         asyncio.run(_run(config, here, worker, options, screen))
 
@@ -326,12 +322,9 @@ def written_as(stream: Stream) -> str:
     return f"{what}, keyed by the user{keyed.get(stream.key_format, '')}"
 
 
-def _times(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, dict[str, str]]:
+def _times(stream: Stream, file: Path, screen: DevScreen) -> dict[str, str]:
     """What `[streams.time]` must be for a file to be replayed, where it is not so."""
-    if options.file is None:
-        return {}
-    stream = _chosen(config, options)
-    time = driven_by_ticks(stream, rows_for(options.file, stream)).time
+    time = driven_by_ticks(stream, rows_for(file, stream)).time
     changed = {key: getattr(time, key) for key in ("clock", "start") if getattr(time, key) != getattr(stream.time, key)}
     if "clock" in changed:
         screen.say(
@@ -340,34 +333,20 @@ def _times(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, 
         )
     if "start" in changed:
         screen.say(f'stream {stream.name}: start is "now" in the file. Here it is the time of the first row')
-    return {stream.name: changed}
+    return changed
 
 
 def _audits(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, str]:
     """The rows of a file are a truth to compare with, so the operators' view has errors: nothing of it leaves."""
-    if options.file is None or (stream := _chosen(config, options)).audit is not None:
-        return {}
+    audits: dict[str, str] = {}
     taken = {topic for each in config.streams for topic in (each.source, each.audit)}
-    name = next(name for n in count() if (name := f"{AUDIT}{n or ''}.{stream.name}") not in taken)
-    screen.say(f"stream {stream.name}: no audit topic in the file. Here it is {name}, so that operators see errors")
-    return {stream.name: name}
-
-
-def _chosen(config: Config, options: DevOptions) -> Stream:
-    names = ", ".join(stream.name for stream in config.streams)
-    if options.stream is None:
-        if len(config.streams) > 1:
-            raise PrivstreamError(
-                f"the configuration has {len(config.streams)} streams. Fix: --stream says into which the file goes: "
-                f"{names}."
+    for name in options.files:
+        if config.stream(name).audit is None:
+            audits[name] = next(topic for n in count() if (topic := f"{AUDIT}{n or ''}.{name}") not in taken)
+            screen.say(
+                f"stream {name}: no audit topic in the file. Here it is {audits[name]}, so that operators see errors"
             )
-        return config.streams[0]
-    try:
-        return config.stream(options.stream)
-    except KeyError:
-        raise PrivstreamError(
-            f"the configuration has no stream {options.stream!r}. Fix: --stream is one of {names}."
-        ) from None
+    return audits
 
 
 @contextlib.contextmanager
@@ -389,61 +368,62 @@ async def _run(config: Config, path: Path, worker: WorkerProcess, options: DevOp
     await create_topics(config, source_partitions=SOURCE_PARTITIONS)
     screen.say("starting the worker ...")
     worker.start()
+    ledgers = {Topics.ledger(stream.name): stream.name for stream in config.streams}
+    utilities = {Topics.utility(name): name for name in options.files}
+    last: dict[str, int] = {}
+    done = False
     async with contextlib.AsyncExitStack() as stack:
         page = await stack.enter_async_context(serve(config)) if options.page else None
         screen.up(DevRun(config, path, worker.log, page))
-        player = None
-        if options.file is not None:
-            player = asyncio.create_task(_play(config, options, screen))
-            stack.push_async_callback(_ended, player)
-        public: dict[str, int] = {}
-        steps = await stack.enter_async_context(contextlib.aclosing(_public_steps(config)))
-        async for name, entry in steps:
+        players = [asyncio.create_task(_play(config, name, options, screen)) for name in options.files]
+        stack.push_async_callback(_ended, players)
+        consumer = AIOKafkaConsumer(
+            *ledgers,
+            *utilities,
+            bootstrap_servers=config.kafka.bootstrap,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+        )
+        stack.push_async_callback(close_client, consumer)
+        await consumer.start()
+        while True:
             worker.check()
-            if name is not None:
-                public[name] = int(entry["step"])
-                screen.step(name, entry)
-            if player is not None and player.done():
-                done = player.result()
-                if options.exit_when_done and public.get(done.stream, -1) >= done.step:
-                    return
+            for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
+                for record in records:
+                    value = orjson.loads(record.value)
+                    last[record.topic] = int(value["step"])
+                    if record.topic in ledgers:
+                        screen.step(ledgers[record.topic], value)
+                    else:
+                        screen.measured(utilities[record.topic], value)
+            closed = [player.result() for player in players if player.done()]
+            if players and not done and len(closed) == len(players):
+                done = all(
+                    last.get(topic(each.stream), -1) >= each.step
+                    for each in closed
+                    for topic in (Topics.ledger, Topics.utility)
+                )
+                if done:
+                    screen.done()
+            if done and options.exit_when_done:
+                return
 
 
-async def _ended(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+async def _ended(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _play(config: Config, options: DevOptions, screen: DevScreen) -> Replayed:
-    assert options.file is not None
+async def _play(config: Config, name: str, options: DevOptions, screen: DevScreen) -> Replayed:
+    played = options.files[name]
     done = await replay(
         config,
-        _chosen(config, options),
-        options.file,
-        ReplayOptions(speed=options.speed, allow_refused=options.allow_refused),
-        begun=screen.begun,
-        progress=screen.rows,
-        looked=screen.looked,
+        config.stream(name),
+        played.file,
+        ReplayOptions(speed=played.speed, allow_refused=options.allow_refused),
+        progress=partial(screen.rows, name),
+        looked=partial(screen.looked, name),
     )
     screen.replayed(done)
     return done
-
-
-async def _public_steps(config: Config) -> AsyncGenerator[tuple[str | None, Mapping[str, Any]]]:
-    """Steps as they become public, with their ledger entries; with None as the name, a moment without any."""
-    ledgers = {Topics.ledger(stream.name): stream.name for stream in config.streams}
-    consumer = AIOKafkaConsumer(
-        *ledgers,
-        bootstrap_servers=config.kafka.bootstrap,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-    )
-    try:
-        await consumer.start()
-        while True:
-            for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
-                for record in records:
-                    yield ledgers[record.topic], orjson.loads(record.value)
-            yield None, {}
-    finally:
-        await close_client(consumer)

@@ -206,7 +206,6 @@ LAYERS = (
 # The same inside the rooms that have several parts.
 PARTS = (
     (
-        grimp.Layer("agents.local.demo"),
         grimp.Layer("agents.local.dev"),
         grimp.Layer("agents.local.library", "agents.local.start", "agents.local.broker"),
         grimp.Layer("agents.local.offline", "agents.local.coupling"),

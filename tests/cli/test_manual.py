@@ -175,12 +175,12 @@ def on_terminal(*command: str) -> str:
 
 BARS = """
 import time
-from agents.cli.output import PartsProgress, working
+from agents.cli.output import Bars, working
 with working("asking the cluster"):
     time.sleep(0.3)
-bar = PartsProgress()
+bar = Bars()
 for done in range(4):
-    bar.at("rows replayed", done, 3)
+    bar("rows replayed", done, 3)
     bar.echo(f"step [{done}]")
 bar.close()
 print("below")

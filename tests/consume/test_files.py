@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -172,5 +172,5 @@ def test_formats_are_those_of_the_command() -> None:
     from agents.cli.export import Format, What
     from agents.readers.consume.export import WHAT
 
-    assert [each.value for each in Format] == list(FORMATS)
-    assert tuple(each.value for each in What) == WHAT
+    assert get_args(Format) == tuple(FORMATS)
+    assert get_args(What) == WHAT

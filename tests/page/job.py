@@ -14,8 +14,8 @@ from pathlib import Path
 
 import orjson
 
+from agents.cli.demo import SHOWN, STREAMS, examples
 from agents.kafka.topics import create_topics
-from agents.local.demo.run import SHOWN, STREAMS, examples
 from agents.local.offline.replay import ReplayOptions, replay
 from schemas.config import Config, load_config
 from schemas.topics import Topics
@@ -71,7 +71,7 @@ class PageJob:
     def of(bootstrap: str, folder: Path) -> PageJob:
         here = folder / "examples"
         here.symlink_to(examples())
-        texts = [(here / shown.config).read_text(encoding="utf-8") for shown in SHOWN]
+        texts = [(here / shown).read_text(encoding="utf-8") for shown, _, _ in SHOWN]
         # On screenshots the streams have their own names and all of their rows; that broker has no other tests.
         names = {name: name if images() else fresh_name(name) for name in (*ROWS, "zones")}
         head = f'[job]\nname = "{fresh_name("page")}"\n[kafka]\nbootstrap = "{bootstrap}"\npartitions = 2\n'
@@ -105,7 +105,7 @@ class PageJob:
     def file(self, name: str) -> Path:
         if name == "zones":
             return self.path.parent / "zones.jsonl"
-        return examples() / next(shown.data for shown in SHOWN if f'"raw.{name}"' in _text(shown.config))
+        return examples() / next(data for shown, data, _ in SHOWN if f'"raw.{name}"' in _text(shown))
 
     async def create(self) -> None:
         await create_topics(self.config, source_partitions=2)

@@ -6,34 +6,30 @@ import io
 import json
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.local.demo.screen import METRICS_SHOWN, Screen, StepSeen
+from agents.cli.demo import METRICS_SHOWN, DemoScreen
 from agents.show.view import metrics_of
 from benchmarks.pictures import shown_streams
 from tests.reports.made import EXAMPLES
 
 
-def seen(metrics: dict[str, float]) -> StepSeen:
-    ledger = {"gathered": False, "end": "2016-01-02T05:00:00Z", "epsilon_spent": 1.0}
-    return StepSeen(3, ledger, {"events_total": 10, "synthetic_points": 9, "metrics": metrics})
-
-
-def test_the_demo_explains_every_figure_of_every_engine_at_its_end() -> None:
+def test_the_demo_explains_every_figure_of_every_engine_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     """Not only of those that the demo shows today."""
-    main, *others = shown_streams()
+    streams = shown_streams()
     console = Console(file=io.StringIO(), width=400, record=True)
-    with Screen(console, [main, *others]) as screen:
-        screen.step(main.name, seen({"error_small": 0.1, "error_medium": 0.2, "error_large": 0.3}))
-        for stream in others:
-            figures = metrics_of(stream)
-            screen.step(stream.name, seen({key: 0.25 for metric in figures for key in metric.keys}))
-        screen.summary(seconds=1.0, bootstrap="here", lines=[])
-        console.print(screen._render())
+    screen = DemoScreen(console, streams)
+    for stream in streams:
+        screen.step(stream.name, {"end": "2016-01-02T05:00:00Z", "epsilon_spent": 1.0})
+        metrics = {key: 0.25 for metric in metrics_of(stream) for key in metric.keys}
+        screen.measured(stream.name, {"step": 3, "events_total": 10, "synthetic_points": 9, "metrics": metrics})
+    screen.done()
     text = console.export_text()
-    for stream in others:
+    assert len(capsys.readouterr().out.splitlines()) == len(streams)
+    for stream in streams:
         shown = [metric for metric in metrics_of(stream) if metric.tile][:METRICS_SHOWN]
         assert shown
         for metric in shown:

@@ -65,11 +65,12 @@ def published(folder: Path) -> dict[str, str]:
 
 
 def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
-    seen: list[int] = []
+    seen: list[tuple[str, int, int]] = []
     (done,) = simulate(
-        config, TAXI, tmp_path, SimulateOptions(snapshot_every=10), begun=seen.append, progress=seen.append
+        config, TAXI, tmp_path, SimulateOptions(snapshot_every=10), progress=lambda *said: seen.append(said)
     )
-    assert seen[0] == done.rows == sum(seen[1:]) == 20_000
+    assert done.rows == 20_000
+    assert seen[-3:] == [("simulate taxi", 20_000, 20_000), *(("draw the report of taxi", n, 1) for n in (0, 1))]
     steps = steps_of(tmp_path)
     head = "step time events released_total error_small error_medium error_large"
     assert list(steps[0]) == head.split()

@@ -104,12 +104,13 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tuned(points: Path) -> Tuned:
     options = TuneOptions(bounds=(1, 10, 60), epsilons=(Decimal(8),), runs=2)
-    begun: list[int] = []
-    passed: list[int] = []
+    passed: list[tuple[int, int]] = []
     done = tune(
-        parse_config(POINTS), points, options, stream="points", begun=begun.append, progress=passed.append, draw=seeds()
-    )
-    assert begun == [sum(passed)]
+        parse_config(POINTS), points, options, stream="points", draw=seeds(),
+        progress=lambda done, total: passed.append((done, total)),
+    )  # fmt: skip
+    assert passed == sorted(passed)
+    assert passed[-1][0] == passed[-1][1]
     return done
 
 
@@ -359,7 +360,7 @@ def test_steps_of_the_calendar_are_tuned_and_simulated(tmp_path: Path) -> None:
 
 def test_a_bound_that_the_stream_cannot_have_is_refused_before_the_file_is_read(points: Path) -> None:
     options = TuneOptions(bounds=(1_000_000,), epsilons=(Decimal("0.01"),), runs=1)
-    begun: list[int] = []
+    passed: list[int] = []
     with pytest.raises(ConfigError, match="epsilon"):
-        tune(parse_config(POINTS), points, options, stream="points", begun=begun.append)
-    assert begun == []
+        tune(parse_config(POINTS), points, options, stream="points", progress=lambda done, total: passed.append(done))
+    assert passed == []

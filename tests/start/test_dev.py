@@ -16,7 +16,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 
 from agents.local.broker.embedded import Watchdog
-from agents.local.dev import DevOptions, dev, local_copy, without_settings, written_as
+from agents.local.dev import DevOptions, Played, dev, local_copy, without_settings, written_as
 from schemas.config import Config
 from schemas.config.load import load_config, parse_config
 from schemas.errors import PrivstreamError
@@ -99,10 +99,9 @@ REGISTRY = '[kafka]\nbootstrap = "kafka.invalid:9093"\n[kafka.registry]\nurl = "
 def test_what_needs_a_registry_is_refused_before_anything_starts(key: str, chosen: str, tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text(REGISTRY + RIDES.replace("[streams.time]", f'{key} = "{chosen}"\n[streams.time]', 1))
-    parse_config(path.read_text())
     screen: Any = None
     with pytest.raises(PrivstreamError, match=f'{key} is "{chosen}", .* dev has none.* Fix: ') as refused:
-        dev(path, {}, DevOptions(), screen)
+        dev(path.read_text(), load_config(path), DevOptions(), screen)
     assert "add [kafka.registry]" not in str(refused.value)
 
 
@@ -111,7 +110,7 @@ def test_a_file_is_refused_at_once_where_the_source_is_no_plain_json(tmp_path: P
     path.write_text(SECRETS + RIDES.replace("[streams.time]", 'format = "csv"\n[streams.time]', 1))
     screen: Any = None
     with pytest.raises(PrivstreamError, match='format = "csv", and a replay writes plain JSON'):
-        dev(path, {}, DevOptions(file=tmp_path / "rows.csv"), screen)
+        dev(path.read_text(), load_config(path), DevOptions(files={"rides": Played(tmp_path / "rows.csv")}), screen)
 
 
 @pytest.mark.parametrize(

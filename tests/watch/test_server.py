@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.readers.watch import LivePage, routes, serve, serve_in_background, server
+from agents.readers.watch import LivePage, routes, serve, server
 from agents.readers.watch.guard import HEADERS, Guard, token_of
 from agents.readers.watch.public import PublicReader, StreamSeen
 from agents.readers.watch.server import application
@@ -228,12 +228,6 @@ async def test_a_port_that_is_taken_and_a_short_secret_are_refused_with_what_to_
     with pytest.raises(PrivstreamError, match="fewer than 32"):
         async with serve(config(), token=b"x" * 31):
             pass
-
-
-def test_in_the_background_it_takes_another_port_where_its_own_is_taken() -> None:
-    with serve_in_background(config(), port=0) as first, serve_in_background(config(), port=first.port) as second:
-        assert second.port != first.port
-        assert token_in(first.operator) != token_in(second.operator)
 
 
 def token_in(address: str | None) -> str:

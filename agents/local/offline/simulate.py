@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -100,15 +100,12 @@ def simulate(
     options: SimulateOptions,
     *,
     stream: str | None = None,
-    begun: Callable[[int], None] = lambda rows: None,
-    progress: Callable[[int], None] = lambda rows: None,
-    now: Callable[[str], None] = lambda what: None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> list[Simulated]:
     """Run one stream into `out`, or all streams of several one after another, each into a folder of its name.
 
     Args:
-        begun: told once how many rows there are to read, for all streams together.
-        progress: told the rows that were read since it was last called. now: what is done at the moment.
+        progress: told what is done at the moment, how much of it, and of how much (an estimate for CSV).
     Raises: FileError, ReplayError, ConfigError.
     """
     streams = [config.stream(stream)] if stream is not None else list(config.streams)
@@ -116,7 +113,6 @@ def simulate(
     summary = files[0].summary()
     if summary.rows == 0:
         raise FileError.empty(path)
-    begun(summary.rows * len(streams))
     done = []
     for each, file in zip(streams, files, strict=True):
         driven = driven_by_ticks(each, file)
@@ -125,10 +121,11 @@ def simulate(
             folder, driven, source=file.path.name, caveats=options.caveats, overwrite=options.overwrite
         ) as output:
             run = Simulation(driven, output, options)
-            now(f"simulate {each.name}")
-            run.read(file, source=summary.digest, progress=progress)
-            now(f"drawing the report of {each.name}")
+            for rows in run.read(file, source=summary.digest):
+                progress(f"simulate {each.name}", rows, summary.rows)
+            progress(f"draw the report of {each.name}", 0, 1)
             done.append(run.done())
+            progress(f"draw the report of {each.name}", 1, 1)
     return done
 
 
@@ -150,8 +147,11 @@ class Simulation:
         self._synthetic_offset = 0
         self._rows = 0
 
-    def read(self, file: RowFile, *, source: str, progress: Callable[[int], None]) -> None:
-        """Take in every row, and answer every step. Raises: ReplayError for rows that are not sorted by time."""
+    def read(self, file: RowFile, *, source: str) -> Iterator[int]:
+        """Take in every row, and answer every step; yield how many rows are read, now and then.
+
+        Raises: ReplayError for rows that are not sorted by time.
+        """
         for records, rows in planned(self.stream, file.batches(), source=source):
             block, letters = self._job.take_planned(records)
             if block is not None:
@@ -162,7 +162,7 @@ class Simulation:
             while self._job.stepper.closable:
                 self._answer()
             self._rows += rows
-            progress(rows)
+            yield self._rows
 
     def done(self) -> Simulated:
         """Write the last snapshot and the report."""

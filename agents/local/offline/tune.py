@@ -255,8 +255,10 @@ def _best(epsilon: Decimal, cells: Sequence[TuneCell]) -> Recommendation:
     ]
     if not names:
         return Recommendation(epsilon, None)
-    # Logarithms of geometric means, (bounds, runs).
-    scores = np.mean([_logarithms(cells, name) for name in names], axis=0)
+    # Logarithms of geometric means, (bounds, runs); where nobody errs they are all alike.
+    totals = np.array([[[run.total[name] for run in cell.runs] for cell in cells] for name in names], np.float64)
+    largest = np.maximum(totals.max(axis=(1, 2), keepdims=True), np.finfo(np.float64).tiny)
+    scores = np.log(np.maximum(totals / largest, LEAST)).mean(axis=0)
     means, runs = scores.mean(axis=1), scores.shape[1]
     best = int(np.argmin(means))
     bound = cells[best].bound
@@ -265,22 +267,12 @@ def _best(epsilon: Decimal, cells: Sequence[TuneCell]) -> Recommendation:
         edge = "smallest" if bound == tried[0] else "largest"
     if runs == 1:
         return Recommendation(epsilon, bound, edge=edge)
-    variances = _pooled(scores.var(axis=1, ddof=1))
+    each = scores.var(axis=1, ddof=1)
+    # The mean of each and its neighbours: few runs know little of their own, and distant bounds have another.
+    variances = np.array([each[max(0, at - 1) : at + 2].mean() for at in range(len(each))])
     near = means - means[best] <= APART * np.sqrt((variances + variances[best]) / runs)
     alike = tuple(cell.bound for cell, close in zip(cells, near, strict=True) if close and cell.bound != bound)
     return Recommendation(epsilon, bound, alike, math.sqrt(variances[best]), edge)
-
-
-def _pooled(variances: np.ndarray) -> np.ndarray:
-    """The mean of each and its neighbours: few runs know little of their own, and distant bounds have another."""
-    return np.array([variances[max(0, at - 1) : at + 2].mean() for at in range(len(variances))])
-
-
-def _logarithms(cells: Sequence[TuneCell], name: str) -> np.ndarray:
-    """`(bounds, runs)`; all 0 where nobody errs."""
-    values = np.array([[run.total[name] for run in cell.runs] for cell in cells], np.float64)
-    largest = float(values.max())
-    return np.log(np.maximum(values, LEAST * largest) / largest) if largest > 0 else np.zeros_like(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,16 +321,14 @@ def tune(
     options: TuneOptions,
     *,
     stream: str,
-    begun: Callable[[int], None] = lambda rows: None,
-    progress: Callable[[int], None] = lambda rows: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     draw: Callable[[], bytes] = fresh_seed,
 ) -> Tuned:
     """Try every bound at every epsilon.
 
     Args:
         stream: its name.
-        begun: told once how many rows there are to go through, each as often as it is gone through.
-        progress: told the rows that were gone through since it was last called.
+        progress: told how many rows are gone through, of how many, each as often as it is gone through.
         draw: seeds, of 32 bytes; tests repeat runs by it.
     Raises: ConfigError for a stream that bounds nobody, or a bound or epsilon that it cannot have; FileError;
         ReplayError.
@@ -353,15 +343,22 @@ def tune(
     if summary.rows == 0:
         raise FileError.empty(file.path)
     runs = len(options.epsilons) * options.runs
-    begun(summary.rows * (1 + len(options.bounds) * (1 + runs)))
+    total = summary.rows * (1 + len(options.bounds) * (1 + runs))
+    done = 0
+
+    def passed(rows: int) -> None:
+        nonlocal done
+        done += rows
+        progress(done, total)
+
     driven = driven_by_ticks(chosen, file)
-    history = History(driven, file, summary, progress)
+    history = History(driven, file, summary, passed)
     cells = []
     for bound in options.bounds:
-        streams = [_timed(grid[bound, epsilon], driven) for epsilon in options.epsilons]
-        bounded = history.bounded(streams[0], progress)
+        streams = [grid[bound, epsilon].model_copy(update={"time": driven.time}) for epsilon in options.epsilons]
+        bounded = history.bounded(streams[0], passed)
         for each, epsilon in zip(streams, options.epsilons, strict=True):
-            splits = [bounded.run(each, progress, draw) for _ in range(options.runs)]
+            splits = [bounded.run(each, passed, draw) for _ in range(options.runs)]
             found = tuple(split for split in splits if split.known)
             cells.append(
                 TuneCell(
@@ -486,7 +483,7 @@ class History:
     def bounded(self, stream: Stream, progress: Callable[[int], None]) -> Bounded:
         """What the bound of a stream lets through. Reads the file once more."""
         domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
-        both = _both(domain, audit.evaluator.domain)
+        both = EventsOfBoth(domain, audit.evaluator.domain)
         engine = Ingested(SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True), stream.time)
         kept = Ingested(SourceSpec.of(stream, both, key=self._key, partitions=1, rows=True), stream.time)
         for records, rows in planned(stream, self._file.batches(), source=self._digest):
@@ -565,7 +562,8 @@ class Bounded:
                 added = list(_applied(candidate.payload, evaluator.fields, alive))
                 if step in self.truths and stepper.release is not None and not stepper.release.gathered:
                     records = list(alive.values()) if evaluator.scope == "alive" else added
-                    splits.append(compare(evaluator, metrics, *self.truths[step], _columns(evaluator.fields, records)))
+                    columns = {name: [each[at] for each in records] for at, name in enumerate(evaluator.fields)}
+                    splits.append(compare(evaluator, metrics, *self.truths[step], columns))
             progress(rows)
         return mean(last_third(splits))
 
@@ -583,47 +581,26 @@ def _applied(payload: bytes, fields: Sequence[str], alive: dict[bytes, tuple[Any
             yield alive[record.key]
 
 
-def _columns(fields: Sequence[str], records: Sequence[tuple[Any, ...]]) -> Mapping[str, list[Any]]:
-    return {name: [record[index] for record in records] for index, name in enumerate(fields)}
-
-
-def _timed(stream: Stream, driven: Stream) -> Stream:
-    return stream.model_copy(update={"time": driven.time})
-
-
 class EventsOfBoth:
     """Events that an engine's domain takes, encoded by another one: what the engine refuses charges nobody."""
 
+    filled: FilledWords
+    """There where events are points of trips."""
+
     def __init__(self, engine: Domain, encoding: Domain) -> None:
         self._engine, self._encoding = engine, encoding
-        self.number_fields = _united(engine.number_fields, encoding.number_fields)
-        self.text_fields = _united(engine.text_fields, encoding.text_fields)
+        self.number_fields = tuple(dict.fromkeys((*engine.number_fields, *encoding.number_fields)))
+        self.text_fields = tuple(dict.fromkeys((*engine.text_fields, *encoding.text_fields)))
         self.value_fields = {**encoding.value_fields, **engine.value_fields}
         self.words = encoding.words
+        if isinstance(encoding, FilledDomain):
+            self.filled = encoding.filled
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.core.contract.Domain`."""
         keys, reasons = self._encoding.encode(columns)
         _, refused = self._engine.encode(columns)
         return keys, np.where(refused != 0, refused, reasons)
-
-
-class PointsOfBoth(EventsOfBoth):
-    """The same where events are points of trips."""
-
-    def __init__(self, engine: Domain, encoding: Domain, filled: FilledWords) -> None:
-        super().__init__(engine, encoding)
-        self.filled = filled
-
-
-def _both(engine: Domain, encoding: Domain) -> Domain:
-    if isinstance(encoding, FilledDomain):
-        return PointsOfBoth(engine, encoding, encoding.filled)
-    return EventsOfBoth(engine, encoding)
-
-
-def _united(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*one, *other)))
 
 
 # --- as words, a table, JSON, CSV and a page --------------------------------------------------------------------------

@@ -288,7 +288,7 @@ async def export(
     at: str | None,
     path: Path | None,
     overwrite: bool,
-    progress: ReadingProgress | None = None,
+    progress: ReadingProgress = lambda done, total: None,
 ) -> Exported:
     """Write what is public of a stream after a step.
 

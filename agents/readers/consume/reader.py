@@ -7,9 +7,9 @@ several are as long, is shared out over the parts in runs, and all else stands i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -87,11 +87,8 @@ def _whole(value: Any, path: Path, cut: Mapping[Path, list[Any]]) -> Any:
     return value
 
 
-class ReadingProgress(Protocol):
-    """A bar, or nothing."""
-
-    def begun(self, rows: int, before: int = 0) -> None: ...
-    def advance(self, rows: int) -> None: ...
+ReadingProgress = Callable[[int, int], None]
+"""Told how many records are read, of how many."""
 
 
 async def read_ledger(kafka: Kafka, stream: str) -> Ledger:
@@ -120,7 +117,7 @@ async def read_steps(
     until: int,
     verify: bool = True,
     measured: bool = False,
-    progress: ReadingProgress | None = None,
+    progress: ReadingProgress = lambda done, total: None,
 ) -> FoldedTable:
     """Fold the steps up to `until`, the number of a step in the ledger.
 
@@ -135,11 +132,11 @@ async def read_steps(
         if verify:
             channels["synthetic"] = Topics.synthetic(ledger.stream)
         logs = {name: await stack.enter_async_context(log_reader(kafka, topic, 0)) for name, topic in channels.items()}
-        if progress is not None:
-            progress.begun(sum(log.end - log.beginning for log in logs.values()))
-        steps = {name: _Steps(log, name, progress, until) for name, log in logs.items()}
+        total = sum(log.end - log.beginning for log in logs.values())
+        steps = {name: _Steps(log, name, until) for name, log in logs.items()}
         for entry in ledger.entries[: until + 1]:
             found = {name: await each.of(entry.step) for name, each in steps.items()}
+            progress(sum(each.read for each in steps.values()), total)
             if verify:
                 table.take(entry, found["synthetic"], found["measurements"])
             if measured:
@@ -148,26 +145,27 @@ async def read_steps(
 
 
 class _Steps:
-    """The records of one topic, step by step."""
+    """The records of one topic, step by step.
 
-    def __init__(self, log: LogReader, channel: Channel, progress: ReadingProgress | None, until: int) -> None:
+    Attributes: read: how many records were read so far.
+    """
+
+    def __init__(self, log: LogReader, channel: Channel, until: int) -> None:
         self._topic = log.topic.topic
         self._channel = channel
-        self._records = self._read(log, progress, until)
+        self._records = self._read(log, until)
+        self.read = 0
         self._next: tuple[int, PublicRecord] | None = None
         self._begun = False
 
-    async def _read(
-        self, log: LogReader, progress: ReadingProgress | None, until: int
-    ) -> AsyncIterator[tuple[int, PublicRecord]]:
+    async def _read(self, log: LogReader, until: int) -> AsyncIterator[tuple[int, PublicRecord]]:
         async for batch in log.read():
             for record in batch:
                 step = self._step_of(record)
                 if step > until:
                     return
                 yield step, PublicRecord(self._channel, record.key, record.value)
-            if progress is not None:
-                progress.advance(len(batch))
+            self.read += len(batch)
 
     def _step_of(self, record: Any) -> int:
         step = public_step(record.headers)

@@ -273,7 +273,12 @@ class Queried:
 
 
 async def query(
-    config: Config, stream: Stream, ask: Ask, *, verify: bool = True, progress: ReadingProgress | None = None
+    config: Config,
+    stream: Stream,
+    ask: Ask,
+    *,
+    verify: bool = True,
+    progress: ReadingProgress = lambda done, total: None,
 ) -> Queried:
     """Read the public topics and answer. Raises: PrivstreamError; QueryError where the engine cannot answer."""
     check_answers(stream)

@@ -1,5 +1,5 @@
 """The live page, `privstream watch`: a public view of what any consumer can see, and one for operators beside it."""
 
-from agents.readers.watch.server import LivePage, serve, serve_in_background
+from agents.readers.watch.server import LivePage, serve
 
-__all__ = ["LivePage", "serve", "serve_in_background"]
+__all__ = ["LivePage", "serve"]

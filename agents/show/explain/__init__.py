@@ -27,13 +27,12 @@ def explain(
     names: Sequence[str] | None = None,
     *,
     earlier: Iterable[Config] = (),
-    begun: Callable[[int], None] = lambda streams: None,
-    progress: Callable[[int], None] = lambda streams: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Explanation:
     """Explain streams of a configuration, all of them by default.
 
     Which streams add up is worked out over the whole file, whichever are asked for, and over `earlier` files with which
-    streams of the job have released before. `begun` is told how many streams there are, `progress` each that is done.
+    streams of the job have released before. `progress` is told how many streams are done, of how many.
 
     Raises: BudgetError if an engine's splits do not add up to what is configured; EngineInputError if an engine refuses
         its configuration; KeyError if there is no such stream.
@@ -41,10 +40,9 @@ def explain(
     chosen = config.streams if names is None else tuple(config.stream(name) for name in names)
     shared = tuple(SharedBudget(total) for total in totals(config, earlier) if len(total.streams) > 1)
     explained = []
-    begun(len(chosen))
     for stream in chosen:
         explained.append(explain_stream(stream, job=config.job.name))
-        progress(1)
+        progress(len(explained), len(chosen))
     return Explanation(config.job.name, tuple(explained), shared)
 
 

@@ -1,1 +1,0 @@
-"""The demo: everything a deployment has, on one machine."""
