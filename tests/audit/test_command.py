@@ -87,8 +87,7 @@ def test_the_streams_of_every_example_can_be_audited(path: Path) -> None:
 
 
 def whole(stream: Stream) -> Audit:
-    *_, found = audits.audit(stream.name, stream, pairs=1, seed=2)
-    return found
+    return audits.audit(stream.name, stream, pairs=1, seed=2)
 
 
 def a_stream(tmp_path: Path) -> Stream:

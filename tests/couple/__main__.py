@@ -30,8 +30,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from agents.local.coupling.mutants import every_site
-from agents.local.coupling.runs import Verdict
-from agents.local.coupling.settings import settings
+from agents.local.coupling.runs import Verdict, settings
 from agents.local.offline.processes import process_pool
 from tests.couple.plants.all import PLANTS
 from tests.couple.wide import wide

@@ -8,8 +8,7 @@ from functools import partial
 
 from agents.local.coupling.dearest import ADVERSARIES, dearest_of
 from agents.local.coupling.mutants import Site, mutated
-from agents.local.coupling.runs import STEPS, Verdict, couple
-from agents.local.coupling.settings import settings
+from agents.local.coupling.runs import STEPS, Verdict, couple, settings
 from engines.checks.contract_case import contract_case
 from schemas.config import Stream
 from schemas.errors import PrivstreamError

@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 
 from agents.local.coupling.dearest import dearest, dearest_of
-from agents.local.coupling.runs import STEPS, couple
-from agents.local.coupling.settings import settings
+from agents.local.coupling.runs import STEPS, couple, settings
 from engines.checks.contract_case import WHOLE, contract_case
 from schemas.config import ENGINES
 from schemas.config.discovery import DOMAINS

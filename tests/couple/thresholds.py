@@ -172,8 +172,7 @@ def main() -> int:
     every = {place: name for module in modules() for place, name in thresholds(module)}
     engines = {place: name for place, name in every.items() if name.startswith(ENGINES)}
     from agents.local.coupling.inputs import inputs
-    from agents.local.coupling.runs import CROWD, STEPS, JobRun
-    from agents.local.coupling.settings import settings
+    from agents.local.coupling.runs import CROWD, STEPS, JobRun, settings
     from engines.checks.coupling import Recorder
     from tests.couple.wide import WIDE_CROWD, WIDE_STEPS, wide
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from agents.local.coupling.dearest import dearest
 from agents.local.coupling.mutants import Site
-from agents.local.coupling.runs import Verdict, couple
-from agents.local.coupling.settings import settings
+from agents.local.coupling.runs import Verdict, couple, settings
 from engines.checks.contract_case import contract_case
 from tests.couple.planted import found_mutant, found_plant
 from tests.couple.plants.all import PLANTS

@@ -92,7 +92,7 @@ CANDIDATES: tuple[pa.Array, ...] = (
 
 def check_batches(stream: Stream, make: Callable[[Any], Any], rows: Sequence[Any]) -> None:
     """Args: rows: of which slices are made into batches."""
-    reader = BatchReader.of(stream, next(spec for name, spec in SPECS.items() if name.startswith(stream.engine)))
+    reader = BatchReader(stream, next(spec for name, spec in SPECS.items() if name.startswith(stream.engine)))
     together = reader.read(make(rows))
     for at in range(len(rows)):
         alone = reader.read(make(rows[at : at + 1]))
@@ -123,7 +123,7 @@ def test_a_row_of_typed_columns_is_read_by_itself(engine: str, form: str) -> Non
 @pytest.mark.parametrize("form", FORMS)
 def test_whose_type_the_others_had(form: str) -> None:
     """A column that got one type: an id of 7.5 made a float of 7, a time without a zone took the other's away."""
-    reader = BatchReader.of(STREAMS["spatial"], SPECS["spatial-0-replay"])
+    reader = BatchReader(STREAMS["spatial"], SPECS["spatial-0-replay"])
     good = {"lon": 0.5, "lat": 40.5}
     rows = [
         {"t": NOW, "u": 7, **good},

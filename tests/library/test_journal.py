@@ -106,16 +106,6 @@ def test_a_folder_that_was_copied_as_a_whole_is_refused_until_somebody_says_that
         assert stream.next_step == 1
 
 
-def test_a_lock_of_an_earlier_version_learns_whose_it_is(tmp_path: Path) -> None:
-    state, lock = tmp_path / "s.state", tmp_path / "s.state.lock"
-    with configure(TABLES, state=state) as stream:
-        stream.step(rows(0))
-    text = lock.read_bytes()
-    lock.write_bytes(b"%020d" % 1)
-    configure(TABLES, state=state).close()
-    assert lock.read_bytes()[:53] == text[:53]
-
-
 def test_who_has_a_stream_open_is_named(tmp_path: Path) -> None:
     """Another open description of the lock stands for another process."""
     state, lock = tmp_path / "s.state", tmp_path / "s.state.lock"

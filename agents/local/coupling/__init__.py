@@ -2,7 +2,7 @@
 
 Two inputs differ in one protected unit. Both go through ingest, stepper and publisher; every mechanism of the second
 run gives what the first one gave. Public bytes must be equal, and the forced values must cost what is claimed at most.
-`settings` are the streams of the engines' contract cases, `rows` their raw records, `inputs` neighbouring inputs,
-`adversary` chooses outputs, `runs` is a coupled pair, `dearest` one that uses up its claim, `claims` and `declared`
-what its noise may be; `mutants` halve every scale of every engine, to show that a pair can fail.
+`inputs` draws neighbouring inputs, `runs` couples a pair, `dearest` looks for one that uses up its claim, `claims` says
+what its noise may be, and `mutants` halves every scale of every engine, to show that a pair can fail. `audit` does all
+of it for a configured stream.
 """

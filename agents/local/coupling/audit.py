@@ -9,7 +9,7 @@ a pair can fail is shown on the same stream with half the noise somewhere.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agents.local.coupling.claims import Claim
@@ -73,12 +73,11 @@ def audited(stream: Stream) -> Stream:
     return stream.model_copy(update={"time": time})
 
 
-def audit(name: str, stream: Stream, *, pairs: int, seed: int) -> Iterator[Audit]:
+def audit(name: str, stream: Stream, *, pairs: int, seed: int, each_pair: Callable[[], None] = lambda: None) -> Audit:
     """Run pairs of neighbouring inputs: random ones, the dearest that are found, and some with half the noise.
 
     Args:
-        pairs: random ones. seed: of the first one; the others count on from it.
-    Yields: after each pair what is known so far, the same object each time; it is whole at the end.
+        pairs: random ones. seed: of the first one; the others count on from it. each_pair: called after each pair.
     """
     stream = audited(stream)
     steps = min(STEPS + gathered_steps(stream), LONGEST)
@@ -86,17 +85,17 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int) -> Iterator[Audit
     found = Audit(name, float(claim.epsilon), claim.delta)
     for number in range(pairs):
         found.add(couple(name, stream, seed + number, steps=steps))
-        yield found
+        each_pair()
     for verdict in () if found.violations else dearer(name, stream, tries=len(ADVERSARIES)):
         found.add(verdict)
-        yield found
+        each_pair()
     for site in _sites(stream):
         for number in range(HALVED_TRIES):
+            each_pair()
             if _broken(site, name, stream, number):
                 found.halved = f"{site.called} in {site.function}"
-                yield found
-                return
-            yield found
+                return found
+    return found
 
 
 def _sites(stream: Stream) -> list[Site]:

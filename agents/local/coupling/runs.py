@@ -1,4 +1,4 @@
-"""One coupled pair of runs, from raw records to what the publisher copies."""
+"""One coupled pair of runs, from raw records to what the publisher copies; and the streams that are coupled."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
+from engines.checks.contract_case import contract_case
 from engines.checks.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, guarded_run
 from engines.core.contract import Batch, Engine, Release
 from engines.core.noise import NoiseSource
@@ -35,11 +36,21 @@ from engines.core.noise.witness import (
 )
 from engines.core.registry import build_engine
 from schemas.blocks import Block
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
 from schemas.releases import Candidate, Chunk, PublicRecord, Seed, cut
 
 SELDOM = 0.05
+
+
+def settings(engine: str | None = None, mode: str | None = None) -> Iterator[tuple[str, Stream]]:
+    """Yield name and stream of each variant of every installed engine's contract case, by engine, mode and number."""
+    for name, spec in ENGINES.items():
+        for each in spec.facts.modes:
+            if engine in (None, name) and mode in (None, each):
+                case = contract_case(name)
+                for number, variant in enumerate(case.coupled(each)):
+                    yield f"{name}/{each}/{number}", case.stream(each, variant)
 
 
 class Choosing(OutputAdversary):

@@ -23,10 +23,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import orjson
 import pyarrow as pa
@@ -53,35 +51,21 @@ class BatchRows(NamedTuple):
     times: list[Any]
 
 
-@dataclass(frozen=True, slots=True)
 class BatchReader:
     """Reads batches as one stream does.
 
-    Attributes:
-        fields: column -> the key of the configuration that names it.
-        time: the column with the time. format, zone: as of `[streams.time]`.
+    Args: spec: of the stream.
     """
 
-    stream: str
-    fields: Mapping[str, str]
-    time: str
-    format: str
-    zone: ZoneInfo
-
-    @classmethod
-    def of(cls, stream: Stream, spec: SourceSpec) -> BatchReader:
-        """That of a configured stream, of which `spec` is made."""
+    def __init__(self, stream: Stream, spec: SourceSpec) -> None:
         keys = {spec.fields.time: "[streams.time] field"}
         if spec.fields.user is not None:
             keys[spec.fields.user] = "[streams.privacy] user"
         keys |= {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in spec.fields.names}
-        return cls(
-            stream=stream.name,
-            fields={name: keys.get(name, "[streams.domain]") for name in spec.fields.names},
-            time=stream.time.field,
-            format=stream.time.format,
-            zone=stream.time.zone,
-        )
+        # The key of the configuration that names a column.
+        self._fields = {name: keys.get(name, "[streams.domain]") for name in spec.fields.names}
+        self._stream, self._time_field = stream.name, stream.time.field
+        self._format, self._zone = stream.time.format, stream.time.zone
 
     def read(self, batch: object) -> BatchRows:
         """Rows as JSON records, in their order.
@@ -94,7 +78,7 @@ class BatchReader:
             return rows
         for row in self._dicts(batch):
             rows.records.append(_dumps(row))
-            rows.times.append(row.get(self.time))
+            rows.times.append(row.get(self._time_field))
         return rows
 
     def _dicts(self, batch: object) -> Iterator[Mapping[str, Any]]:
@@ -103,7 +87,7 @@ class BatchReader:
                 yield self._row(row)
             return
         columns = self._columns(batch)
-        names = list(self.fields)
+        names = list(self._fields)
         for at in range(0, max(map(len, columns.values())), ROWS):
             parts = [self._part(name, columns[name][at : at + ROWS]) for name in names]
             for cells in zip(*parts, strict=True):
@@ -112,25 +96,25 @@ class BatchReader:
     def _row(self, row: object) -> Mapping[str, Any]:
         if not isinstance(row, Mapping):
             raise BatchError(f"a list of {type(row).__name__} is no batch. Fix: pass a list of dicts, or columns.")
-        read = {name: row[name] for name in self.fields if name in row}
-        if self.time in read:
-            read[self.time] = self._time(read[self.time])
+        read = {name: row[name] for name in self._fields if name in row}
+        if self._time_field in read:
+            read[self._time_field] = self._time(read[self._time_field])
         return read
 
     def _columns(self, batch: object) -> Mapping[str, Any]:
         """Those that are read: lists of Python objects, and columns of Arrow."""
-        found = _as_columns(batch, self.fields)
+        found = _as_columns(batch, self._fields)
         names = [name for name, _ in found]
         columns = dict(found)
         if len(columns) < len(found):
-            raise BatchError(f"stream {self.stream}: two columns of the batch have one name. Fix: rename one of them.")
-        lacking = [self._sentence(name, names) for name in self.fields if name not in columns]
+            raise BatchError(f"stream {self._stream}: two columns of the batch have one name. Fix: rename one of them.")
+        lacking = [self._sentence(name, names) for name in self._fields if name not in columns]
         if lacking:
             raise BatchError(
-                f"stream {self.stream} reads columns that the batch does not have: {'; '.join(lacking)}. Nothing was "
+                f"stream {self._stream} reads columns that the batch does not have: {'; '.join(lacking)}. Nothing was "
                 "taken in. Fix: name the batch's own columns in the configuration, or rename them."
             )
-        for name in self.fields:
+        for name in self._fields:
             kind = getattr(columns[name], "type", None)
             if kind is not None and not has_json(kind):
                 raise BatchError(f"column {name} is of type {kind}, which is no value of an event. Fix: convert it.")
@@ -138,13 +122,13 @@ class BatchReader:
 
     def _sentence(self, name: str, columns: Sequence[str]) -> str:
         close = difflib.get_close_matches(name, columns, n=1)
-        return f"{name} ({self.fields[name]})" + (f"; is it {close[0]}?" if close else "")
+        return f"{name} ({self._fields[name]})" + (f"; is it {close[0]}?" if close else "")
 
     def _part(self, name: str, cells: Any) -> list[Any]:
         """Some cells of a column, as `_columns` gives it, as JSON values."""
         if not isinstance(cells, list):
             return self._cells(name, cells.combine_chunks())
-        return list(map(self._time, cells)) if name == self.time else cells
+        return list(map(self._time, cells)) if name == self._time_field else cells
 
     def _time(self, value: object) -> Any:
         """One that stands alone, whatever Python, numpy or pandas call it; None where it is no time."""
@@ -153,7 +137,7 @@ class BatchReader:
         if type(value) in _PLAIN:
             return value
         try:
-            return self._cells(self.time, pa.array([value], from_pandas=True))[0]
+            return self._cells(self._time_field, pa.array([value], from_pandas=True))[0]
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return None
 
@@ -162,7 +146,7 @@ class BatchReader:
             return list(column.to_pylist())
         if not pa.types.is_timestamp(column.type):
             return values(name, column)
-        write = self._moment if name == self.time else datetime.isoformat
+        write = self._moment if name == self._time_field else datetime.isoformat
         return [None if each is None else write(each[0]) for each in moments(column)]
 
     def _moment(self, moment: datetime) -> Any:
@@ -176,13 +160,13 @@ class BatchReader:
         """Raises: OverflowError, ValueError; whatever the code of its zone does."""
         if moment != moment:
             raise ValueError("NaT, which pandas counts among times")
-        if self.format == "iso":
+        if self._format == "iso":
             return moment.isoformat()
-        aware = moment.replace(tzinfo=self.zone) if moment.tzinfo is None else moment
-        if self.format not in UNIT_US:
-            return aware.astimezone(self.zone).strftime(self.format)
+        aware = moment.replace(tzinfo=self._zone) if moment.tzinfo is None else moment
+        if self._format not in UNIT_US:
+            return aware.astimezone(self._zone).strftime(self._format)
         us = (aware.astimezone(UTC) - EPOCH) // ONE_US
-        return us // UNIT_US[self.format] if us % UNIT_US[self.format] == 0 else us / UNIT_US[self.format]
+        return us // UNIT_US[self._format] if us % UNIT_US[self._format] == 0 else us / UNIT_US[self._format]
 
 
 def _dumps(row: Any) -> bytes:

@@ -15,6 +15,7 @@ key of the users' hash. The lock holds nothing private.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fcntl
 import hashlib
@@ -23,7 +24,7 @@ import re
 import socket
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -272,18 +273,18 @@ def _locked(path: Path, lock: int, begin: JournalEntry, *, moved: bool) -> FileJ
             "will, because this is another disk or machine that it moved to, pass moved=True once."
         )
     text = LockText(begun, _owner(entry), _holder(entry, path), inode)
-    try:
+    with _writing(path):
         os.pwrite(lock, text.encode(), 0)
         os.ftruncate(lock, len(text.encode()))
         os.fsync(lock)
-    except OSError as error:
-        raise _unwritten(path, error) from None
     if not path.exists():
         _write(path, entry.encode())
     if entry.begun > begun:
         # A crash came between the file and its lock. What is answered from here on must not be answered by a copy of
         # the file from before; so the file's own place in its folder is made sure of, too.
-        _sync(path)
+        with _writing(path), path.open("rb") as file:
+            os.fsync(file.fileno())
+            _sync_folder(path)
         _say(path, lock, entry.begun)
     return FileJournal(path, lock, entry)
 
@@ -344,21 +345,9 @@ def _holder(entry: JournalEntry, path: Path) -> str:
 
 def _say(path: Path, lock: int, begun: int) -> None:
     """Write into the lock how many steps were begun; on the disk when this returns. Raises: StateFileError."""
-    try:
+    with _writing(path):
         os.pwrite(lock, b"%020d" % begun, 0)
         os.fsync(lock)
-    except OSError as error:
-        raise _unwritten(path, error) from None
-
-
-def _sync(path: Path) -> None:
-    """That a file is on the disk as it is found here. Raises: StateFileError."""
-    try:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        _sync_folder(path)
-    except OSError as error:
-        raise _unwritten(path, error) from None
 
 
 def _sync_folder(path: Path) -> None:
@@ -371,9 +360,9 @@ def _sync_folder(path: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """The whole file or none of it, on the disk when this returns. Raises: StateFileError."""
+    """Write the whole file or none of it; on the disk when this returns. Raises: StateFileError."""
     new = path.with_name(path.name + ".new")
-    try:
+    with _writing(path):
         file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(file, "wb") as out:
             out.write(data)
@@ -381,9 +370,14 @@ def _write(path: Path, data: bytes) -> None:
             os.fsync(out.fileno())
         new.replace(path)
         _sync_folder(path)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raises: StateFileError for whatever cannot be written here."""
+    try:
+        yield
     except OSError as error:
-        raise _unwritten(path, error) from None
-
-
-def _unwritten(path: Path, error: OSError) -> StateFileError:
-    return StateFileError(f"{path}: cannot be written ({error.strerror}). Fix: make room, or name another folder.")
+        raise StateFileError(
+            f"{path}: cannot be written ({error.strerror}). Fix: make room, or name another folder."
+        ) from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -67,50 +68,36 @@ class Promise:
 
     def as_json(self) -> dict[str, Any]:
         return {
+            **asdict(self),
             "epsilon": float(self.epsilon),
             "epsilon_exact": str(self.epsilon),
-            "delta": self.delta,
-            "unit": self.unit,
-            "neighbouring": self.neighbouring,
-            "private": self.private,
-            "words": list(self.words),
-            "symbols": list(self.symbols),
-            "alerts": list(self.alerts),
             "mechanisms": [mechanism.as_json() for mechanism in self.mechanisms],
-            "assumed": list(self.assumed),
-            "unprotected": list(self.unprotected),
         }
 
     def __str__(self) -> str:
-        parts = (
-            ("THE GUARANTEE", self.words, ""),
-            ("IN SYMBOLS", self.symbols, ""),
-            ("WHERE THE BUDGET GOES", self._noise(), "- "),
-            ("PUBLIC BY ASSUMPTION", self.assumed, "- "),
-            ("NOT PROTECTED", self.unprotected, "- "),
-        )
         blocks = ["\n".join(_wrapped(alert, "!! ") for alert in self.alerts)] if self.alerts else []
-        blocks += [head + "\n" + "\n".join(_wrapped(line, mark) for line in lines) for head, lines, mark in parts]
+        parts = (("The guarantee", self.words, ""), ("In symbols", self.symbols, ""), *self._lists())
+        blocks += ["\n".join([head.upper(), *(_wrapped(line, mark) for line in lines)]) for head, lines, mark in parts]
         return "\n\n".join(blocks)
 
     __repr__ = __str__
 
     def _repr_markdown_(self) -> str:
-        alerts = "".join(f"> **{alert}**\n\n" for alert in self.alerts)
-        formulas = "```\n" + "\n".join(self.symbols) + "\n```"
-        lists = (
-            ("Where the budget goes", self._noise()),
-            ("Public by assumption", self.assumed),
-            ("Not protected", self.unprotected),
-        )
-        rest = "\n\n".join(f"**{head}**\n\n" + "\n".join(f"- {line}" for line in lines) for head, lines in lists)
-        return f"{alerts}" + "\n\n".join(self.words) + f"\n\n{formulas}\n\n{rest}"
+        blocks = [*(f"> **{alert}**" for alert in self.alerts), *self.words, "\n".join(["```", *self.symbols, "```"])]
+        blocks += [f"**{head}**\n\n" + "\n".join(mark + line for line in lines) for head, lines, mark in self._lists()]
+        return "\n\n".join(blocks)
 
-    def _noise(self) -> tuple[str, ...]:
-        return tuple(
+    def _lists(self) -> tuple[tuple[str, Sequence[str], str], ...]:
+        """Return head, lines and mark of each list."""
+        noise = [
             f"{mechanism.name}: {mechanism.distribution} noise of scale {exact(mechanism.scale)}; one event costs "
             f"epsilon {exact(mechanism.epsilon * mechanism.uses)} there"
             for mechanism in self.mechanisms
+        ]
+        return (
+            ("Where the budget goes", noise, "- "),
+            ("Public by assumption", self.assumed, "- "),
+            ("Not protected", self.unprotected, "- "),
         )
 
 

@@ -58,16 +58,8 @@ class Taken:
 
     def __add__(self, other: Taken) -> Taken:
         refused = Counter(dict(self.refused)) + Counter(dict(other.refused))
-        return Taken(
-            self.rows + other.rows,
-            self.accepted + other.accepted,
-            self.waiting + other.waiting,
-            self.over_bound + other.over_bound,
-            self.clipped + other.clipped,
-            self.late + other.late,
-            self.left + other.left,
-            dict(refused.most_common()),
-        )
+        counts = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__ if name != "refused"}
+        return Taken(**counts, refused=dict(refused.most_common()))
 
     def advice(self) -> tuple[str, ...]:
         """What to do about each reason, the most frequent first."""

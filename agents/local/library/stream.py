@@ -58,7 +58,7 @@ class PrivateStream:
         self._promise: Promise | None = None
         self._open = Taken()
         self._restore()
-        self._reader = BatchReader.of(stream, self._job.spec)
+        self._reader = BatchReader(stream, self._job.spec)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 

@@ -68,21 +68,12 @@ class BrokenLine(bytes):
 Row = dict[str, Any] | BrokenLine
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Lines that are not empty, with their numbers; decoded only if they are wanted: a resumed replay skips many."""
-
-    lines: list[tuple[int, bytes]]
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def decode(self, skip: int) -> list[Row]:
-        return [_row(line, number) for number, line in self.lines[skip:]]
+Part = tuple[int, Callable[[int], list[Row]]]
+"""How many rows come next, and what makes those from a number on: a resumed replay skips many."""
 
 
-def json_lines(stream: Any, batch_rows: int) -> Iterator[Lines]:
-    """All lines of a stream of bytes, at most so many at a time.
+def _json_lines(stream: Any, batch_rows: int) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the lines of a stream of bytes that are not empty, each with its number, at most so many at a time.
 
     Line by line, since Arrow's reader adds a null for each missing field and turns texts into times.
     """
@@ -95,18 +86,21 @@ def json_lines(stream: Any, batch_rows: int) -> Iterator[Lines]:
             lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         for first in range(0, len(lines), batch_rows):
             part = lines[first : first + batch_rows]
-            yield Lines([(at + first + i + 1, line) for i, line in enumerate(part) if line.strip()])
+            yield [(at + first + i + 1, line) for i, line in enumerate(part) if line.strip()]
         at += len(lines)
         if not block:
             return
 
 
-def _row(line: bytes, number: int) -> Row:
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return BrokenLine.of(line, number)
-    return row if isinstance(row, dict) else BrokenLine.of(line, number)
+def _json_rows(lines: list[tuple[int, bytes]], skip: int = 0) -> list[Row]:
+    return [_json_row(line, number) for number, line in lines[skip:]]
+
+
+def _json_row(line: bytes, number: int) -> Row:
+    with contextlib.suppress(orjson.JSONDecodeError):
+        if isinstance(row := orjson.loads(line), dict):
+            return row
+    return BrokenLine.of(line, number)
 
 
 # JSON's own grammar of numbers, so that ids such as 007 keep their zeros. 18 digits always fit 64 bits.
@@ -120,7 +114,7 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-9]{2})", re.ASCII)
 
 
-def csv_column(name: str, column: Any, *, kinds: Mapping[str, frozenset[ScalarKind]]) -> list[Any]:
+def _csv_column(name: str, column: Any, *, kinds: Mapping[str, frozenset[ScalarKind]]) -> list[Any]:
     """As what its values can be."""
     wanted = kinds.get(name)
     if wanted is None:
@@ -350,7 +344,15 @@ class RowFile:
     def count(self) -> int:
         """Its rows, as `FileSummary` has them. Raises: FileError."""
         with self._said():
-            return self._count()
+            if self.kind == "parquet":
+                return int(pa_parquet.read_metadata(self.path).num_rows)
+            lines, last = 0, b"\n"
+            with self._open() as stream:
+                while block := stream.read(_READ_BYTES):
+                    lines += block.count(b"\n")
+                    last = block[-1:]
+        lines += last != b"\n"
+        return max(lines - 1, 0) if self.kind == "csv" else lines
 
     def columns(self) -> tuple[str, ...] | None:
         """Columns that every row has; None for JSON Lines, where each row names its own. Raises: FileError."""
@@ -364,27 +366,23 @@ class RowFile:
 
         A line that is no JSON object is a row, too: whoever takes rows in refuses it by itself. Raises: FileError.
         """
-        readers: dict[str, Callable[[int], Iterator[_Rows | Lines]]]
+        readers: dict[str, Callable[[int], Iterator[Part]]]
         readers = {"csv": self._csv, "parquet": self._parquet, "jsonl": self._jsonl}
         with self._said():
-            for rows in readers[self.kind](batch_rows):
-                if skip >= len(rows):
-                    skip -= len(rows)
-                    continue
-                decoded = rows.decode(skip)
-                skip = 0
-                for at in range(0, len(decoded), batch_rows):
-                    yield decoded[at : at + batch_rows]
+            for rows, decode in readers[self.kind](batch_rows):
+                if skip < rows:
+                    yield decode(skip)
+                skip = max(0, skip - rows)
 
     def objects(self) -> Iterator[list[dict[str, Any]]]:
         """All rows, for whom one that is none is an error. Raises: FileError."""
         for rows in self.batches():
-            for row in rows:
-                if isinstance(row, BrokenLine):
-                    raise FileError(
-                        f"{self.path}, line {row.number}: not a JSON object. Fix: correct or remove the line."
-                    )
-            yield [row for row in rows if not isinstance(row, BrokenLine)]
+            broken = next((row for row in rows if isinstance(row, BrokenLine)), None)
+            if broken is not None:
+                raise FileError(
+                    f"{self.path}, line {broken.number}: not a JSON object. Fix: correct or remove the line."
+                )
+            yield [row for row in rows if isinstance(row, dict)]
 
     def _csv_names(self) -> tuple[str, ...]:
         """Raises: FileError where two are the same, or the header is one name with what others put between cells."""
@@ -459,22 +457,11 @@ class RowFile:
         with self._open() as stream:
             return "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
 
-    def _count(self) -> int:
-        if self.kind == "parquet":
-            return int(pa_parquet.read_metadata(self.path).num_rows)
-        lines, last = 0, b"\n"
-        with self._open() as stream:
-            while block := stream.read(_READ_BYTES):
-                lines += block.count(b"\n")
-                last = block[-1:]
-        lines += last != b"\n"
-        return max(lines - 1, 0) if self.kind == "csv" else lines
-
     def _open(self) -> Any:
         raw = pa.OSFile(str(self.path), "rb")
         return pa.CompressedInputStream(raw, "gzip") if self.gzipped else raw
 
-    def _csv(self, batch_rows: int) -> Iterator[_Rows]:
+    def _csv(self, batch_rows: int) -> Iterator[Part]:
         # One thread: only then does Arrow know the number of a broken row. No function of ours to call for it: Arrow's
         # threads would hold that, and one that drops it while the interpreter ends aborts the process.
         reading = {"use_threads": False, "block_size": _READ_BYTES}
@@ -493,7 +480,7 @@ class RowFile:
                 reader = pa_csv.open_csv(stream, pa_csv.ReadOptions(**reading), parse, convert)
                 for batch in reader:
                     for at in range(0, batch.num_rows, batch_rows):
-                        yield _Rows(batch.slice(at, batch_rows), partial(csv_column, kinds=self.kinds))
+                        yield _part(batch.slice(at, batch_rows), partial(_csv_column, kinds=self.kinds))
         except pa.ArrowInvalid as error:
             if (broken := _BROKEN_ROW.match(str(error))) is not None:
                 raise FileError(  # without Arrow's own message, which repeats the row
@@ -502,7 +489,7 @@ class RowFile:
                 ) from None
             raise self._unreadable(error) from None
 
-    def _parquet(self, batch_rows: int) -> Iterator[_Rows]:
+    def _parquet(self, batch_rows: int) -> Iterator[Part]:
         with pa_parquet.ParquetFile(self.path) as file:
             for field in file.schema_arrow:
                 if not has_json(field.type):
@@ -511,20 +498,21 @@ class RowFile:
                         "Fix: leave it out, or store it as text."
                     )
             for batch in file.iter_batches(batch_size=batch_rows):
-                yield _Rows(batch, values)
+                yield _part(batch, values)
 
-    def _jsonl(self, batch_rows: int) -> Iterator[Lines]:
+    def _jsonl(self, batch_rows: int) -> Iterator[Part]:
         with self._open() as stream:
-            first = next((lines for lines in json_lines(stream, LOOKED_AT) if len(lines)), Lines([]))
-        if first.lines and not any(isinstance(row, dict) for row in first.decode(0)):
-            for _, line in first.lines:
+            first = next(filter(None, _json_lines(stream, LOOKED_AT)), [])
+        if first and not any(isinstance(row, dict) for row in _json_rows(first)):
+            for _, line in first:
                 line.decode("utf-8")  # text that is none is named as that
             raise FileError(
-                f"{self.path}, line {first.lines[0][0]}: not a JSON object, and none of the first lines is one. "
+                f"{self.path}, line {first[0][0]}: not a JSON object, and none of the first lines is one. "
                 "Fix: write one JSON object on each line; name a file of another format by its ending."
             )
         with self._open() as stream:
-            yield from json_lines(stream, batch_rows)
+            for lines in _json_lines(stream, batch_rows):
+                yield len(lines), partial(_json_rows, lines)
 
 
 def open_rows(path: Path | str) -> RowFile:
@@ -540,21 +528,16 @@ def open_rows(path: Path | str) -> RowFile:
     raise FileError(f"{path}: this format is not known. Fix: name a file that ends in one of {endings}.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """A record batch whose rows are made only if they are wanted: a resumed replay skips many."""
+def _part(batch: Any, values_of: Callable[[str, Any], list[Any]]) -> Part:
+    """Return a record batch as rows. Args: values_of: a column's, from its name and itself."""
 
-    batch: Any
-    column: Callable[[str, Any], list[Any]]
-
-    def __len__(self) -> int:
-        return int(self.batch.num_rows)
-
-    def decode(self, skip: int) -> list[Row]:
-        batch = self.batch.slice(skip)
-        names = batch.schema.names
-        columns = [self.column(name, column) for name, column in zip(names, batch.columns, strict=True)]
+    def decode(skip: int) -> list[Row]:
+        rest = batch.slice(skip)
+        names = rest.schema.names
+        columns = [values_of(name, column) for name, column in zip(names, rest.columns, strict=True)]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    return batch.num_rows, decode
 
 
 def _csv_header(block: bytes) -> list[str]:

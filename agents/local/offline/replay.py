@@ -136,28 +136,24 @@ class GoingLive:
     is released. What is over is said by the record with which the partitions go live, by the brokers' time.
 
     Args: topics: source (and audit) topic of the replayed stream.
+    Attributes: streams: all that go live together.
     Raises: ReplayError, if streams that would go live together do not count steps alike: one record says what is over.
     """
 
     def __init__(self, config: Config, stream: Stream, topics: Mapping[str, int]) -> None:
         self._config = config
-        self._streams = [
+        self.streams: Sequence[Stream] = [
             each for each in config.streams if each.time.clock == "replay" and {each.source, each.audit} & topics.keys()
         ]
         self._steps = steps = StepClock.of(stream)
-        for each in self._streams:
+        for each in self.streams:
             if each.time.steps != steps.steps:
                 raise ReplayError(
                     f"streams {stream.name} and {each.name} are replayed from the same topic and have another start or "
                     "step, so what is over for one is not for the other. Fix: give each a source of its own."
                 )
-        self._grace_us = max(each.time.grace_us for each in self._streams)
+        self._grace_us = max(each.time.grace_us for each in self.streams)
         self._clock = BrokerClock(config, now_us=lambda: time.time_ns() // 1000)
-
-    @property
-    def streams(self) -> Sequence[Stream]:
-        """All that go live together."""
-        return self._streams
 
     async def prospect(self, history: int, *, yes: bool) -> Prospect:
         """Args: history: its last step. yes: doubts have been answered.
@@ -171,7 +167,7 @@ class GoingLive:
                 "future. Fix: give an --until that has passed, or check format and start in [streams.time]."
             )
         over = self._steps.last_over(now_us, grace_us=self._grace_us)
-        found = Prospect(tuple(each.name for each in self._streams), history, over)
+        found = Prospect(tuple(each.name for each in self.streams), history, over)
         doubts = []
         if found.between > MANY_STEPS:
             doubts.append(
@@ -181,7 +177,7 @@ class GoingLive:
         doubts += [
             f"stream {each.name} measures nothing after its options.horizon of {each.horizon:,} steps, and "
             f"{over + 1:,} are over"
-            for each in self._streams
+            for each in self.streams
             if each.horizon is not None and each.horizon <= over + 1
         ]
         if doubts and not yes:
@@ -288,8 +284,7 @@ async def replay(
     path: Path,
     options: ReplayOptions,
     *,
-    begun: Callable[[int, int], None] = lambda rows, before: None,
-    progress: Callable[[int], None] = lambda row: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     ahead: Callable[[Prospect], None] = lambda prospect: None,
     looked: Callable[[RowsSeen], None] = lambda seen: None,
     unstarted: Callable[[tuple[str, ...]], None] = lambda streams: None,
@@ -297,8 +292,7 @@ async def replay(
     """Write what is not yet written.
 
     Args:
-        begun: told once the rows of the file (an estimate for CSV), and how many are written already.
-        progress: told how many rows of the file are done with, after each commit.
+        progress: told after each commit how many rows of the file are done with, of how many (an estimate for CSV).
         ahead: told what going live will do, before anything is written.
         looked: told what becomes of the next rows, before anything is written.
         unstarted: told before that which streams no worker has started yet: nothing says whether they fit.
@@ -338,7 +332,8 @@ async def replay(
         if going_live is not None and begin.live_from is None:
             history = until - 1 if until is not None else await asyncio.to_thread(last_step, file, stream, clock)
             ahead(await going_live.prospect(max(begin.step, history), yes=options.yes))
-        begun(summary.rows if options.limit is None else min(summary.rows, options.limit), begin.row)
+        total = summary.rows if options.limit is None else min(summary.rows, options.limit)
+        progress(begin.row, total)
         live = begin.live_from is not None
         if not live:
             look = first_rows if options.allow_refused else check_fit
@@ -353,7 +348,7 @@ async def replay(
                     await start.meanwhile()
                     await _commit(producer, chunk)
                     committed = chunk.progress
-                progress(plan.row + plan.left_out)
+                progress(plan.row + plan.left_out, total)
         await start.again()
         if going_live is not None:  # where it is live already, too: for streams that were added since
             await _commit(producer, plan.go_live(await going_live.over()))
@@ -416,7 +411,8 @@ class _Feed:
         while at < len(rows):
             due_us = self._due_us(waits[at])
             until = at
-            while until < len(rows) and _is_due(waits[until], due_us):
+            # A row whose time cannot be read goes with the row before it.
+            while until < len(rows) and ((wait := waits[until]) is None or (due_us is not None and wait <= due_us)):
                 until += 1
             if until > at:
                 yield self.plan.chunk(rows[at:until], steps[at:until])
@@ -458,11 +454,6 @@ def last_step(file: RowFile, stream: Stream, clock: StepClock) -> int:
     times = times_of(stream)
     steps = (step for rows in file.batches() for step in steps_of(clock, times.of(rows)) if step is not None)
     return max(steps, default=-1)
-
-
-def _is_due(at: int | None, due_us: int | None) -> bool:
-    """A row whose time cannot be read goes with the row before it."""
-    return at is None or (due_us is not None and at <= due_us)
 
 
 async def _commit(producer: Any, chunk: ReplayChunk) -> None:

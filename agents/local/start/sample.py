@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time
 from itertools import islice
@@ -27,7 +27,6 @@ from schemas.errors import BrokerError, PrivstreamError
 if TYPE_CHECKING:
     from schemas.config import Kafka
 
-PATIENCE_S = 10.0
 WRITTEN_OUT = (
     *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y"),
     *("%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %Z", "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z"),
@@ -146,38 +145,21 @@ def _kind(values: Iterable[Any]) -> FieldKind | None:
 
 
 async def _first_records(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
-    from aiokafka import AIOKafkaConsumer, TopicPartition
-
-    from agents.kafka.clients import close_client
-    from agents.kafka.security import security_kwargs
+    from agents.kafka.clients import log_reader
     from agents.kafka.topics import admin_client, topic_identities
 
     async with admin_client(kafka) as admin:
         there = await topic_identities(admin, [topic])
     if topic not in there:
         raise BrokerError(f"topic {topic} does not exist. Fix: check --topic, or name a file with --from.")
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False,
-        **security_kwargs(kafka),
-    )  # fmt: skip
-    consumer.assign([TopicPartition(topic, partition) for partition in range(there[topic].partitions)])
     found: list[Mapping[str, Any]] = []
-    try:
-        await consumer.start()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_S):
-                while len(found) < LOOKED_AT:
-                    batches = await consumer.getmany(timeout_ms=1000, max_records=LOOKED_AT)
-                    found += _objects(record.value for records in batches.values() for record in records)
-                    if not batches:
-                        break
-    finally:
-        await close_client(consumer)
-    return found[:LOOKED_AT]
-
-
-def _objects(values: Iterable[bytes | None]) -> Iterator[Mapping[str, Any]]:
-    for value in values:
-        with contextlib.suppress(orjson.JSONDecodeError):
-            if isinstance(row := orjson.loads(value or b""), dict):
-                yield row
+    for partition in range(there[topic].partitions):
+        async with log_reader(kafka, topic, partition) as log:
+            async for records in log.read():
+                for record in records:
+                    with contextlib.suppress(orjson.JSONDecodeError):
+                        if isinstance(row := orjson.loads(record.value or b""), dict):
+                            found.append(row)
+                if len(found) >= LOOKED_AT:
+                    return found[:LOOKED_AT]
+    return found

@@ -9,6 +9,7 @@ sample; ranges and categories from a file that was declared public.
 from __future__ import annotations
 
 import ast
+import contextlib
 import datetime
 import inspect
 import os
@@ -102,7 +103,13 @@ def write_template(
     try:
         check_streams(parse_config(text, {}, folder=out.parent))
     except ConfigError as error:
-        if wrong := [each for each in map(_by_option, error.problems) if not template.awaits(each.key)]:
+        wrong = []
+        for problem in error.problems:
+            key = problem.key.removeprefix("streams[0].")
+            if not any(each == key or each.startswith(f"{key}.") for each in template.to_fill):
+                option = f": --set {key}=VALUE" if key != problem.key else ""
+                wrong.append(ConfigProblem(key, problem.reason, problem.fix + option))
+        if wrong:
             raise ConfigError(wrong) from None
     made = _make_key(template.values.get("privacy.user_key_file"))
     try:
@@ -120,14 +127,6 @@ def _spec(engine: str) -> EngineSpec:
         listed = "\n".join(f"  {name:<{width}}  {spec.summary}" for name, spec in ENGINES.items())
         raise PrivstreamError(f"there is no such engine. Fix: say with --engine what a stream of events is:\n{listed}")
     return ENGINES[engine]
-
-
-def _by_option(problem: ConfigProblem) -> ConfigProblem:
-    """With the option that mends it."""
-    key = problem.key.removeprefix("streams[0].")
-    return ConfigProblem(
-        key, problem.reason, f"{problem.fix}: --set {key}=VALUE" if key != problem.key else problem.fix
-    )
 
 
 class Template:
@@ -189,10 +188,6 @@ class Template:
             self.values["privacy.delta"] = self._given.get("privacy.delta", 1e-6)
         rest = {key: value for key, value in self._given.items() if key not in self.to_fill}
         self.values = {**rest, **self.values}
-
-    def awaits(self, key: str) -> bool:
-        """Whether a problem of `key` is that something is still to be filled in."""
-        return any(each == key or each.startswith(f"{key}.") for each in self.to_fill)
 
     def text(self, *, bootstrap: str, file: str) -> str:
         """Return the file."""
@@ -451,25 +446,16 @@ def _item(value: Any) -> Item:
 
 
 def documented(model: type[Section]) -> dict[str, str]:
-    """Key -> the text below it in the source of its class, or of one above, as one line; none where there is none."""
+    """Return key -> the text below it in the source of its class, or of one above, as one line; none where none is."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
-        if issubclass(each, Section):
-            found |= _documented_here(each)
-    aliases = {name: field.alias or name for name, field in model.model_fields.items()}
-    return {aliases[name]: text for name, text in found.items() if name in aliases}
-
-
-def _documented_here(model: type[Section]) -> dict[str, str]:
-    try:
-        [body] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    except OSError:  # of a distribution without sources
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for key, below in pairwise(body.body):
-        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name) and isinstance(below, ast.Expr):
-            text = below.value.value if isinstance(below.value, ast.Constant) else None
-            if isinstance(text, str):
-                found[key.target.id] = " ".join(text.split())
-    return found
+        if not issubclass(each, Section):
+            continue
+        with contextlib.suppress(OSError):  # of a distribution without sources
+            [body] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+            assert isinstance(body, ast.ClassDef)
+            for key, below in pairwise(body.body):
+                match key, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[name] = " ".join(text.split())
+    return {field.alias or name: found[name] for name, field in model.model_fields.items() if name in found}
