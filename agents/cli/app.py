@@ -57,14 +57,14 @@ def build_app() -> typer.Typer:
 
 
 def command_of(name: str) -> Callable[..., None]:
-    """The function behind a command."""
+    """Return the function behind a command."""
     module = name.replace("-", "_")
     command: Callable[..., None] = getattr(importlib.import_module(f"agents.cli.{module}"), module)
     return command
 
 
 def _paragraphs(text: str) -> str:
-    """A docstring with its lines joined, so that the terminal breaks them where it ends."""
+    """Return a docstring with its lines joined, so that the terminal breaks them where it ends."""
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 

@@ -141,7 +141,7 @@ def _line(entry: dict[str, Any]) -> str:
 
 
 def _text(value: bytes | None) -> str:
-    """A raw value as a line that no terminal obeys."""
+    """Return a raw value as a line that no terminal obeys."""
     if value is None:
         return "null (a tombstone)"
     text = value[:MOST_SHOWN].decode("utf-8", errors="backslashreplace")

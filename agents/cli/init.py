@@ -146,7 +146,7 @@ def init(
 
 
 def _cluster(servers: str) -> Kafka:
-    """With the security settings of the environment, PRIVSTREAM_KAFKA__<KEY>: a file has none yet."""
+    """Return `[kafka]` with the settings of the environment, PRIVSTREAM_KAFKA__<KEY>: there is no file yet."""
     from schemas.config import Kafka
     from schemas.config.load import overridden
 

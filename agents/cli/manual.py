@@ -38,7 +38,7 @@ class Manual:
     exits: Mapping[int, str]
 
     def text(self) -> str:
-        """As the end of the help."""
+        """Return the end of the help."""
         lines = [" Examples"]
         for each in self.examples:
             lines += [f"   {each.line}", f"       {each.what}"]
@@ -49,7 +49,10 @@ class Manual:
 def manual(
     *examples: Example, exits: Mapping[int, str | None] = MappingProxyType({})
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Of a command. Args: exits: beside the usual ones, or in their place; None takes one away."""
+    """Give a command its examples and exit codes.
+
+    Args: exits: beside the usual ones, or in their place; None takes one away.
+    """
 
     def mark(command: Callable[P, R]) -> Callable[P, R]:
         told = {**USUAL, **exits}
@@ -61,13 +64,13 @@ def manual(
 
 
 def manual_of(command: Callable[..., object]) -> Manual | None:
-    """What was said by `manual`, None if nothing was."""
+    """Return what `manual` said of a command, None if nothing."""
     found: Manual | None = getattr(command, ATTRIBUTE, None)
     return found
 
 
 def command_class(shown: Manual | None) -> type[TyperCommand]:
-    """The class of a command whose help ends with its manual."""
+    """Return the class of a command whose help ends with its manual."""
 
     class ManualCommand(TyperCommand):
         def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -62,7 +62,7 @@ AllowRefused = Annotated[
 
 
 def clean(command: Callable[P, R]) -> Callable[P, R]:
-    """The command, ending in one clean block and exit code 2 on any error that privstream raises on purpose."""
+    """Let a command end in one clean block and exit code 2 on any error that privstream raises on purpose."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -107,7 +107,7 @@ def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
 
 
 def problems_of(error: PrivstreamError) -> list[dict[str, Any]]:
-    """An error as key, reason, fix; our messages put the fix behind the word "Fix:"."""
+    """Return an error as key, reason, fix; our messages put the fix behind the word "Fix:"."""
     if isinstance(error, ConfigError):
         return [asdict(each) for each in error.problems]
     text = str(error)
@@ -117,7 +117,7 @@ def problems_of(error: PrivstreamError) -> list[dict[str, Any]]:
 
 
 def say(text: str) -> None:
-    """A line for the person at the terminal."""
+    """Print a line for the person at the terminal."""
     typer.echo(text, err=True)
 
 
@@ -130,7 +130,7 @@ def warn(text: str) -> None:
 
 
 def say_refused(stream: str, refused: Sequence[RefusedRows], *, share: float) -> None:
-    """By reason and field, with the first row of each; loudly, and with what to do, where it is much.
+    """Print refused rows by reason and field, with the first of each; loudly, and with what to do, where it is much.
 
     Args: stream: its name; empty where that is plain.
     """
@@ -147,7 +147,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def config_of(path: Path, *, offline: bool = False) -> Config:
-    """The configuration with this process' environment. Raises: ConfigError.
+    """Return the configuration with this process' environment. Raises: ConfigError.
 
     Args: offline: the command asks no cluster, so `[kafka]` may be missing.
     """
@@ -157,7 +157,7 @@ def config_of(path: Path, *, offline: bool = False) -> Config:
 
 
 def chosen_stream(config: Config, name: str | None) -> Stream:
-    """The stream called `name`, or the only one. Raises: PrivstreamError that lists what there is."""
+    """Return the stream called `name`, or the only one. Raises: PrivstreamError that lists what there is."""
     names = ", ".join(stream.name for stream in config.streams)
     if name is None:
         if len(config.streams) > 1:
@@ -173,7 +173,7 @@ def chosen_stream(config: Config, name: str | None) -> Stream:
 
 @contextlib.contextmanager
 def working(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Around what nobody can say the end of: a line that moves, with the seconds that it has taken."""
+    """Show a line that moves, with the seconds that it has taken, around what nobody can say the end of."""
     if quiet or not sys.stderr.isatty():
         yield
         return

@@ -130,7 +130,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def number(value: float) -> str:
-    """With as many digits as are of use beside an error of some percent."""
+    """Return a number with as many digits as are of use beside an error of some percent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 

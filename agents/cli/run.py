@@ -78,7 +78,7 @@ def run(
 
 
 def trusted_steps(config: Config, given: Sequence[str]) -> dict[str, int]:
-    """Stream -> step of `--trust-ledger`; in a job of one stream its name may be left out. Raises: PrivstreamError."""
+    """Return stream -> step of `--trust-ledger`; a job's only stream need not be named. Raises: PrivstreamError."""
     names = [stream.name for stream in config.streams]
     found: dict[str, int] = {}
     for each in given:

@@ -86,7 +86,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
 
 
 def _remarks(stream: StreamStatus) -> Iterator[str]:
-    """What an operator should know beyond the table."""
+    """Yield what an operator should know beyond the table."""
     from agents.kafka.lifecycle.refusals import Seen
 
     if stream.doubt is not None:

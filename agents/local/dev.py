@@ -62,7 +62,7 @@ def local_copy(
     times: Mapping[str, Mapping[str, str]],
     audits: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The text of a configuration file that runs on this machine.
+    """Return the text of a configuration file that runs on this machine.
 
     Args:
         text, config: the file, and what was read from it.
@@ -96,7 +96,7 @@ def local_copy(
 
 
 def _name_files(table: Any, section: Section) -> None:
-    """Public files by their whole path: the copy lies in another folder."""
+    """Name public files by their whole path: the copy lies in another folder."""
     for name, known in type(section).model_fields.items():
         key, value = known.alias or name, getattr(section, name)
         if key not in table:
@@ -133,7 +133,7 @@ class WorkerProcess:
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """The file that it logs to."""
         return self._folder / "worker.log"
 
     def start(self) -> None:
@@ -165,7 +165,7 @@ class WorkerProcess:
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what would win over a configuration file."""
+    """Return the environment without what would win over a configuration file."""
     return {name: value for name, value in environment.items() if not name.startswith("PRIVSTREAM_")}
 
 
@@ -306,7 +306,7 @@ def check_readable(config: Config) -> None:
 
 
 def written_as(stream: Stream) -> str:
-    """What a producer must write to the source, in a few words."""
+    """Return what a producer must write to the source, in a few words."""
     named = {"json": "JSON", "csv": "CSV", "msgpack": "MessagePack", "json-schema": "JSON framed with a schema's id"}
     what = named.get(stream.format, stream.format)
     if stream.format == "csv":
@@ -323,7 +323,7 @@ def written_as(stream: Stream) -> str:
 
 
 def _times(stream: Stream, file: Path, screen: DevScreen) -> dict[str, str]:
-    """What `[streams.time]` must be for a file to be replayed, where it is not so."""
+    """Return the keys of `[streams.time]` that must be others for a file to be replayed."""
     time = driven_by_ticks(stream, rows_for(file, stream)).time
     changed = {key: getattr(time, key) for key in ("clock", "start") if getattr(time, key) != getattr(stream.time, key)}
     if "clock" in changed:
@@ -337,7 +337,7 @@ def _times(stream: Stream, file: Path, screen: DevScreen) -> dict[str, str]:
 
 
 def _audits(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, str]:
-    """The rows of a file are a truth to compare with, so the operators' view has errors: nothing of it leaves."""
+    """Return an audit topic for each stream with a file that has none: its rows are a truth to compare with."""
     audits: dict[str, str] = {}
     taken = {topic for each in config.streams for topic in (each.source, each.audit)}
     for name in options.files:
@@ -351,7 +351,7 @@ def _audits(config: Config, options: DevOptions, screen: DevScreen) -> dict[str,
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM stops everything in order, as Ctrl-C does; a shell lets its background jobs ignore that one."""
+    """Let SIGTERM stop everything in order, as Ctrl-C does, which background jobs of a shell ignore."""
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT)),

@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.local.coupling import audit as audits
 from agents.local.coupling.audit import Audit
 from agents.local.coupling.mutants import every_site, mutated
 from schemas.config import Stream, load_config
+from tests.commands import call
 from tests.couple.plants import unasked
 
 pytestmark = pytest.mark.seconds(5)
@@ -48,12 +46,8 @@ initial_steps = 20
 """
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(build_app(), ["audit", *arguments])
-
-
 def test_a_setting_as_a_table() -> None:
-    done = run("--only", "markov/default/0", "--runs", "2", "--seed", "1", "--workers", "1")
+    done = call("audit", "--only", "markov/default/0", "--runs", "2", "--seed", "1", "--workers", "1")
     assert done.exit_code == 0, done.output
     head, row = done.stdout.splitlines()[:2]
     assert all(word in head for word in ("claimed", "pairs", "largest share used", "half the noise", "verdict"))
@@ -66,7 +60,7 @@ def test_a_stream_as_json(tmp_path: Path) -> None:
     """Of any format, from now on, with steps of the calendar, the first of which are one release."""
     path = tmp_path / "job.toml"
     path.write_text(CONFIG)
-    done = run(str(path), "--runs", "2", "--seed", "1", "--json")
+    done = call("audit", path, "--runs", "2", "--seed", "1", "--json")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["ok"], result["seed"]) == (True, 1)
@@ -118,5 +112,5 @@ def test_where_half_the_noise_shows_nothing_the_audit_has_failed(
 
 
 def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
-    assert run("--only", "no such thing").exit_code == 2
-    assert run(str(tmp_path / "missing.toml")).exit_code == 2
+    assert call("audit", "--only", "no such thing").exit_code == 2
+    assert call("audit", tmp_path / "missing.toml").exit_code == 2

@@ -5,18 +5,28 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
-from agents.cli.app import COMMANDS, build_app
+import agents.kafka.lifecycle.logs
+import agents.worker.process
+from agents.cli.app import COMMANDS
+from agents.cli.demo import next_lines
+from agents.cli.run import trusted_steps
+from agents.kafka.lifecycle.leaving import Leaving
 from agents.readers.operator import doctor
+from agents.readers.operator.doctor import config_findings
+from agents.readers.watch import server
 from agents.show.explain.words import promise
-from schemas.config import load_config, parse_config
+from schemas.config import Config, load_config, parse_config, with_overrides
+from schemas.errors import PrivstreamError
+from tests.commands import call
+from tests.kafka.support import job_config, stream_table
 
 pytestmark = pytest.mark.seconds(0.4)
 
@@ -67,14 +77,6 @@ NOWHERE = "127.0.0.1:9"  # discard: nobody listens
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PRIVSTREAM_BOOTSTRAP", raising=False)
-
-
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
-    assert "Traceback" not in result.output
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -374,3 +376,86 @@ def test_a_missing_user_key_is_refused_before_anything_runs() -> None:
     assert refused.exit_code == 2
     assert "user_key_file" in refused.stderr
     assert "head -c 32 /dev/urandom" in refused.stderr
+
+
+# --- run --trust-ledger: what a person vouches for is named exactly, or refused before anything starts ---
+
+
+def of_streams(folder: Path, *names: str, witness: str | None = "/witness") -> Config:
+    more = {} if witness is None else {"witness": witness}
+    return job_config("localhost:1", folder, streams=[stream_table(name) for name in names], **more)
+
+
+def test_streams_and_steps(tmp_path: Path) -> None:
+    both = of_streams(tmp_path, "a", "b")
+    assert trusted_steps(both, []) == {}
+    assert trusted_steps(both, ["b=7", "a=0"]) == {"a": 0, "b": 7}
+    assert trusted_steps(of_streams(tmp_path, "a"), ["7"]) == {"a": 7}
+
+
+@pytest.mark.parametrize("given", [["7"], ["c=7"], ["a"], ["a="], ["a=-1"], ["a=x"], ["a=1", "a=2"]])
+def test_what_names_no_stream_and_step_is_refused(tmp_path: Path, given: list[str]) -> None:
+    with pytest.raises(PrivstreamError, match="write STREAM=STEP"):
+        trusted_steps(of_streams(tmp_path, "a", "b"), given)
+
+
+def test_without_a_witness_there_is_nothing_to_trust(tmp_path: Path) -> None:
+    with pytest.raises(PrivstreamError, match="nothing to do"):
+        trusted_steps(of_streams(tmp_path, "a", witness=None), ["a=1"])
+
+
+# --- an epsilon that promises next to nothing is said wherever a configuration is looked at or run ---
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "taxi.toml"
+SAID = "stream taxi: epsilon above 10 promises little"
+
+
+def config(epsilon: float) -> Config:
+    return with_overrides(load_config(EXAMPLE, {}), mode=None, epsilon=epsilon)
+
+
+@pytest.mark.parametrize(("epsilon", "said"), [(10, False), (10.5, True)])
+def test_doctor(epsilon: float, said: bool) -> None:
+    assert any(SAID in each.detail for each in config_findings(config(epsilon))) == said
+
+
+@pytest.mark.parametrize(("epsilon", "said"), [(10, False), (10.5, True)])
+def test_a_worker(epsilon: float, said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = re.sub(r"(?m)^epsilon = .*$", f"epsilon = {epsilon}", EXAMPLE.read_text())
+    (tmp_path / "taxi.toml").write_text(text.replace("nyc_taxi/", f"{EXAMPLE.parent}/nyc_taxi/"))
+    ran: list[Any] = []
+    monkeypatch.setattr(Leaving, "install", lambda self: None)  # signals and logs of this process stay as they are
+    monkeypatch.setattr(agents.kafka.lifecycle.logs, "set_up", lambda level, form: None)
+    monkeypatch.setattr(agents.worker.process, "run_worker", lambda loaded, **_: ran.append(loaded))
+    done = call("run", tmp_path / "taxi.toml")
+    assert ran, done.output
+    assert (SAID in done.stderr) == said
+
+
+def test_the_page_shows_the_sentence_it_is_sent() -> None:
+    text = (Path(server.__file__).parent / "assets" / "ledger.js").read_text()
+    assert 's.epsilon_warning ? [element("p", { class: "bad" }, s.epsilon_warning)]' in text
+
+
+# --- what the demo says to type next can be typed: in a clone, and where a wheel is installed ---
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("in_clone", [True, False])
+def test_each_file_that_is_named_is_there(in_clone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once an installed wheel named `.venv` and `examples` of a folder that had neither."""
+    if in_clone:
+        (tmp_path / "examples").symlink_to(ROOT / "examples")
+        (tmp_path / ".venv" / "bin").mkdir(parents=True)
+        for name in ("python", "privstream"):
+            (tmp_path / ".venv" / "bin" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    typed = [line for line in next_lines("127.0.0.1:9092", ["taxi"]) if line.startswith("  ") and "#" not in line]
+    assert len(typed) == 3
+    named = [word for line in typed for word in shlex.split(line) if "/" in word]
+    assert len(named) >= 5
+    assert [word for word in named if not Path(word).exists()] == []
+    assert all(Path(word).is_absolute() != in_clone for word in named)

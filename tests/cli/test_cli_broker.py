@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.kafka.clients import tail
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
 from schemas.config import Config, load_config
+from tests.commands import call as call_plainly
 from tests.kafka.support import producing
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
@@ -37,9 +36,7 @@ def config(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def call(*arguments: object, code: int = 0) -> Any:
-    result = CliRunner().invoke(build_app(), [*map(str, arguments), "--json"])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
+    result = call_plainly(*arguments, "--json")
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
 
@@ -93,7 +90,7 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     live = call("replay", config, FILE, "--then-live")
     assert (live["rows"], live["rows_before"], live["live_from"]) == (0, 20_000, 31)
     assert "has gone live" in call("replay", config, FILE, code=2)["problems"][0]["reason"]
-    told = CliRunner().invoke(build_app(), ["replay", str(config), str(FILE), "--then-live"])
+    told = call_plainly("replay", config, FILE, "--then-live")
     assert "is live: steps after" in told.stderr
     name = load_config(config, os.environ).streams[0].name
     assert told.stderr.count(f"{name}: no worker has started it yet") == 1
@@ -105,7 +102,7 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     (stream,) = call("status", config)["streams"]
     assert (stream["live"], stream["partitions"]) == (1, 2)
     assert stream["ingest_lag"] > 5_000, "of the other partition"
-    told = CliRunner().invoke(build_app(), ["status", str(config)])
+    told = call_plainly("status", config)
     assert "1 of 2 source partitions are live, and no step ends before all are" in told.stderr
     assert " live " in told.stdout
     for unread in (1, 0):

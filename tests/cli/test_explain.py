@@ -1,10 +1,12 @@
-"""What `explain` says: splits add up exactly, no noise is left out, errors are as the engine makes them."""
+"""What `explain` says in every form: splits add up exactly, no noise is left out, errors are the engine's."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,20 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.show.explain import explain
 from agents.show.explain.parts import Budget, decimal, exact
+from agents.show.explain.registry import TO_FILL, registry
+from agents.show.explain.render import render_page
 from agents.show.noise import NORMAL_95, RELEASES, noise_facts
 from agents.show.views.spatial import LeafNoise
+from engines.checks.contract_case import contract_case
 from engines.core.contract import Batch
 from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import DiscreteLaplace, seeded
 from engines.core.registry import build_engine
+from engines.spatial.points import Placement
 from engines.spatial.split import path_cost
 from schemas.blocks import Folded
-from schemas.config import Stream
-from schemas.errors import BudgetError, PrivstreamError
+from schemas.config import ENGINES, Stream, config_from_mapping
+from schemas.errors import BudgetError, ConfigError, PrivstreamError
 from schemas.guarantee import Mechanism, surest
-from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, toml
+from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, series, toml
+from tests.commands import call
 
 pytestmark = pytest.mark.seconds(0.6)
 
@@ -224,3 +232,327 @@ def test_a_notch_is_what_the_file_with_that_epsilon_would_say() -> None:
 def test_epsilons_that_the_configuration_refuses_are_no_notch() -> None:
     (stream,) = explained(epsilon="2e-6", privacy=EVENT, stream='mode = "paper"').streams
     assert [notch.factor for notch in stream.notches] == [Fraction(1, 2), 1, 2, 4, 8]
+
+
+# --- a delta: both roads, and one that is large ---
+
+
+def table(*, delta: str = "", mode: str = "default", users: str = USER) -> str:
+    return f"""
+[[streams]]
+name = "rows"
+engine = "tabular"
+mode = "{mode}"
+source = "raw.rows"
+[streams.privacy]
+epsilon = 1.0
+{delta}
+{users}
+[streams.time]
+field = "at"
+step = "1h"
+start = "now"
+[streams.domain]
+kind = "table"
+attributes = [{{ field = "a", values = [1, 2, 3] }}, {{ field = "b", values = [1, 2] }}]
+"""
+
+
+def roads(**changes: Any) -> dict[str, Any]:
+    (stream,) = explain(config(table(**changes))).as_json()["streams"]
+    return stream["roads"]
+
+
+def test_both_roads_are_shown_whichever_is_taken() -> None:
+    pure, gaussian = roads(), roads(delta="delta = 1e-6")
+    assert pure["configured"] == "pure"
+    assert gaussian["configured"] == "gaussian"
+    assert pure["delta"] == gaussian["delta"] == 1e-6
+    assert pure["answers"] == gaussian["answers"]
+    larger = {answer["name"]: answer for answer in pure["answers"]}["larger cell"]
+    # One pair, 20 events: sqrt(2) / (.6 / 20), and 20 / sqrt(.62 mu^2).
+    assert larger["pure_standard_deviation"] == pytest.approx(47.14, rel=1e-3)
+    assert larger["gaussian_standard_deviation"] == pytest.approx(107.3, rel=1e-2)
+    assert larger["less_noise"] == "pure"
+
+
+def test_of_many_marginals_the_delta_has_less_noise_and_every_form_says_so() -> None:
+    many = table().replace(
+        "attributes = [", "attributes = [" + "".join(f'{{ field = "c{i}", values = [1, 2] }}, ' for i in range(12))
+    )
+    for text in everywhere(explain(config(many))):
+        assert "Noise by the two roads to this epsilon, pure and with delta = 1e-06" in text
+        assert "would give less noise everywhere" in text
+
+
+def test_a_mode_with_one_road_shows_none() -> None:
+    assert explained().as_json()["streams"][0]["roads"] is None
+    assert explain(config(series("default"))).as_json()["streams"][0]["roads"] is None
+
+
+def test_the_budget_of_a_delta_adds_up_by_mu_squared() -> None:
+    explanation = explain(config(table(delta="delta = 1e-6")))
+    budget = explanation.streams[0].budget
+    assert (budget.contributions, budget.event_epsilon, budget.delta) == (1, 1, 1e-6)
+    assert sum((share.part for share in budget.shares), Fraction(0)) == 1
+    for text in everywhere(explanation):
+        assert "20 changes, and the noise is for all of them together" in text
+    (entry,) = registry(explanation)["entries"]
+    deployment = entry["deployment"]
+    assert deployment["dp_variant"]["name"] == "Approximate differential privacy"
+    assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert "Gaussian differential privacy of all mechanisms" in deployment["accounting"]["composition"]
+    assert "two roads" in deployment["accounting"]["composition"]
+
+
+@pytest.mark.parametrize(("delta", "warned"), [("", False), ("delta = 1e-6", False), ("delta = 2e-5", True)])
+def test_a_delta_that_is_large_for_most_numbers_of_users_is_told(delta: str, warned: bool) -> None:
+    made = config(table(delta=delta))
+    assert (made.streams[0].privacy.delta_warning is not None) == warned
+    for text in everywhere(explain(made)):
+        assert ("too much from 50,000 users on" in text) == warned
+
+
+@pytest.mark.parametrize(
+    ("mode", "delta", "reason", "fix"),
+    [
+        ("paper", "delta = 1e-6", 'mode "paper", is epsilon-DP and has no use for a delta', "take one: default"),
+        ("default", "delta = 0.02", "one user in a hundred", "1e-6"),
+        ("default", "delta = 1.0", "below 1", "far below one"),
+        ("default", "delta = -1e-6", "at least 0", "0.0"),
+    ],
+)
+def test_a_delta_that_cannot_be_is_refused(mode: str, delta: str, reason: str, fix: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config(table(mode=mode, delta=delta))
+    (problem,) = refused.value.problems
+    assert problem.key.endswith("privacy.delta")
+    assert reason in problem.reason
+    assert fix in problem.fix
+
+
+def test_a_delta_is_part_of_what_a_stream_is() -> None:
+    pure, one, other = (config(table(delta=d)).streams[0] for d in ("", "delta = 1e-6", "delta = 1e-7"))
+    assert len({str(stream.fingerprint_fields()) for stream in (pure, one, other)}) == 3
+    assert (pure.contributions, pure.event_epsilon) == (20, Fraction(1, 20))
+    assert (one.contributions, one.changes, one.event_epsilon) == (1, 20, 1)
+
+
+# --- words ---
+
+
+REPLAY = 'start = "2026-01-01T00:00:00"\nclock = "replay"'
+PAPER = {"stream": 'mode = "paper"'}
+LOUD: list[tuple[dict[str, str], list[str]]] = [
+    ({"privacy": EVENT}, ["single events are protected, NOT PEOPLE", "Nothing bounds how many of them one person has"]),
+    ({"privacy": EVENT, "domain": 'op = "action"'}, ["An insert and its later delete are two events"]),
+    (
+        {"privacy": USER + '\nper = "28d"'},
+        [
+            "epsilon = 1 for what a user contributes in one aligned period",
+            "2 in any 28d in a row",
+            "NO BOUND over a life",
+        ],
+    ),
+    ({"stream": 'partitioner = "none"'}, ["Nobody checks that all records of a rider are on one partition"]),
+    ({"time": REPLAY}, ["privstream replay places ticks by the times in its file"]),
+    ({"epsilon": "12.0"}, ["epsilon above 10 promises little"]),
+    ({"domain": 'ttl = "30d"', **PAPER}, ["an insert costs 2 contributions"]),
+    ({"domain": 'ttl = "30d"'}, ["Each insert is gone after 30d by itself", "it costs nothing more"]),
+    ({"domain": 'ttl = "30d"', "privacy": USER.replace("20", "21"), **PAPER}, ["one contribution can never be used"]),
+    ({"privacy": USER + "\nsurplus = 5"}, ["up to 100 of a user, is measured for a tenth of epsilon", "1/200"]),
+    ({"stream": 'audit = "audit.rides"'}, ["rides.utility holds the true error (the job compares with audit.rides)"]),
+    (
+        {},
+        [
+            "Somebody with k ids is protected with k times epsilon",
+            "Every stream that sees the same people costs its own epsilon on top",
+            "the timing of Kafka itself",
+            "as sensitive as the raw data",
+            "lon in [13, 14) and lat in [52, 53)",
+            "Positions and arrival times of everybody else's records",
+            'Step 0 begins when the stream is first started ("now"); a step lasts 1h',
+            "can be at most 73.1 % sure afterwards",
+            "One unit may make 20 changes, so each event runs at epsilon / 20 = 1/20 = 0.05",
+            "Pr[M(D) ∈ S] ≤ exp(ε) · Pr[M(D') ∈ S]",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), LOUD, ids=lambda value: str(value)[:40])
+def test_what_must_not_be_overlooked_is_said_in_every_form(changes: dict[str, str], said: list[str]) -> None:
+    for form in everywhere(explained(**changes)):
+        for sentence in said:
+            assert sentence in form
+
+
+def test_what_does_not_apply_is_not_said() -> None:
+    text, _, _ = everywhere(explained())
+    for words in ("NOT PEOPLE", "NO BOUND", 'partitioner = "none"', "ticks of a replay", "can never be used"):
+        assert words not in text
+
+
+@pytest.mark.parametrize("mode", ["default", "paper", "paper-binomial"])
+@pytest.mark.parametrize("per_step", ["", "max_per_step = 5", "max_per_step = 1"])
+def test_a_user_of_ten_events_is_in_ten_steps_at_most(mode: str, per_step: str) -> None:
+    """Not in as few as would hold all of them, however many a step may have."""
+    for text in everywhere(explain(config(series(mode, privacy=per_step)))):
+        steps = re.findall(r"is in at most (\d+) steps", text)
+        assert steps
+        assert set(steps) == {"10"}
+
+
+def test_a_window_of_two_periods_costs_twice_delta_too() -> None:
+    for text in everywhere(explain(config(series("paper", privacy='per = "7d"')))):
+        assert "2ε = 2 and 2δ = 2e-06" in text
+        assert "kε and kδ" in text
+    for text in everywhere(explained(privacy=f'{USER}\nper = "7d"')):
+        assert "2ε = 2;" in text
+        assert "δ" not in text
+
+
+def test_streams_of_the_same_users_add_up() -> None:
+    both = config(toml(epsilon="0.1"), toml(name="stops", epsilon="0.2", privacy=USER.replace("20", "3")))
+    (shared,) = explain(both).shared
+    assert shared.sentence() == (
+        "Streams rides and stops add up for one user (field rider): epsilon = 3/10 = 0.3 together, for ever."
+    )
+    assert explain(both, ["rides"]).shared == (shared,)
+    for form in everywhere(explain(both)):
+        assert shared.sentence() in form
+    other = config(toml(), toml(name="stops", privacy=USER.replace("rider", "driver")))
+    assert explain(other).shared == ()
+    renewing = config(toml(), toml(name="stops", privacy=USER + '\nper = "28d"'))
+    (shared,) = explain(renewing).shared
+    assert "3 in any 28d in a row, and no bound over a lifetime" in shared.sentence()
+    events = config(toml(privacy=EVENT), toml(name="stops", privacy=EVENT))
+    assert "add up for one event of raw.rides: epsilon = 2" in explain(events).shared[0].sentence()
+
+
+def test_a_stream_started_anew_adds_up_with_what_it_released_before() -> None:
+    now, before = config(toml(name="rides2", epsilon="0.5")), config(toml(epsilon="1.0"))
+    (shared,) = explain(now, earlier=[before]).shared
+    assert "epsilon = 3/2 = 1.5 together" in shared.sentence()
+    assert explain(now, earlier=[now]).shared == ()
+
+
+# --- the command ---
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "job.toml"
+    path.write_text('[kafka]\nbootstrap = "localhost:9092"\n' + toml() + toml(name="stops", privacy=EVENT))
+    return path
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    result = call("explain", *words)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_text_of_all_streams_or_of_one(file: Path) -> None:
+    code, out, _ = run(str(file))
+    assert code == 0
+    assert "rides: raw.rides" in out
+    assert "stops: raw.rides" in out
+    assert max(map(len, out.splitlines())) < 132
+    code, out, _ = run(str(file), "--stream", "stops")
+    assert code == 0
+    assert "rides: raw.rides" not in out
+
+
+def test_json_is_one_object_and_exact(file: Path) -> None:
+    code, out, _ = run(str(file), "--json", "--stream", "rides")
+    told = json.loads(out)
+    assert (code, told["ok"]) == (0, True)
+    (stream,) = told["streams"]
+    assert Fraction(stream["budget"]["event_epsilon_exact"]) == Fraction(1, 20)
+    assert stream["expected_error"]["answers"][0]["after_releases"]["1"]["interval_95_percent"] > 0
+
+
+def test_the_page_needs_nothing_but_itself(file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    code, out, err = run(str(file), "--html", str(page))
+    assert (code, out) == (0, "")
+    assert str(page) in err
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"<script|<link|@import|url\(|https?://|\bsrc=(?!.data:)", text)
+    assert text.count('src="data:image/svg+xml') == 2
+    assert 'name="viewport"' in text
+    tags = re.findall(r"<(/?)(article|section|table|div|dl|details|tr)\b", text)
+    assert all(tags.count(("", tag)) == tags.count(("/", tag)) for _, tag in set(tags))
+
+
+def test_what_is_written_in_the_file_is_text_and_no_markup() -> None:
+    page = render_page(explained(privacy=USER.replace("rider", "<b>&id")))
+    assert "<b>&id" not in page
+    assert "&lt;b&gt;&amp;id" in page
+
+
+def test_refusals_of_the_command(file: Path, tmp_path: Path) -> None:
+    code, _, err = run(str(file), "--stream", "nothing")
+    assert code == 2
+    assert "rides, stops" in err
+    code, _, err = run(str(file), "--html", str(tmp_path / "no" / "page.html"))
+    assert code == 2
+    assert "cannot be written" in err
+
+
+def test_points_are_where_the_explanation_says_a_function_of_the_name() -> None:
+    """`public` says that places follow from released counts and the stream's name alone."""
+    nodes = np.arange(1, 50)
+    assert (Placement("rides").words(nodes) == Placement("rides").words(nodes)).all()
+    assert (Placement("rides").words(nodes) != Placement("stops").words(nodes)).any()
+
+
+# --- --registry: an entry says what the explanation says, and what it cannot know is left to fill ---
+
+
+def test_what_is_promised_is_in_the_entry() -> None:
+    (found,) = registry(explained(epsilon="0.5"))["entries"]
+    entry = found["deployment"]
+    assert entry["privacy_loss"]["privacy_unit"] == "User-level"
+    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 0.5, "delta": 0.0}
+    assert entry["dp_variant"]["name"] == "Pure differential privacy"
+    assert entry["deployment_model"]["release_cadence"] == "1h"
+    assert "Pure: epsilons of mechanisms add up" in entry["accounting"]["composition"]
+    mechanisms = entry["implementation"]["mechanisms"]
+    assert sum(each["epsilon_of_the_unit"] for each in mechanisms) == pytest.approx(0.5)
+    assert all(each["noise"] for each in mechanisms)
+    assert entry["basic"]["contact"].startswith(TO_FILL)
+    assert "basic.contact" in found["to_fill"]
+    assert json.dumps(entry).count(TO_FILL) == len(found["to_fill"])
+
+
+def test_units_delta_and_streams_that_add_up() -> None:
+    explanation = explain(config(toml(name="a"), toml(name="b"), toml(name="c", privacy=EVENT), series("default")))
+    a, _, c, visits = registry(explanation)["entries"]
+    assert "Streams a and b" in a["deployment"]["accounting"]["composition"]
+    assert c["deployment"]["privacy_loss"]["privacy_unit"] == "Event-level"
+    assert "NOT a person" in c["deployment"]["privacy_loss"]["privacy_unit_description"]
+    assert visits["deployment"]["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert visits["deployment"]["dp_variant"]["name"] == "Approximate differential privacy"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_has_an_entry(engine: str) -> None:
+    stream = contract_case(engine).stream("default")
+    made = config_from_mapping({"kafka": {"bootstrap": "localhost:9092"}, "streams": [stream.model_dump()]})
+    (found,) = registry(explain(made))["entries"]
+    entry = found["deployment"]
+    assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == 2
+    assert entry["implementation"]["mechanisms"]
+    assert entry["dp_variant"]["data_domain"]
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "rides.toml"
+    path.write_text('[kafka]\nbootstrap = "localhost:9092"\n' + toml())
+    shown = call("explain", path, "--registry")
+    assert shown.exit_code == 0
+    assert "yours to fill" in shown.stderr
+    document = json.loads(shown.stdout)
+    assert [each["stream"] for each in document["entries"]] == ["rides"]
+    assert json.loads(call("explain", path, "--registry", "--json").stdout) == document

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.protocol.fingerprint import Fingerprint, holding
 from engines.core.counters.linear import check_activation
 from engines.core.counters.simple import SimpleCounter
@@ -24,6 +22,7 @@ from schemas.config.spatial import BoxDomainSection, SpatialOptions
 from schemas.config.timing import Timing
 from schemas.errors import ConfigError, EngineInputError, FingerprintError
 from tests.cli.explain_support import EVENT, USER, config, series, toml
+from tests.commands import call
 
 # --- budgets that are none ---
 
@@ -44,7 +43,7 @@ def test_a_budget_that_is_none_is_refused_with_key_reason_and_fix(
     file = tmp_path / "job.toml"
     file.write_text('[kafka]\nbootstrap = "localhost:9092"\n' + text)
     for command in ("explain", "validate"):
-        result = CliRunner().invoke(build_app(), [command, str(file), "--json"])
+        result = call(command, file, "--json")
         assert result.exit_code == 2
         (problem,) = json.loads(result.stdout)["problems"]
         assert problem["key"] == f"streams[0].privacy.{key}"

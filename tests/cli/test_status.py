@@ -8,9 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.cli.dead_letters import _print
 from agents.kafka import broker_clock
 from agents.kafka import status as kafka_status
@@ -18,6 +16,7 @@ from agents.kafka.lifecycle.refusals import MUCH, WHAT_TO_DO
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.status import Doubt, StreamStatus
 from schemas.blocks import Tally
+from tests.commands import call
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
 MISSPELT: Tally = {"ACCEPTED": {"": 20}, "MISSING_FIELD": {"pickup_lat": 960}, "BAD_TIME": {"at": 20}}
@@ -69,7 +68,7 @@ def test_what_is_refused_is_named_with_its_share_and_what_to_do(monkeypatch: pyt
 
     monkeypatch.setattr(kafka_status, "status", states)
     monkeypatch.setattr(broker_clock, "worker_clocks", clocks)
-    told = CliRunner().invoke(build_app(), ["status", str(TAXI)])
+    told = call("status", TAXI)
     assert told.exit_code == 0
     rows = {line.split()[0]: line for line in told.stdout.splitlines()[1:] if line}
     assert "refuses 98%" in rows["taxi"]
@@ -77,5 +76,5 @@ def test_what_is_refused_is_named_with_its_share_and_what_to_do(monkeypatch: pyt
     assert f"    MISSING_FIELD of pickup_lat 96%. What to do: {WHAT_TO_DO['MISSING_FIELD']}" in told.stderr
     assert f"    BAD_TIME of at 2%. What to do: {WHAT_TO_DO['BAD_TIME']}" in told.stderr
     assert told.stderr.count("steps go on without") == 1
-    machine = json.loads(CliRunner().invoke(build_app(), ["status", str(TAXI), "--json"]).stdout)
+    machine = json.loads(call("status", TAXI, "--json").stdout)
     assert [stream["health"] for stream in machine["streams"]] == ["refuses 98%", "ok"]

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.local.library import journal as journals
-from agents.local.library.journal import FileJournal, Journal
+from agents.local.library.journal import Journal
 from agents.local.library.release import table_of
 from agents.protocol.release.stepper import Stepper
 from engines import configure
@@ -135,15 +135,12 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def plug(self, patch: pytest.MonkeyPatch) -> None:
-        commit, compute, write = Journal.commit, Stepper.compute, FileJournal.commit
+        commit, compute = Journal.commit, Stepper.compute
 
-        def committing(wrapped: Any) -> Any:
-            def run(journal: Any, **changes: Any) -> None:
-                self.point()
-                wrapped(journal, **changes)
-                self.point()
-
-            return run
+        def committing(journal: Journal, **changes: Any) -> None:
+            self.point()
+            commit(journal, **changes)
+            self.point()
 
         def computing(stepper: Stepper, seed: bytes, **more: Any) -> Any:
             self.point()
@@ -152,8 +149,7 @@ class Interrupts:
             self.point()
             return candidate
 
-        patch.setattr(Journal, "commit", committing(commit))
-        patch.setattr(FileJournal, "commit", committing(write))
+        patch.setattr(Journal, "commit", committing)
         patch.setattr(Stepper, "compute", computing)
 
 

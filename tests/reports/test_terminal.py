@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.cli.demo import METRICS_SHOWN, DemoScreen
 from agents.show.view import metrics_of
 from benchmarks.pictures import shown_streams
+from tests.commands import call
 from tests.reports.made import EXAMPLES
 
 
@@ -41,10 +40,10 @@ def test_the_demo_explains_every_figure_of_every_engine_at_its_end(capsys: pytes
 def test_simulate_prints_the_verdict_and_has_it_for_machines(tmp_path: Path) -> None:
     rows = (EXAMPLES / "nyc_departures" / "departures_2013_01.csv.gz", "--out", tmp_path / "out", "--overwrite")
     command = ("simulate", EXAMPLES / "departures.toml", *rows)
-    told = CliRunner().invoke(build_app(), [str(part) for part in command])
+    told = call(*command)
     assert "Values over time: " in told.stdout
     assert "explained at the end of the report" in told.stdout
-    machines = CliRunner().invoke(build_app(), [str(part) for part in (*command, "--json")])
+    machines = call(*command, "--json")
     document = json.loads(machines.stdout)
     assert document["private"] is False
     assert document["streams"][0]["verdict"][0].startswith("Values over time: ")

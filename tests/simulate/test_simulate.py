@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.local.offline.simulate import INSECURE, Simulated, SimulateOptions, Simulation, simulate
 from agents.show.report import WARNING
 from agents.worker.job import Job
 from engines.core.contract import Columns
 from engines.core.registry import build_domain
 from schemas.config import Config, load_config, parse_config, with_overrides
+from tests.commands import call
 
 pytestmark = pytest.mark.seconds(1.5)
 
@@ -115,10 +114,7 @@ def test_where_no_row_fits_epsilon_is_not_blamed(small: Path, tmp_path: Path) ->
     at = header.split(",").index("pickup_longitude")
     texts = [",".join(["n/a" if i == at else cell for i, cell in enumerate(row.split(","))]) for row in rows]
     (tmp_path / "texts.csv").write_text("\n".join([header, *texts]) + "\n")
-    done = CliRunner().invoke(
-        build_app(),
-        ["simulate", str(EXAMPLES / "taxi.toml"), str(tmp_path / "texts.csv"), "--out", str(tmp_path / "out")],
-    )
+    done = call("simulate", EXAMPLES / "taxi.toml", tmp_path / "texts.csv", "--out", tmp_path / "out")
     assert done.exit_code == 1
     assert "refused: WRONG_TYPE of pickup_longitude" in done.output
     assert "a number must be one" in done.output

@@ -19,10 +19,7 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.local.offline.tune import (
     NOT_COVERED,
     TRUE_VALUES,
@@ -44,6 +41,7 @@ from agents.local.offline.tune import (
 from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Config, config_from_mapping, parse_config
 from schemas.errors import ConfigError, PrivstreamError
+from tests.commands import call
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LIGHT, HEAVY, STEPS = 300, 12, 6
@@ -231,14 +229,6 @@ def test_shares_by_thirds() -> None:
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
-
-
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
-    assert "Traceback" not in result.output
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 @pytest.fixture(scope="module")

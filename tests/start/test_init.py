@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.cli.init import _cluster
 from schemas.config import ENGINES, load_config
 from schemas.errors import ConfigError
+from tests import commands
 
 MAP = {
     "type": "Polygon",
@@ -74,10 +73,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(*arguments: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(build_app(), [str(each) for each in arguments])
-    assert "Traceback" not in result.output
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
+    result = commands.call(*arguments)
     return result.exit_code, result.stdout, result.stderr
 
 

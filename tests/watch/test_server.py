@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -309,9 +308,7 @@ def test_no_log_repeats_a_request_that_cannot_be_read(
 def test_a_secret_of_the_tokens_that_others_may_read_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, said: bool
 ) -> None:
-    async def nothing(*_: object, **__: object) -> None: ...
-
-    monkeypatch.setattr(importlib.import_module("agents.cli.watch"), "_serve", nothing)
+    monkeypatch.setattr(asyncio, "run", lambda serving: serving.close())
     secret = tmp_path / "page.token"
     secret.write_bytes(SECRET)
     secret.chmod(mode)

@@ -68,7 +68,7 @@ class BatchReader:
         self._format, self._zone = stream.time.format, stream.time.zone
 
     def read(self, batch: object) -> BatchRows:
-        """Rows as JSON records, in their order.
+        """Return rows as JSON records, in their order.
 
         Raises: BatchError where it is no batch or lacks columns, before any row is looked at. Names columns and types
             only.
@@ -102,7 +102,7 @@ class BatchReader:
         return read
 
     def _columns(self, batch: object) -> Mapping[str, Any]:
-        """Those that are read: lists of Python objects, and columns of Arrow."""
+        """Return the columns that are read: lists of Python objects, and columns of Arrow."""
         found = _as_columns(batch, self._fields)
         names = [name for name, _ in found]
         columns = dict(found)
@@ -125,13 +125,13 @@ class BatchReader:
         return f"{name} ({self._fields[name]})" + (f"; is it {close[0]}?" if close else "")
 
     def _part(self, name: str, cells: Any) -> list[Any]:
-        """Some cells of a column, as `_columns` gives it, as JSON values."""
+        """Return some cells of a column, as `_columns` gives it, as JSON values."""
         if not isinstance(cells, list):
             return self._cells(name, cells.combine_chunks())
         return list(map(self._time, cells)) if name == self._time_field else cells
 
     def _time(self, value: object) -> Any:
-        """One that stands alone, whatever Python, numpy or pandas call it; None where it is no time."""
+        """Return a time as JSON, whatever Python, numpy or pandas call it; None where it is no time."""
         if isinstance(value, datetime):
             return self._moment(value)
         if type(value) in _PLAIN:
@@ -150,7 +150,7 @@ class BatchReader:
         return [None if each is None else write(each[0]) for each in moments(column)]
 
     def _moment(self, moment: datetime) -> Any:
-        """A time as the configuration says that it is written; one without a zone is of the configured one."""
+        """Return a time as the configuration writes it; one without a zone is of the configured one."""
         try:
             return self._written(moment)
         except Exception:  # no year of a calendar in that zone, NaT, a zone's own code: refused as a row without a time
@@ -177,14 +177,14 @@ def _dumps(row: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: a library's own scalar as the plain value that it stands for, or null."""
+    """Return a library's own scalar, which JSON cannot hold, as the plain value that it stands for, or null."""
     unpack: Callable[[], Any] | None = getattr(value, "item", None)
     return values("", pa.array([value], from_pandas=True))[0] if unpack is None else unpack()
 
 
 def _as_columns(batch: object, wanted: Container[str]) -> list[tuple[str, Any]]:
-    """Columns by name: those that are wanted, of one length, as a list where they are of Python objects, else as one of
-    Arrow; others as they are. Raises: BatchError.
+    """Return columns by name. Those that are wanted have one length, and are lists where they hold Python objects, else
+    columns of Arrow; others are as they are. Raises: BatchError.
     """
     columns, failed = None, ""
     try:
@@ -209,7 +209,7 @@ def _as_columns(batch: object, wanted: Container[str]) -> list[tuple[str, Any]]:
 
 
 def _named(batch: Any) -> list[tuple[str, Any]] | None:
-    """Columns as the batch has them; None where it is no batch. Raises: whatever pyarrow does."""
+    """Return columns as the batch has them; None where it is no batch. Raises: whatever pyarrow does."""
     if isinstance(batch, Mapping):
         return [(str(name), column) for name, column in batch.items()]
     if not (hasattr(batch, "__arrow_c_stream__") or hasattr(batch, "__arrow_c_array__")):
@@ -224,7 +224,7 @@ def _named(batch: Any) -> list[tuple[str, Any]] | None:
 
 
 def _column(column: Any) -> Any:
-    """One with a type of its own as Arrow's, any other as a list."""
+    """Return a column that has a type of its own as one of Arrow, any other as a list."""
     own = any(hasattr(column, name) for name in ("dtype", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"))
     if not own or str(getattr(column, "dtype", None)) == "object":
         return list(column)
@@ -237,7 +237,7 @@ MARK_BYTES = 8
 
 
 def digest_of(rows: BatchRows) -> str:
-    """Of a batch."""
+    """Return the SHA-256 of a batch, in hex."""
     digest = hashlib.sha256()
     for record in rows.records:
         digest.update(b"%d," % len(record))
@@ -248,7 +248,7 @@ def digest_of(rows: BatchRows) -> str:
 def waiting_with(
     before: Mapping[int, bytes], rows: BatchRows, steps: Sequence[int | None], *, key: bytes, open_steps: range
 ) -> dict[int, bytes]:
-    """Hashes of all rows that wait, by their step.
+    """Return the hashes of all rows that wait, by their step.
 
     Args:
         steps: own step of each row.
@@ -263,7 +263,7 @@ def waiting_with(
 
 
 def any_waits(waiting: Mapping[int, bytes], parts: Iterable[tuple[int, BatchRows]], *, key: bytes) -> bool:
-    """Whether any row of `parts`, by step, is among those that wait."""
+    """Return whether any row of `parts`, by step, is among those that wait."""
     for step, rows in parts:
         marks = waiting.get(step, b"")
         known = {marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)}

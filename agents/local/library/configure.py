@@ -31,7 +31,7 @@ def configure(
     insecure_seed: int | None = None,
     **tables: Any,
 ) -> PrivateStream:
-    """A stream of an installed engine, which takes rows of a notebook and releases one answer for each step.
+    """Return a stream of an installed engine, which takes rows of a notebook and releases one answer for each step.
 
     Args:
         config: a TOML file of the job; or the same as a mapping; or a mapping of one of its `[[streams]]` alone.

@@ -38,7 +38,7 @@ from schemas.wire import Kind, decode, encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """All that is to be remembered. Never changed, only replaced. PRIVATE.
+    """All that a stream must remember. An entry is never changed, only replaced. PRIVATE.
 
     Attributes:
         fingerprint: what the stream was started with. key: of the hash of user ids.
@@ -113,77 +113,55 @@ class JournalEntry:
 
 
 class Journal:
-    """The newest entry, in memory alone. `commit` replaces it."""
+    """The newest entry, which `commit` replaces: in memory, or in a file, see the module. `open_file` makes the latter.
 
-    def __init__(self, entry: JournalEntry) -> None:
+    Attributes:
+        place: name of the file; empty: it has none. closed: whether the file is another journal's by now.
+    """
+
+    def __init__(self, entry: JournalEntry, path: Path | None = None, lock: int = -1) -> None:
         self.entry = entry
+        self.place = "" if path is None else path.name
+        self.closed = False
+        self._path, self._lock = path, lock
+        # Whoever takes this one's place reads the file: not while it is being written.
+        self._busy = threading.Lock()
+        if path is not None:
+            # A lock that nobody holds any more is let go, once: its number may by then be another file's.
+            self._let_go = weakref.finalize(self, os.close, lock)
 
     def commit(self, **changes: Any) -> None:
         """Remember the changes; when this returns they are not lost. Raises: StateFileError."""
-        self.entry = replace(self.entry, **changes)
-
-    @property
-    def place(self) -> str:
-        """The name of its file; empty: it has none."""
-        return ""
-
-    @property
-    def closed(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Nothing more is committed."""
-
-
-class FileJournal(Journal):
-    """A journal in a file, see the module. Made by `open_file`."""
-
-    def __init__(self, path: Path, lock: int, entry: JournalEntry) -> None:
-        super().__init__(entry)
-        self._path = path
-        self._lock: int | None = lock
-        # Whoever takes this one's place reads the file: not while it is being written.
-        self._busy = threading.Lock()
-        # A lock that nobody holds any more is let go, once: its number may by then be another file's.
-        self._let_go = weakref.finalize(self, os.close, lock)
-
-    @property
-    def place(self) -> str:
-        return self._path.name
-
-    @property
-    def closed(self) -> bool:
-        return self._lock is None
-
-    def commit(self, **changes: Any) -> None:
         with self._busy:
-            if self._lock is None:
+            if self.closed:
                 raise StateFileError(
                     f"{self._path}: this stream was closed, or opened again. Fix: go on with the stream that was "
                     "opened last, or open it anew."
                 )
             entry = replace(self.entry, **changes)
-            _write(self._path, entry.encode())
-            if entry.begun > self.entry.begun:
-                # After the file: a crash in between leaves a file that is ahead of its lock, which is no older copy.
-                _say(self._path, self._lock, entry.begun)
+            if self._path is not None:
+                _write(self._path, entry.encode())
+                if entry.begun > self.entry.begun:
+                    # After the file: a crash in between leaves a file that is ahead of its lock, no older copy.
+                    _say(self._path, self._lock, entry.begun)
             self.entry = entry
 
     def close(self) -> None:
+        """Let go of the file: nothing more is committed there."""
         with self._busy:
-            if self._lock is not None:
+            if self._path is not None and not self.closed:
                 # Before the lock is let go: the next one that is open is another's.
                 _OPEN.pop(self._path, None)
-                self._lock = None
+                self.closed = True
                 self._let_go()
 
 
-_OPEN: weakref.WeakValueDictionary[Path, FileJournal] = weakref.WeakValueDictionary()
+_OPEN: weakref.WeakValueDictionary[Path, Journal] = weakref.WeakValueDictionary()
 """Of this process: a cell that opens a file is run again, and takes the place of the stream that it opened before."""
 
 
-def open_file(path: Path, begin: JournalEntry, *, moved: bool = False) -> FileJournal:
-    """The journal of a file; `begin` where there is none yet.
+def open_file(path: Path, begin: JournalEntry, *, moved: bool = False) -> Journal:
+    """Open the journal of a file, which begins with `begin` where there is none yet.
 
     Args: moved: file and lock were copied together, and nobody goes on with those that they were copied from.
     Raises: StateFileError if another process has it open, it is damaged, or it is a copy.
@@ -202,7 +180,7 @@ def open_file(path: Path, begin: JournalEntry, *, moved: bool = False) -> FileJo
 
 
 def _lock_of(path: Path) -> int:
-    """The lock of a file, opened. A file that lies there without one is no file that was begun there.
+    """Open the lock of a file. A file that lies there without one was not begun there.
 
     Raises: StateFileError.
     """
@@ -234,7 +212,7 @@ def _lock_of(path: Path) -> int:
         ) from None
 
 
-def _locked(path: Path, lock: int, begin: JournalEntry, *, moved: bool) -> FileJournal:
+def _locked(path: Path, lock: int, begin: JournalEntry, *, moved: bool) -> Journal:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -286,7 +264,7 @@ def _locked(path: Path, lock: int, begin: JournalEntry, *, moved: bool) -> FileJ
             os.fsync(file.fileno())
             _sync_folder(path)
         _say(path, lock, entry.begun)
-    return FileJournal(path, lock, entry)
+    return Journal(entry, path, lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +295,7 @@ class LockText:
 
     @staticmethod
     def decode(data: bytes) -> LockText:
-        """What another program wrote says nothing."""
+        """Return what a lock says; of what another program wrote, nothing."""
         found = _LOCK.match(data[:_MOST_BYTES].decode(errors="replace"))
         if found is None:
             return LockText(0, "", _NOBODY)
@@ -330,12 +308,12 @@ _LOCK = re.compile(r"([0-9]{20})(?: ([0-9a-f]{32}))?(?:\n([^\n]+))?(?:\n([0-9]{1
 
 
 def _owner(entry: JournalEntry) -> str:
-    """Of a stream, for as long as it lives: no two have the same key. It tells nothing of the key."""
+    """Return what names a stream for as long as it lives: a digest of its key, of which it tells nothing."""
     return hashlib.blake2b(entry.key, digest_size=16, person=b"privstream.lock").hexdigest()
 
 
 def _holder(entry: JournalEntry, path: Path) -> str:
-    """This process, with what it has open."""
+    """Return a description of this process, with what it has open."""
     name = Fingerprint.decode(entry.fingerprint).stream
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     said = f"process {os.getpid()} on {socket.gethostname()} (stream {name}, {path.name}, since {now})"

@@ -47,7 +47,9 @@ class Promise:
 
     @staticmethod
     def of(stream: Stream, *, caveat: str = "") -> Promise:
-        """Args: caveat: why nothing is promised after all; empty: it is.
+        """Return the guarantee of a stream.
+
+        Args: caveat: why nothing is promised after all; empty: it is.
 
         Raises: BudgetError, EngineInputError, as `explain`.
         """

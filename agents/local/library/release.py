@@ -44,7 +44,7 @@ class Taken:
 
     @staticmethod
     def of(tally: Counter[tuple[str, str]], *, rows: int, waiting: int, late: int) -> Taken:
-        """From counts by (reason, column)."""
+        """Return what became of rows, from counts by (reason, column)."""
         beside = {reason: sum(n for (name, _), n in tally.items() if name == reason) for reason in _BESIDE}
         return Taken(
             rows=rows,
@@ -62,7 +62,7 @@ class Taken:
         return Taken(**counts, refused=dict(refused.most_common()))
 
     def advice(self) -> tuple[str, ...]:
-        """What to do about each reason, the most frequent first."""
+        """Return what to do about each reason, the most frequent first."""
         return tuple(
             f"{reason}{f' of {name}' if name else ''}, {rows:,} rows: {WHAT_TO_DO.get(reason, REPORT_ROWS)}"
             for (reason, name), rows in self.refused.items()
@@ -128,11 +128,11 @@ class StepRelease:
         return float(self.ledger["epsilon_spent"])
 
     def to_arrow(self) -> pa.Table:
-        """`records` as an Arrow table."""
+        """Return `records` as an Arrow table."""
         return table_of(self.records)
 
     def to_pandas(self) -> Any:
-        """`records` as a pandas DataFrame. Needs pandas."""
+        """Return `records` as a pandas DataFrame. Needs pandas."""
         return self.to_arrow().to_pandas()
 
     def __str__(self) -> str:
@@ -150,8 +150,9 @@ class StepRelease:
 
 
 def table_of(records: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Records as columns; a column that a record lacks is null there. Where values are of several types (numbers, and a
-    text for all others) the column is of texts.
+    """Return records as columns; a column that a record lacks is null there.
+
+    Where values are of several types (numbers, and a text for all others) the column is of texts.
     """
     names = dict.fromkeys(name for record in records for name in record)
     return pa.table({name: _column([record.get(name) for record in records]) for name in names})

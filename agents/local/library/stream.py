@@ -64,7 +64,7 @@ class PrivateStream:
 
     @property
     def name(self) -> str:
-        """Of the stream."""
+        """The name of the stream."""
         return self._stream.name
 
     @property
@@ -78,13 +78,13 @@ class PrivateStream:
         return self._last
 
     def guarantee(self) -> Promise:
-        """What is promised to whom, in words and symbols."""
+        """Return what is promised to whom, in words and symbols."""
         if self._promise is None:
             self._promise = Promise.of(self._stream, caveat=self._caveat)
         return self._promise
 
     def synthetic(self) -> pa.Table:
-        """All synthetic records alive after the last release, as an Arrow table. Public."""
+        """Return all synthetic records alive after the last release, as an Arrow table. Public."""
         return table_of([orjson.loads(value) for value in self._journal.entry.alive.values()])
 
     def __repr__(self) -> str:
@@ -180,7 +180,7 @@ class PrivateStream:
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """One call at a time, on a stream that is as its journal says."""
+        """Let one call at a time work, on a stream that is as its journal says."""
         if not self._busy.acquire(blocking=False):
             raise StepOrderError(f"stream {self.name} is at work in another thread. Fix: wait until it is done.")
         try:
@@ -208,7 +208,7 @@ class PrivateStream:
             self._busy.release()
 
     def _restore(self) -> None:
-        """Be what the journal says. Raises: GapError, WireError, if it contradicts itself."""
+        """Restore the stream from its journal. Raises: GapError, WireError, if that contradicts itself."""
         entry = self._journal.entry
         self._job = LocalJob(self._stream, key=entry.key, rows=False, caveat=self._caveat)
         self._open = _taken(entry.taken.get("open"))
@@ -233,7 +233,7 @@ class PrivateStream:
             )
 
     def _fresh(self, batch: object, *, repeated: bool) -> BatchRows:
-        """The rows of a batch that was not taken in before. Raises: BatchError."""
+        """Return the rows of a batch that was not taken in before. Raises: BatchError."""
         rows = self._reader.read(batch)
         before = self._seen(rows)
         if before is not None and not repeated:
@@ -245,7 +245,7 @@ class PrivateStream:
         return rows
 
     def _seen(self, rows: BatchRows) -> int | None:
-        """The step for which these very rows were taken in; where there are none, the one that is begun."""
+        """Return the step for which these very rows were taken in; where there are no rows, the one that is begun."""
         if not rows.records:
             return self._stepper.step if self._journal.entry.seed else None
         return self._journal.entry.batches.get(digest_of(rows))
@@ -261,7 +261,7 @@ class PrivateStream:
             )
 
     def _by_step(self, rows: BatchRows, *, first: int, until: int) -> tuple[dict[int, BatchRows], int]:
-        """Rows by their own step, from `first` to that before `until`; and how many are left. Rows that have no
+        """Return rows by their own step, from `first` to that before `until`, and how many are left. Rows that have no
         step go with the first one, which refuses them.
         """
         left = 0
@@ -276,7 +276,7 @@ class PrivateStream:
         return parts, left
 
     def _steps(self, rows: BatchRows) -> list[int | None]:
-        """The step of each row's own time; None where that cannot be read."""
+        """Return the step of each row's own time; None where that cannot be read."""
         field = self._stream.time.field
         return steps_of(clock_of(self._stream), times_of(self._stream).of([{field: time} for time in rows.times]))
 

@@ -24,24 +24,22 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
     problems: list[ConfigProblem] = []
     remarks: dict[str, Sequence[str]] = {}
     for index, stream in enumerate(config.streams):
+        where, name = f"streams[{index}]", f'stream "{stream.name}"'
         try:
             build_domain(stream)
         except EngineInputError as error:
-            reason = f'stream "{stream.name}": {error}'
             fix = "fix its file or bounds as it says, or choose another depth in [streams.options]"
-            problems.append(ConfigProblem(f"streams[{index}].domain", reason, fix))
+            problems.append(ConfigProblem(f"{where}.domain", f"{name}: {error}", fix))
             continue
         try:
             build_engine(stream).guarantee()
         except EngineInputError as error:
-            reason = f'stream "{stream.name}": {error}'
             fix = "raise epsilon, lower max_contributions, or fix [streams.options] as it says"
-            problems.append(ConfigProblem(f"streams[{index}].privacy.epsilon", reason, fix))
-            continue
+            problems.append(ConfigProblem(f"{where}.privacy.epsilon", f"{name}: {error}", fix))
         except BudgetError as error:
-            problems.append(ConfigProblem(f"streams[{index}].privacy", str(error), "as it says"))
-            continue
-        remarks[stream.name] = tuple(view_of(stream).warnings(stream))
+            problems.append(ConfigProblem(f"{where}.privacy", str(error), "as it says"))
+        else:
+            remarks[stream.name] = tuple(view_of(stream).warnings(stream))
     if problems:
         raise ConfigError(problems)
     return remarks

@@ -115,7 +115,7 @@ _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-9]{2})", re.ASCII)
 
 
 def _csv_column(name: str, column: Any, *, kinds: Mapping[str, frozenset[ScalarKind]]) -> list[Any]:
-    """As what its values can be."""
+    """Return the cells of a CSV column as what its values can be."""
     wanted = kinds.get(name)
     if wanted is None:
         return _cells(column)
@@ -143,7 +143,7 @@ def _any_number(text: str) -> Any:
 
 
 def _cells(column: Any) -> list[Any]:
-    """Texts of a CSV column as JSON values, each by its own form."""
+    """Return the texts of a CSV column as JSON values, each by its own form."""
     present = column.is_valid()
     whole = pc.match_substring_regex(column, _WHOLE)
     if _all(whole, present):
@@ -173,7 +173,7 @@ def _cell(text: str | None, is_whole: bool | None, is_number: bool | None) -> An
 
 
 def values(name: str, column: Any) -> list[Any]:
-    """A Parquet column as JSON values."""
+    """Return a Parquet column as JSON values."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
@@ -186,7 +186,7 @@ def values(name: str, column: Any) -> list[Any]:
 
 
 def moments(column: Any) -> list[tuple[datetime.datetime, int] | None]:
-    """Timestamps as times to the microsecond, and the nanoseconds behind it; None also where a year has no calendar.
+    """Return timestamps as times to the microsecond, each with the nanoseconds behind it; None where no year has it.
 
     Arrow's own way depends on whether pandas is installed, and where it is not, its errors repeat the value.
     """
@@ -207,7 +207,7 @@ def _moment(ns: int, zone: datetime.tzinfo | None) -> tuple[datetime.datetime, i
 
 
 def _zone(name: str | None) -> datetime.tzinfo | None:
-    """A zone that this machine does not know changes how a moment is written, and not which one it is."""
+    """Return a time zone; UTC for one that this machine does not know: a moment is then written in another way."""
     if name is None:
         return None
     if (offset := _OFFSET.fullmatch(name)) is not None:
@@ -231,7 +231,7 @@ def _iso(moment: datetime.datetime, rest: int) -> str:
 
 
 def _python(column: Any) -> list[Any]:
-    """Values as Python has them, None for what it has no word for. No error of Arrow leaves this: some repeat them."""
+    """Return values as Python has them, None for what it cannot hold. Errors of Arrow repeat values: none leaves."""
     column = column.cast(_to_us(column.type), safe=False)
     try:
         return list(column.to_pylist())
@@ -247,7 +247,7 @@ def _one(scalar: Any) -> Any:
 
 
 def _to_us(kind: Any) -> Any:
-    """The same type, in microseconds where it is in nanoseconds."""
+    """Return the same type, in microseconds where it is in nanoseconds."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
     if pa.types.is_duration(kind):
@@ -334,7 +334,7 @@ class RowFile:
     kinds: Mapping[str, frozenset[ScalarKind]] = field(default_factory=dict)
 
     def summary(self) -> FileSummary:
-        """SHA-256 of the file's bytes, and its rows. One pass, constant memory. Raises: FileError."""
+        """Return the SHA-256 of the file's bytes, and its rows. One pass, constant memory. Raises: FileError."""
         digest = hashlib.sha256()
         with self._said(), self.path.open("rb") as file:
             while block := file.read(_READ_BYTES):
@@ -342,7 +342,7 @@ class RowFile:
         return FileSummary(digest.hexdigest(), self.count())
 
     def count(self) -> int:
-        """Its rows, as `FileSummary` has them. Raises: FileError."""
+        """Return how many rows there are, as in `FileSummary`. Raises: FileError."""
         with self._said():
             if self.kind == "parquet":
                 return int(pa_parquet.read_metadata(self.path).num_rows)
@@ -355,14 +355,14 @@ class RowFile:
         return max(lines - 1, 0) if self.kind == "csv" else lines
 
     def columns(self) -> tuple[str, ...] | None:
-        """Columns that every row has; None for JSON Lines, where each row names its own. Raises: FileError."""
+        """Return columns that every row has; None for JSON Lines, where each row names its own. Raises: FileError."""
         with self._said():
             if self.kind == "parquet":
                 return tuple(pa_parquet.read_schema(self.path).names)
             return self._csv_names() if self.kind == "csv" else None
 
     def batches(self, *, skip: int = 0, batch_rows: int = BATCH_ROWS) -> Iterator[list[Row]]:
-        """Rows in file order, without the first `skip`, at most `batch_rows` at a time.
+        """Yield rows in file order, without the first `skip`, at most `batch_rows` at a time.
 
         A line that is no JSON object is a row, too: whoever takes rows in refuses it by itself. Raises: FileError.
         """
@@ -375,7 +375,7 @@ class RowFile:
                 skip = max(0, skip - rows)
 
     def objects(self) -> Iterator[list[dict[str, Any]]]:
-        """All rows, for whom one that is none is an error. Raises: FileError."""
+        """Yield all rows, each of which must be an object. Raises: FileError."""
         for rows in self.batches():
             broken = next((row for row in rows if isinstance(row, BrokenLine)), None)
             if broken is not None:
@@ -403,7 +403,7 @@ class RowFile:
 
     @contextlib.contextmanager
     def _said(self) -> Iterator[None]:
-        """Whatever a library says of the file as a `FileError`, and nothing else of it."""
+        """Turn whatever a library says of the file into a `FileError`, without a word of it."""
         with said_alone():
             try:
                 yield
@@ -411,7 +411,7 @@ class RowFile:
                 raise self._unreadable(error) from None
 
     def _unreadable(self, error: Exception) -> FileError:
-        """Without the library's words where they could repeat a row."""
+        """Return what is wrong with the file, without the library's words: they could repeat a row."""
         if isinstance(error, OSError) and error.strerror:
             return FileError(f"{self.path}: cannot be read ({error.strerror}). Fix: check the file.")
         if self.kind != "parquet":
@@ -433,7 +433,7 @@ class RowFile:
         return FileError(f"{self.path}: cannot be read ({what}). Fix: check the file, or write it again.")
 
     def _not_utf8(self) -> tuple[int, int] | None:
-        """Line and byte in it, from 1 on, where the file is no longer UTF-8."""
+        """Return line and byte in it, from 1 on, where the file is no longer UTF-8."""
         decoder, line, rest = codecs.getincrementaldecoder("utf-8")(), 1, 0
         with self._open() as stream:
             while True:
@@ -453,7 +453,7 @@ class RowFile:
                 rest = len(block) - end - 1 if end >= 0 else rest + len(block)
 
     def _likely(self) -> str:
-        """What text that is no UTF-8 most often is: as its byte order mark says, or what old spreadsheets write."""
+        """Return what text that is no UTF-8 most often is: as its byte order mark says, or what spreadsheets wrote."""
         with self._open() as stream:
             return "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
 
@@ -516,7 +516,7 @@ class RowFile:
 
 
 def open_rows(path: Path | str) -> RowFile:
-    """The file, its format told by its name. Raises: FileError if it is not there or of another format."""
+    """Open a file, whose name tells its format. Raises: FileError if it is not there or of another format."""
     path = Path(path)
     name = path.name.lower()
     for ending, (kind, gzipped) in _KINDS.items():
@@ -541,7 +541,7 @@ def _part(batch: Any, values_of: Callable[[str, Any], list[Any]]) -> Part:
 
 
 def _csv_header(block: bytes) -> list[str]:
-    """Column names, read by Arrow with its own rules for quotes and byte order marks; none in an empty file.
+    """Return column names, read by Arrow with its own rules for quotes and byte order marks; none of an empty file.
 
     Args: block: the file's first bytes. Rows behind the header are not looked at: what is wrong there is said when
         they are read.
@@ -604,7 +604,7 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
 
 
 def _kinds(stream: Stream, domain: Domain) -> dict[str, frozenset[ScalarKind]]:
-    """What the values of each field of an event can be."""
+    """Return what the values of each field of an event can be."""
     found = {
         **dict.fromkeys(domain.number_fields, NUMBER),
         **dict.fromkeys(domain.text_fields, TEXT),

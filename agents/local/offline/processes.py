@@ -24,13 +24,13 @@ _counts: list[Counts] = []  # those of this process, where it is one of a pool
 
 
 def shared_counts(tasks: int) -> Counts:
-    """All 0. For `process_pool`."""
+    """Return counts that are all 0, for `process_pool`."""
     counts: Counts = _SPAWN.RawArray("Q", tasks)
     return counts
 
 
 def process_pool(workers: int | None, counts: Counts | None = None) -> ProcessPoolExecutor:
-    """A pool of fresh interpreters (a fork would inherit locks of the libraries' threads) that does not outlive us.
+    """Return a pool of fresh interpreters (a fork would inherit locks of libraries' threads) that does not outlive us.
 
     Args:
         workers: None for one on each core. counts: where tasks `count_one`.
@@ -39,13 +39,13 @@ def process_pool(workers: int | None, counts: Counts | None = None) -> ProcessPo
 
 
 def count_one(task: int) -> None:
-    """Called by a task in a pool, when it is one further."""
+    """Count one more for a task of a pool, which calls this itself."""
     for counts in _counts:
         counts[task] += 1
 
 
 def end_with(parent: int) -> None:
-    """Called by a process that works for `parent`: from now on it ends when that is no longer its parent."""
+    """End this process, which works for `parent`, as soon as that is no longer its parent."""
     threading.Thread(target=_watch, args=(parent,), name="parent watch", daemon=True).start()
 
 

@@ -83,7 +83,7 @@ class StartCheck:
         self._looked = time.monotonic()
 
     async def again(self) -> None:
-        """Where a worker may have started one of them since. Raises: as `look`."""
+        """Look again where a worker may have started one of the streams since. Raises: as `look`."""
         if not self.unstarted:
             return
         try:
@@ -95,7 +95,7 @@ class StartCheck:
             ) from None
 
     async def meanwhile(self) -> None:
-        """The same, now and then. Raises: as `look`."""
+        """Look again now and then. Raises: as `look`."""
         if time.monotonic() - self._looked > MEANWHILE_S:
             await self.again()
 
@@ -156,7 +156,9 @@ class GoingLive:
         self._clock = BrokerClock(config, now_us=lambda: time.time_ns() // 1000)
 
     async def prospect(self, history: int, *, yes: bool) -> Prospect:
-        """Args: history: its last step. yes: doubts have been answered.
+        """Return what going live will do.
+
+        Args: history: its last step. yes: doubts have been answered.
 
         Raises: ReplayError, if it makes no sense, or is probably not meant and nobody has said so; BrokerError.
         """
@@ -188,7 +190,7 @@ class GoingLive:
         return Prospect(found.streams, history, over, tuple(doubts))
 
     async def over(self) -> int:
-        """The last step that is over. Raises: BrokerError."""
+        """Return the last step that is over. Raises: BrokerError."""
         return self._steps.last_over(await self._now_us(), grace_us=self._grace_us)
 
     async def close(self) -> None:
@@ -209,8 +211,8 @@ class GoingLive:
 
 
 async def has_gone_live(config: Config, stream: Stream) -> bool:
-    """Whether the job says so of a stream that is replayed from the same topics, where what they said of it may be
-    deleted by now. Raises: BrokerError.
+    """Return whether the job says so of a stream that is replayed from the same topics, where what they said of it may
+    be deleted by now. Raises: BrokerError.
     """
     topics = Topics(config.job.name, config.kafka.partitions)
     async with admin_client(config.kafka) as admin:
@@ -224,7 +226,7 @@ async def has_gone_live(config: Config, stream: Stream) -> bool:
 
 
 async def _is_live(config: Config, stream: str) -> bool:
-    """Whether the newest block says so."""
+    """Return whether the newest block of a stream says so."""
     place = (Topics(config.job.name, config.kafka.partitions).blocks, home_partition(stream, config.kafka.partitions))
     async with tail(config.kafka, [place], wait=False) as end:
         newest = await end.newest(place, lambda record: record.key == stream.encode())
@@ -376,7 +378,7 @@ async def replay(
 
 
 def _parts(file: RowFile, *, skip: int, options: ReplayOptions) -> Iterator[list[Row] | None]:
-    """Batches of rows from row `skip` on, up to the limit; None behind the file's very last row."""
+    """Yield batches of rows from row `skip` on, up to the limit; None behind the file's very last row."""
     left = None if options.limit is None else max(options.limit - skip, 0)
     for rows in file.batches(skip=skip, batch_rows=options.chunk_rows):
         if left is not None:
@@ -423,7 +425,7 @@ class _Feed:
             await asyncio.sleep(PACE_S)
 
     async def end(self) -> AsyncIterator[ReplayChunk]:
-        """Behind the last row: close what the end of the file closes; where that is a time, when it has come."""
+        """Close, behind the last row, what the end of the file closes; where that is a time, when it has come."""
         plan = self.plan
         if plan.until is None:
             if plan.last < 0 and plan.row:
@@ -439,7 +441,7 @@ class _Feed:
         yield plan.finish()
 
     def _due_us(self, first: int | None) -> int | None:
-        """Event time that is now; the first readable row starts the clock. None before any."""
+        """Return the event time that is now; the first readable row starts the clock. None before any."""
         assert self.options.speed is not None
         now = time.monotonic()
         if self._origin is None:
@@ -450,14 +452,14 @@ class _Feed:
 
 
 def last_step(file: RowFile, stream: Stream, clock: StepClock) -> int:
-    """The largest step of a row of the file, -1 for none. Reads all of it."""
+    """Return the largest step of a row of the file, -1 for none. Reads all of it."""
     times = times_of(stream)
     steps = (step for rows in file.batches() for step in steps_of(clock, times.of(rows)) if step is not None)
     return max(steps, default=-1)
 
 
 async def _commit(producer: Any, chunk: ReplayChunk) -> None:
-    """All of the chunk, or nothing of it."""
+    """Write all of the chunk, or nothing of it."""
     async with producer.transaction():
         waiting = []
         for (topic, partition), records in chunk.records.items():
@@ -474,7 +476,7 @@ async def _commit(producer: Any, chunk: ReplayChunk) -> None:
 
 
 async def _topics(kafka: Kafka, stream: Stream) -> dict[str, int]:
-    """Partitions of the topics that the rows go to. Raises: BrokerError if one does not exist."""
+    """Return the partitions of the topics that rows go to. Raises: BrokerError if one does not exist."""
     wanted = [topic for topic in (stream.source, stream.audit) if topic is not None]
     async with admin_client(kafka) as admin:
         found = await topic_identities(admin, wanted)
@@ -489,7 +491,7 @@ async def _topics(kafka: Kafka, stream: Stream) -> dict[str, int]:
 async def last_ticks(
     kafka: Kafka, topics: Mapping[str, int], *, history_may_be_gone: bool = False
 ) -> list[bytes | None]:
-    """The last committed tick of every partition, None where there never was one.
+    """Return the last committed tick of every partition, None where there never was one.
 
     Raises: BrokerError; ReplayError if retention may have deleted the tick: then rows could be written twice.
     """
@@ -507,6 +509,6 @@ async def last_ticks(
 
 
 def tick_of(record: Any) -> bytes | None:
-    """The tick header of a Kafka record."""
+    """Return the tick header of a Kafka record."""
     values = [value for name, value in record.headers if name == TICK_HEADER]
     return values[-1] if values else None

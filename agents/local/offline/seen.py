@@ -46,7 +46,7 @@ NUMERIC = (("s", 1e8, 1e11), ("ms", 1e11, 1e14), ("us", 1e14, 1e17))
 
 
 def time_form(values: Iterable[Any]) -> str:
-    """The format in which all values are times, but for nulls; empty: none is known, or there are no values.
+    """Return the format in which all values are times, but for nulls; empty: none is known, or there are no values.
 
     >>> time_form(["31/12/2016 23:59:00", None]), time_form([1.48e9]), time_form(["2016-12-31"]), time_form(["noon"])
     ('%d/%m/%Y %H:%M:%S', 's', 'iso', '')
@@ -64,7 +64,7 @@ def time_form(values: Iterable[Any]) -> str:
 
 
 def reads(read: Any, *arguments: str) -> bool:
-    """Whether `read` takes them."""
+    """Return whether `read` takes the arguments."""
     try:
         read(*arguments)
     except ValueError:
@@ -73,7 +73,7 @@ def reads(read: Any, *arguments: str) -> bool:
 
 
 def how_to_read(values: Iterable[Any], configured: str) -> str:
-    """What to write into the configuration, where that is known, and is not what is there.
+    """Return what to write into the configuration, where that is known, and is not what is there.
 
     >>> how_to_read(["31.12.2016"], "iso")
     'set [streams.time] format = "%d.%m.%Y", as the field is written'
@@ -111,7 +111,7 @@ class RefusedRows:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As the line of a table."""
+        """The cells of a line of a table."""
         first = "" if self.first_row is None else f"{self.first_row:,}"
         return self.reason, self.name, f"{self.rows:,}", percent(self.share), first, self.what_to_do
 
@@ -140,7 +140,7 @@ class RowsSeen:
     _times: list[Any] = field(default_factory=list)
 
     def take(self, records: Sequence[Planned], block: Block, letters: Sequence[DeadLetter]) -> None:
-        """What ingest made of the next records, of which the first has the block's first offset."""
+        """Take in what ingest made of the next records, of which the first has the block's first offset."""
         self.seen.tally.update(by_reason_and_field(block))
         for letter in letters:
             key = letter.reason.name, letter.field
@@ -154,7 +154,7 @@ class RowsSeen:
         self.rows += sum(record.tick is None for record in records)
 
     def _keep_time(self, record: Planned) -> None:
-        """Of the first ones that cannot be read, to see how they are written."""
+        """Keep the first times that cannot be read, to see how they are written."""
         if len(self._times) < LOOKED_AT and record.value is not None:
             self._times.append(orjson.loads(record.value).get(self.time.field))
 
@@ -167,7 +167,7 @@ class RowsSeen:
 
     @property
     def refused(self) -> tuple[RefusedRows, ...]:
-        """The most frequent first."""
+        """The reasons for which rows were refused, the most frequent first."""
         return tuple(
             RefusedRows(
                 reason,
@@ -188,7 +188,7 @@ class RowsSeen:
 
 
 def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRST_ROWS) -> RowsSeen:
-    """What would become of the next rows, were they replayed. Nothing is written.
+    """Return what would become of the next rows, were they replayed. Nothing is written.
 
     Raises: FileError; ReplayError for rows that are not sorted by time.
     """
@@ -207,7 +207,7 @@ def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRS
 
 
 def check_fit(stream: Stream, file: RowFile, *, skip: int = 0) -> RowsSeen:
-    """Of the next rows. Raises: FileError where fewer than half of them can be used, and what is above."""
+    """Return `first_rows`. Raises: FileError where fewer than half of them can be used; as `first_rows`."""
     found = first_rows(stream, file, skip=skip)
     if found.misfit:
         listed = "; ".join(map(str, found.refused))

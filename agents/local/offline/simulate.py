@@ -212,7 +212,7 @@ class Simulation:
             self._output.snapshot(step, self._audit)
 
     def _seed(self, step: int) -> bytes:
-        """The seed that the job draws: with `run --insecure-seed N` the very same."""
+        """Return the seed that the job draws: with `run --insecure-seed N` the very same."""
         if self._options.seed is None:
             return fresh_seed()
         return repeated_seed(self._options.seed, self.stream.name, step)
@@ -269,7 +269,7 @@ class Output:
         self._files.close()
 
     def step(self, row: StepRow, ledger: bytes, audit: HeldOutAudit) -> None:
-        """A step is answered; a step that gathers has no errors yet."""
+        """Write a step that is answered; one that gathers has no errors yet."""
         self.steps.append(self._framed(row, audit))
         metrics = [row.metrics.get(name, "") for name in self._metrics]
         self._line([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
@@ -277,7 +277,7 @@ class Output:
         self.ledger = LedgerEntry.decode(ledger, self.stream.name)
 
     def _framed(self, row: StepRow, audit: HeldOutAudit) -> StepRow:
-        """With what the engine keeps of it. How many steps come is not known: where they are many, each second goes."""
+        """Return a step with what the engine shows of it. Nobody knows how many come: of many, every other one goes."""
         frame = view_of(self.stream).frame
         if frame is None or row.gathered or row.step % self._every:
             return row
@@ -292,7 +292,7 @@ class Output:
         return replace(row, frame=frame(self.stream, audit))
 
     def snapshot(self, step: int, audit: HeldOutAudit) -> None:
-        """The synthetic records alive after `step`, as a consumer holds them who has read them all."""
+        """Write the synthetic records alive after `step`, as a consumer holds them who has read them all."""
         known = (self.stream.time.field, *self.stream.domain.fields)
         # An engine may say more of a record than raw events do: a standard error, an interval.
         fields = dict.fromkeys([*known, *(name for record in audit.alive.values() for name in record)])
@@ -358,7 +358,7 @@ class Output:
 
 
 def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
-    """A sentence where noise is larger than all that the last step had; None where it is not."""
+    """Return a sentence where noise is larger than all that the last step had; None where it is not."""
     if not steps:
         return None
     released = sum(not row.gathered for row in steps)
@@ -366,7 +366,7 @@ def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
 
 
 def driven_by_ticks(stream: Stream, file: RowFile) -> Stream:
-    """The stream with its clock in the file's rows; one that starts "now" starts with the first row's second.
+    """Return the stream with its clock in the file's rows; one that starts "now" starts with the first row's second.
 
     Raises: FileError where no row has a time to start with.
     """

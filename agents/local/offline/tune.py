@@ -145,7 +145,7 @@ class Recommendation:
 
 
 def default_bounds(configured: int, *, charge: int = 1) -> tuple[int, ...]:
-    """Of 1, 2, 5, 10, 20, 50 and so on those near the configured bound, and that one. No data are looked at.
+    """Return those of 1, 2, 5, 10, 20, 50 and so on that are near the configured bound, and that one. Reads no data.
 
     Args:
         charge: of one event: smaller bounds let nothing through.
@@ -155,12 +155,12 @@ def default_bounds(configured: int, *, charge: int = 1) -> tuple[int, ...]:
 
 
 def default_epsilons(configured: Decimal) -> tuple[Decimal, ...]:
-    """Half, all and twice of the configured epsilon."""
+    """Return half, all and twice of the configured epsilon."""
     return tuple((configured * factor).normalize() for factor in (Decimal("0.5"), Decimal(1), Decimal(2)))
 
 
 def bounds_of(text: str) -> tuple[int, ...]:
-    """Bounds from a text such as "1,2,5", each once and in order. Raises: PrivstreamError."""
+    """Return bounds from a text such as "1,2,5", each once and in order. Raises: PrivstreamError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) <= 7 and 1 <= int(part) <= LADDER[-1] for part in parts):
         raise PrivstreamError(
@@ -171,7 +171,7 @@ def bounds_of(text: str) -> tuple[int, ...]:
 
 
 def epsilons_of(text: str) -> tuple[Decimal, ...]:
-    """Epsilons from a text such as "0.5,1,2", each once and in order. Raises: PrivstreamError."""
+    """Return epsilons from a text such as "0.5,1,2", each once and in order. Raises: PrivstreamError."""
     try:
         values = {Decimal(part.strip()) for part in text.split(",")}
     except InvalidOperation:
@@ -190,7 +190,7 @@ def compare(
     kept: Folded,
     released: Mapping[str, Sequence[object]],
 ) -> ErrorSplit:
-    """The errors of one step.
+    """Return the errors of one step.
 
     Args:
         metrics: of the stream; those that are errors are compared.
@@ -205,13 +205,13 @@ def compare(
 
 
 def last_third(splits: Sequence[ErrorSplit]) -> Sequence[ErrorSplit]:
-    """Of the steps in which something was compared, those that count: the last third, one at least."""
+    """Return those steps that count: the last third of the ones in which something was compared, one at least."""
     known = [split for split in splits if split.known]
     return known[-max(1, len(known) // 3) :]
 
 
 def mean(splits: Sequence[ErrorSplit]) -> ErrorSplit:
-    """Name by name, over those in which a number is known; NaN where none is."""
+    """Return the mean of each error, over those in which it is known; NaN where it is in none."""
     return ErrorSplit(*(_mean([getattr(split, part) for split in splits]) for part in ("bias", "noise", "total")))
 
 
@@ -225,7 +225,7 @@ def _mean(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def shares(kept: Sequence[int], usable: Sequence[int]) -> tuple[float, float, float]:
-    """Share that is kept: of all rows, and of those in the first and last third of the steps; NaN where none is usable.
+    """Return the share that is kept of all rows, and of those in the first and last third of the steps; NaN of none.
 
     Args:
         kept, usable: rows by step.
@@ -238,7 +238,7 @@ def shares(kept: Sequence[int], usable: Sequence[int]) -> tuple[float, float, fl
 
 
 def recommend(cells: Iterable[TuneCell]) -> tuple[Recommendation, ...]:
-    """For each epsilon the bound whose total errors have the least geometric mean, over their names and over runs."""
+    """Return for each epsilon the bound whose total errors have the least geometric mean, over names and runs."""
     by_epsilon: dict[Decimal, list[TuneCell]] = defaultdict(list)
     for cell in cells:
         by_epsilon[cell.epsilon].append(cell)
@@ -411,7 +411,7 @@ def check_bounded(config: Config, stream: Stream) -> None:
 
 
 def at(config: Config, stream: Stream, bound: int, epsilon: Decimal) -> Stream:
-    """The stream with another bound and epsilon, checked again. Raises: ConfigError."""
+    """Return the stream with another bound and epsilon, checked again. Raises: ConfigError."""
     document = config.model_dump()
     (table,) = (table for table in document["streams"] if table["name"] == stream.name)
     document["streams"] = [table]
@@ -426,7 +426,7 @@ def at(config: Config, stream: Stream, bound: int, epsilon: Decimal) -> Stream:
 
 
 def possible(config: Config, stream: Stream, bounds: Sequence[int]) -> tuple[tuple[int, ...], Mapping[int, str]]:
-    """The bounds that a stream can have, and why it cannot have the others."""
+    """Return the bounds that a stream can have, and why it cannot have the others."""
     refused: dict[int, str] = {}
     for bound in bounds:
         try:
@@ -481,7 +481,7 @@ class History:
             )
 
     def bounded(self, stream: Stream, progress: Callable[[int], None]) -> Bounded:
-        """What the bound of a stream lets through. Reads the file once more."""
+        """Return what the bound of a stream lets through. Reads the file once more."""
         domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
         both = EventsOfBoth(domain, audit.evaluator.domain)
         engine = Ingested(SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True), stream.time)
@@ -518,14 +518,14 @@ class Ingested(LocalIngest):
             self.blocks.append((kept, rows))
 
     def sizes(self, words: int) -> list[int]:
-        """Events of each closed step."""
+        """Return how many events each closed step has."""
         merge = BlockMerge(self.spec.stream, 1, words)
         for offset, (block, _) in enumerate(self.blocks):
             merge.fold(offset, block)
         return [merge.take(step).total for step in range(merge.closed_to + 1)]
 
     def truths(self, audit: HeldOutAudit, wanted: range) -> dict[int, Folded]:
-        """What an evaluator is to compare after the wanted steps, by step. Private."""
+        """Return what an evaluator is to compare after the wanted steps, by step. Private."""
         for offset, (block, _) in enumerate(self.blocks):
             audit.fold(offset, block)
         found = {}
@@ -569,7 +569,7 @@ class Bounded:
 
 
 def _applied(payload: bytes, fields: Sequence[str], alive: dict[bytes, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Let records appear and go, as a consumer does; those that appear, by the fields that are compared."""
+    """Let records appear and go, as a consumer does; yield those that appear, by the fields that are compared."""
     for record in unframe_records(payload):
         if record.channel != "synthetic":
             continue
@@ -617,7 +617,7 @@ def warnings(tuned: Tuned) -> tuple[str, ...]:
 
 
 def about(tuned: Tuned) -> tuple[str, str]:
-    """What the figures are, in two sentences."""
+    """Return what the figures are, in two sentences."""
     unit = f", in {tuned.unit}" if tuned.unit not in ("", "%") else ""
     return (
         f"Errors{unit} are {tuned.compared}, of the release against the whole truth. In brackets: bias, of what the "
@@ -629,7 +629,7 @@ def about(tuned: Tuned) -> tuple[str, str]:
 
 
 def explained(tuned: Tuned) -> list[Term]:
-    """What the errors in a table or a picture are, and what they are split in."""
+    """Return what the errors in a table or a picture are, and what they are split in."""
     return [Term(name, meaning) for name, meaning in tuned.explained.items()] + [
         Term(
             "bias", "The error of what the bound lets through, without any noise: it drops events of users with many."
@@ -641,7 +641,7 @@ def explained(tuned: Tuned) -> list[Term]:
 
 
 def by_epsilon(tuned: Tuned) -> Iterator[tuple[Recommendation, Sequence[TuneCell]]]:
-    """The recommendation of each epsilon, and its cells in the order of their bounds."""
+    """Yield the recommendation of each epsilon, and its cells in the order of their bounds."""
     for recommended in tuned.recommended:
         yield recommended, [cell for cell in tuned.cells if cell.epsilon == recommended.epsilon]
 
@@ -651,12 +651,12 @@ def head(tuned: Tuned) -> list[str]:
 
 
 def names(tuned: Tuned) -> list[str]:
-    """Of the errors."""
+    """Return the names of the errors."""
     return list(dict.fromkeys(name for cell in tuned.cells for name in cell.errors.total))
 
 
 def lines(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> Iterator[list[str]]:
-    """A line of the table for each bound; "*" stands at the recommended one."""
+    """Yield a line of the table for each bound; "*" stands at the recommended one."""
     for cell in cells:
         errors = cell.errors
         shown = (cell.accepted, cell.accepted_first, cell.accepted_last)

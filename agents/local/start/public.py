@@ -50,7 +50,7 @@ class PublicFacts:
     fields: Mapping[str, PublicField]
 
     def too_many(self, what: FromPublic, names: Sequence[str]) -> str:
-        """Why values of a field that the file has are no categories; empty: they are, or it has none."""
+        """Return why values of a field that the file has are no categories; empty: they are, or it has none."""
         if what != "values" or not names or names[0] not in self.fields or self.fields[names[0]].values is not None:
             return ""
         return (
@@ -59,7 +59,7 @@ class PublicFacts:
         )
 
     def answer(self, what: FromPublic, names: Sequence[str]) -> list[Any] | bool | None:
-        """The value of a key; None where the file does not say."""
+        """Return the value of a key; None where the file does not say."""
         found = [self.fields[name] for name in names if name in self.fields]
         if not what or len(found) < len(names) or not found:
             return None
@@ -78,7 +78,11 @@ class PublicFacts:
 
 
 def public_facts(path: Path, read: Callable[[int, int], None] = lambda done, total: None) -> PublicFacts:
-    """Args: read: told how many rows are read, of how many. Raises: FileError; PrivstreamError if it has no rows."""
+    """Return what a public file has.
+
+    Args: read: told how many rows are read, of how many.
+    Raises: FileError; PrivstreamError if it has no rows.
+    """
     found: dict[str, PublicField] = {}
     file = open_rows(path)
     total, done = file.count(), 0
@@ -99,7 +103,7 @@ def _sorted(values: list[Any]) -> list[Any]:
 
 
 def _wider(seen: PublicField) -> tuple[float, float]:
-    """A hundredth of the width on either side, to so many digits: the upper edge of a box does not belong to it."""
+    """Return a range that is wider by a hundredth on either side: the upper edge of a box does not belong to it."""
     margin = (seen.high - seen.low) / 100
     digits = 1 - math.floor(math.log10(margin))
     unit = 10.0**-digits
@@ -109,7 +113,7 @@ def _wider(seen: PublicField) -> tuple[float, float]:
 
 
 def _edges(seen: PublicField) -> list[Any]:
-    """Of bins of equal width; of few whole numbers, one for each."""
+    """Return edges of bins of equal width; of few whole numbers, a bin for each."""
     low, high = seen.low, seen.high
     if seen.whole:
         count = int(high) - int(low) + 1

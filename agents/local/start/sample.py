@@ -53,7 +53,7 @@ class FieldSeen:
 
 
 def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
-    """Fields of a file's first rows. Raises: FileError; PrivstreamError where names read as values."""
+    """Return the fields of a file's first rows. Raises: FileError; PrivstreamError where names read as values."""
     from agents.local.offline.files import open_rows
 
     file = open_rows(path)
@@ -68,7 +68,7 @@ def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
 
 
 def fields_of_topic(kafka: Kafka, topic: str) -> tuple[FieldSeen, ...]:
-    """Fields of a topic's first records that are JSON objects.
+    """Return the fields of a topic's first records that are JSON objects.
 
     Raises: BrokerError; PrivstreamError if it has none, or names read as values.
     """
@@ -82,7 +82,7 @@ def fields_of_topic(kafka: Kafka, topic: str) -> tuple[FieldSeen, ...]:
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -> tuple[FieldSeen, ...]:
-    """Fields of some rows, in order of appearance.
+    """Return the fields of some rows, in order of appearance.
 
     Args: names: of columns, where a header says them.
     Raises: PrivstreamError where a name reads as a value, or is a key that some of the rows lack.
@@ -108,7 +108,7 @@ def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -
 
 
 def reads_as_value(name: str) -> bool:
-    """Whether what stands for a name is a number, a time, a date or an e-mail address.
+    """Return whether what stands for a name is a number, a time, a date or an e-mail address.
 
     >>> [reads_as_value(name) for name in ("13.4", "2026-03-04T05:06:07Z", "5.3.2026", "a.b@example.org", "4 Mar 2026")]
     [True, True, True, True, True]
@@ -128,7 +128,7 @@ def reads_as_value(name: str) -> bool:
 
 
 def _says_when(name: str) -> bool:
-    """As e-mails and web servers write dates: with the month's name."""
+    """Return whether a text is a date with the month's name, as e-mails and web servers write it."""
     return any(reads(datetime.strptime, name, form) for form in WRITTEN_OUT)
 
 

@@ -248,7 +248,7 @@ class Template:
         return None
 
     def _usual(self, question: Question, fields: Sequence[FieldSeen], about: Sequence[Any]) -> Any:
-        """What is taken where nobody says it; None where somebody must."""
+        """Return what is taken where nobody says it; None where somebody must."""
         if question.kind == "field":
             offered = self._offered(question, fields)
             likely = _likely(offered, (question.key, *question.hints))
@@ -261,7 +261,7 @@ class Template:
         return self.values.get(question.same_as) if question.same_as else question.default
 
     def _tables(self, key: str, asked: Each) -> None:
-        """Tables as they are given; or those of the fields that are named, or that the public file has."""
+        """Keep tables as they are given; or make those of fields that are named, or that the public file has."""
         given = self._given.get(key)
         named = isinstance(given, list) and bool(given) and all(isinstance(name, str) for name in given)
         if given is not None and not named:
@@ -288,7 +288,7 @@ class Template:
         self.to_fill[key] = next(filter(None, why), asked.text), f"[{', '.join(rows)}]"
 
     def _table(self, asked: Each, name: str) -> dict[str, Any]:
-        """What is known of one field, with a `Blank` for what must be written."""
+        """Return what is known of one field, with a `Blank` for what must be written."""
         kind = next((each.kind for each in self._fields if each.name == name), None)
         table: dict[str, Any] = {asked.field_key: name}
         for question in asked.inner:
@@ -304,7 +304,7 @@ class Template:
         return table
 
     def _offered(self, asked: Question | Each, fields: Iterable[FieldSeen]) -> list[str]:
-        """Fields of a fitting kind that nothing else is read from."""
+        """Return fields of a fitting kind that nothing else is read from."""
         free = (each for each in fields if each.name not in self._used)
         return [each.name for each in free if each.kind is None or each.kind in asked.of]
 
@@ -327,20 +327,20 @@ def _below(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blank(question: Question) -> str:
-    """An example of an answer, in TOML."""
+    """Return an example of an answer, in TOML."""
     if question.kind == "numbers":
         return f"[{', '.join(['N'] * (question.count or 3))}]"
     return {"texts": '["TEXT", "TEXT"]', "whole": "N", "number": "N", "field": '"FIELD"'}.get(question.kind, '"TEXT"')
 
 
 def _plain_name(topic: str) -> str:
-    """A name for a stream: the last part of the topic's name that is not what many begin or end with."""
+    """Return a name for a stream: the last part of the topic's name that is not what many begin or end with."""
     parts = [part for part in topic.split(".") if part not in ("raw", "events", "app", "private", "v1")]
     return re.sub(r"[^A-Za-z0-9_-]", "-", parts[-1] if parts else topic)
 
 
 def _likely(names: Iterable[str], hints: Iterable[str]) -> str:
-    """The one name that is like a hint, the first hint first; "" if none is, or several are as much."""
+    """Return the one name that is like a hint, the first hint first; "" if none is, or several are as much."""
     known = list(names)
     tests: Sequence[Callable[[str, str], bool]] = (
         lambda name, hint: name == hint,
@@ -356,7 +356,7 @@ def _likely(names: Iterable[str], hints: Iterable[str]) -> str:
 
 
 def _make_key(name: str | None) -> Path | None:
-    """The file with the secret of the hash of user ids, where it is not there: read by this user alone."""
+    """Make the file with the secret of the hash of user ids, for this user alone; None where it is there already."""
     path = None if name is None else Path(name)
     if path is None or path.exists():
         return None
@@ -383,7 +383,7 @@ def _section(
     title: str = "",
     without: tuple[str, ...] = (),
 ) -> Table:
-    """A table: what is known and what is to be filled in, each below what it means; then what may be said."""
+    """Return a table: what is known or to be filled in, each below what it means; then what may be said."""
     table, words, to_fill = tomlkit.table(), documented(model), to_fill or {}
     if title:
         table.comment(title)
@@ -408,7 +408,7 @@ def _section(
 
 
 def _possible(key: str, field: FieldInfo, words: str) -> Iterator[str]:
-    """A key that is not written, as it is by default, or as an example."""
+    """Yield the lines of a key that is not written, as it is by default, or as an example."""
     value = field.get_default(call_default_factory=True) if not field.is_required() else None
     if value in (None, ()) and field.examples:
         value = field.examples[0]
