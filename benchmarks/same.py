@@ -1,8 +1,8 @@
 """`make same`: SHA-256 of what fixed seeds release, to show that a change of the code changed no release.
 
-For each setting of `agents.local.coupling.runs.settings` (every engine, mode and variant): blocks, candidates (with states)
-and public records of one seeded run of the job without Kafka. Each of these is hashed twice: as the bytes that travel,
-and decoded, so that a change of how they are written can be shown to change nothing else. For each example: `explain
+For each setting of `agents.local.coupling.runs.settings` (every engine, mode and variant): blocks, candidates (with
+states) and public records of one seeded run of the job without Kafka. Each of these is hashed twice: as the bytes that
+travel, and decoded, so that a change of how they are written can be shown to change nothing else. For each example: `explain
 --json`, and in every mode of its engine what `simulate` writes of its first rows.
 
 `--write FILE` keeps the hashes, `--check FILE` compares with kept ones and names what differs; both need the same
