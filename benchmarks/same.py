@@ -2,8 +2,8 @@
 
 For each setting of `agents.local.coupling.runs.settings` (every engine, mode and variant): blocks, candidates (with
 states) and public records of one seeded run of the job without Kafka. Each of these is hashed twice: as the bytes that
-travel, and decoded, so that a change of how they are written can be shown to change nothing else. For each example: `explain
---json`, and in every mode of its engine what `simulate` writes of its first rows.
+travel, and decoded, so that a change of how they are written can be shown to change nothing else. For each example:
+`explain --json`, and in every mode of its engine what `simulate` writes of its first rows.
 
 `--write FILE` keeps the hashes, `--check FILE` compares with kept ones and names what differs; both need the same
 machine, since floats may differ between processors. `--decoded` compares decoded values alone. `--gone NAME ...` names
