@@ -23,6 +23,7 @@ import resource
 import sys
 import time
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 from rich.console import Console
@@ -33,7 +34,7 @@ from benchmarks.trajectory import delta, memory
 from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from benchmarks.trajectory.pictures import side_by_side
-from engines.core.noise import seeded
+from engines.core.noise import NoiseSource, seeded
 from engines.trajectory.engine import Limits
 from engines.trajectory.metrics import FIGURES, Truth
 from engines.trajectory.trips import Trips
@@ -59,48 +60,43 @@ class Results:
         values = np.mean(self.figures[name, epsilon, mode], axis=0)
         return float(values[GRIDS.index(side), FIGURES.index(figure)])
 
-    def best(self, name: str, epsilon: Fraction, baseline: str, figure: str, *, side: int = 40) -> float:
-        return min(self.mean(name, epsilon, mode, figure, side=side) for mode in VARIANTS[baseline])
+    def ratio(self, name: str, epsilon: Fraction, figure: str, *baselines: str, side: int = 40) -> float:
+        """Of `default` to the best variant of some baselines."""
+        others = [mode for baseline in baselines for mode in VARIANTS[baseline]]
+        least = min(self.mean(name, epsilon, mode, figure, side=side) for mode in others)
+        return self.mean(name, epsilon, "default", figure, side=side) / least
 
     def cells(self, *, least: int = 0, most: int = 10**9) -> list[tuple[str, Fraction]]:
         return [(name, e) for name, e, mode in self.figures if mode == "default" and least <= self.trips[name] < most]
 
 
-def resampled(trips: Trips, seed: int) -> Trips:
-    return delta.chosen(trips, np.random.default_rng(seed).integers(0, len(trips), len(trips)))
+def resampled(trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Trips:
+    """As many true trips, drawn again with replacement. NOT private."""
+    rng = np.random.default_rng(noise.words(1))
+    return delta.chosen(trips, rng.integers(0, len(trips), len(trips)))
 
 
 def run(names: list[str], epsilons: tuple[Fraction, ...], seeds: int, *, pictures: bool) -> Results:
-    results = Results()
+    results, methods = Results(), {**MODES, BOUND: resampled}
     with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("data", total=len(names) * seeds * len(epsilons) * (len(MODES) + 1))
+        task = progress.add_task("data", total=len(names) * seeds * len(epsilons) * len(methods))
         for name in names:
             trips = SOURCES[name].make()
             results.trips[name], results.points[name] = len(trips), len(trips.x)
             truths = [Truth.of(trips, side=side) for side in GRIDS]
             shown: dict[str, Trips] = {"true": trips}
-            for seed in range(seeds):
-                for epsilon in epsilons:
-                    for mode in [*MODES, BOUND]:
-                        progress.update(task, description=f"{name}, epsilon {float(epsilon):g}, {mode}")
-                        begin = time.perf_counter()
-                        made = (
-                            resampled(trips, seed)
-                            if mode == BOUND
-                            else MODES[mode](
-                                trips,
-                                epsilon=epsilon,
-                                limits=Limits(),
-                                noise=seeded(seed).child(name, str(epsilon), mode),
-                            )
-                        )
-                        row = (name, epsilon, mode)
-                        results.seconds.setdefault(row, []).append(time.perf_counter() - begin)
-                        errors = [list(truth.errors(made).values()) for truth in truths]
-                        results.figures.setdefault(row, []).append(np.array(errors))
-                        if epsilon == 1 and mode in ("default", "paper", "grid"):
-                            shown[mode] = made
-                        progress.advance(task)
+            for seed, epsilon, mode in product(range(seeds), epsilons, methods):
+                progress.update(task, description=f"{name}, epsilon {float(epsilon):g}, {mode}")
+                begin = time.perf_counter()
+                noise = seeded(seed).child(name, str(epsilon), mode)
+                made = methods[mode](trips, epsilon=epsilon, limits=Limits(), noise=noise)
+                row = (name, epsilon, mode)
+                results.seconds.setdefault(row, []).append(time.perf_counter() - begin)
+                errors = [list(truth.errors(made).values()) for truth in truths]
+                results.figures.setdefault(row, []).append(np.array(errors))
+                if epsilon == 1 and mode in ("default", "paper", "grid"):
+                    shown[mode] = made
+                progress.advance(task)
             if pictures and name in PICTURED:
                 side_by_side(shown, RESULTS / f"trajectory-{name}.png")
     return results
@@ -109,12 +105,18 @@ def run(names: list[str], epsilons: tuple[Fraction, ...], seeds: int, *, picture
 def report(results: Results) -> dict[str, object]:
     large, small = results.cells(least=LARGE), results.cells(most=SMALL)
 
-    def worst_of(figure: str, baseline: str, cells: list[tuple[str, Fraction]]) -> tuple[float | None, str | None]:
+    def worst(
+        cells: list[tuple[str, Fraction]], figures: tuple[str, ...], *baselines: str
+    ) -> tuple[float | None, str | None]:
         found = [
-            (results.mean(n, e, "default", figure) / results.best(n, e, baseline, figure), f"{n}, epsilon {float(e):g}")
-            for n, e in cells
+            (results.ratio(name, epsilon, figure, *baselines), f"{name}, epsilon {float(epsilon):g}, {figure}")
+            for (name, epsilon), figure in product(cells, figures)
         ]
         return (round(max(found)[0], 3), max(found)[1]) if found else (None, None)
+
+    def won(side: int) -> int | None:
+        counts = [sum(results.ratio(*cell, figure, *VARIANTS, side=side) < 1 for figure in FIVE) for cell in large]
+        return min(counts, default=None)
 
     ratios: dict[str, object] = {}
     for name, figure, baseline in (
@@ -123,38 +125,15 @@ def report(results: Results) -> dict[str, object]:
         ("qe_ratio", "QE", "paper"),
         ("qe_ratio_to_grid", "QE", "grid"),
     ):
-        ratios[name], ratios[f"{name}_at"] = worst_of(figure, baseline, large)
-        ratios[f"{name}_epsilon_1"] = worst_of(figure, baseline, [cell for cell in large if cell[1] == 1])[0]
-
-    def won(side: int) -> int | None:
-        counts = [
-            sum(
-                results.mean(n, e, "default", figure, side=side)
-                < min(results.best(n, e, baseline, figure, side=side) for baseline in VARIANTS)
-                for figure in FIVE
-            )
-            for n, e in large
-        ]
-        return min(counts) if counts else None
-
-    worst = [
-        (
-            results.mean(n, e, "default", figure) / min(results.best(n, e, baseline, figure) for baseline in VARIANTS),
-            f"{n}, epsilon {float(e):g}, {figure}",
-        )
-        for n, e in small
-        for figure in FIVE
-    ]
+        ratios[name], ratios[f"{name}_at"] = worst(large, (figure,), baseline)
+        ratios[f"{name}_epsilon_1"] = worst([cell for cell in large if cell[1] == 1], (figure,), baseline)[0]
+    ratios["small_worst_ratio"], ratios["small_worst"] = worst(small, FIVE, *VARIANTS)
     largest = max(results.points, key=lambda name: results.points[name])
-    seconds = min(
-        s for (name, _, mode), all_of in results.seconds.items() if (name, mode) == (largest, "default") for s in all_of
-    )
+    seconds = min(min(all_of) for row, all_of in results.seconds.items() if (row[0], row[2]) == (largest, "default"))
     return {
         "metrics_won": won(40),
         "metrics_won_unaligned": won(33),
         **ratios,
-        "small_worst_ratio": round(max(worst)[0], 3) if worst else None,
-        "small_worst": max(worst)[1] if worst else None,
         "seconds_per_million_points": round(seconds / results.points[largest] * 1e6, 3),
         "window": {"data": largest, "points": results.points[largest], "seconds": round(seconds, 2)},
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shapely
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.spatial.domain.base import WHOLE
@@ -20,40 +20,6 @@ from tests.spatial.test_domain_polygons import check_tiling
 
 DATA = Path(__file__).parents[2].parent / "shared/data/geometry"
 SEEDS = st.integers(0, 10**6)
-
-
-@settings(max_examples=60)
-@given(seed=SEEDS, depth=st.integers(1, 16))
-def test_every_point_of_a_line_is_in_exactly_one_finest_cell(seed: int, depth: int) -> None:
-    roads = network(seed)
-    domain = lines(roads, depth)
-    check_tiling(domain)
-    points = np.concatenate([np.array(road) for road in roads])
-    along = shapely.line_interpolate_point(
-        shapely.linestrings(np.array(roads[0])), np.random.default_rng(seed).random(50), normalized=True
-    )
-    points = np.concatenate([points, shapely.get_coordinates(along)])
-    codes, reasons = encoded(domain, *points.T)
-    assert not reasons.any()
-    end = domain.tree.end_of((np.int64(1) << depth) + codes, np.full(len(codes), depth))
-    assert np.array_equal(domain.tree.start[end], codes)
-
-
-@settings(max_examples=60)
-@given(seed=SEEDS, depth=st.integers(1, 20))
-@example(seed=366, depth=4)  # the middle of a piece lies on another line, too, and is counted there
-def test_points_lie_on_lines_and_in_their_cells(seed: int, depth: int) -> None:
-    roads = network(seed)
-    domain = lines(roads, depth)
-    random = np.random.default_rng(seed)
-    ends = random.integers(0, len(domain.tree.start), 100)
-    nodes = (np.int64(1) << depth) + domain.tree.start[ends]
-    x, y = domain.points(Placement("points"), nodes, random.integers(0, 1000, 100))
-    codes, reasons = encoded(domain, x, y)
-    assert not reasons.any()
-    assert np.array_equal(codes, domain.tree.start[ends])
-    whole = shapely.multilinestrings([shapely.linestrings(np.array(road)) for road in roads])
-    assert shapely.distance(whole, shapely.points(x, y)).max() < 1e-8
 
 
 @settings(max_examples=40)
