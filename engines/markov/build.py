@@ -10,7 +10,6 @@ from engines.core.contract import Engine
 from engines.markov.chain import Transition
 from engines.markov.domain import MarkovEvaluator, StatesDomain
 from engines.markov.engine import Markov, MarkovConfig
-from engines.markov.leakage import EXACT_STATES, Adversary, Allocation, allocate
 from schemas.config import Stream
 from schemas.config.markov import MarkovOptions, StatesDomainSection
 
@@ -43,6 +42,7 @@ def allocation(stream: Stream) -> Allocation | None:
     chain = transition(stream)
     if MarkovOptions.of(stream).allocation != "leakage" or chain is None:
         return None
+    from engines.markov.leakage import EXACT_STATES, Adversary, allocate  # a worker loads what its mode draws on
 
     known = Adversary.of(chain.dense) if chain.states <= EXACT_STATES else Adversary.worst()
     return allocate(stream.privacy.epsilon_fraction, known, horizon=MarkovOptions.of(stream).horizon)

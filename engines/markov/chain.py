@@ -88,11 +88,6 @@ class Transition:
         forward = _csr(rows.T)
         return Transition(rows, forward, _csr(forward.multiply(forward)))
 
-    @staticmethod
-    def sticky(states: int, stay: float) -> Transition:
-        """The chain that stays with probability `stay` and else goes anywhere, evenly."""
-        return Transition.of(stay * np.eye(states) + (1 - stay) / states)
-
     @property
     def states(self) -> int:
         return int(self.matrix.shape[0])

@@ -28,7 +28,6 @@ from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, 
 from engines.core.state import head, numbers_of, written
 from engines.markov.chain import SPARSE_ABOVE, CountsEstimator, Estimate, Transition
 from engines.markov.domain import StatesDomain
-from engines.markov.filters import BeliefFilter, Collective, DenseFilter, DiagonalFilter
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -108,6 +107,8 @@ class MarkovConfig:
             from engines.markov.paper import Map
 
             return Map(self.transition, total, self.first, len(self.domain.values))
+        from engines.markov.filters import BeliefFilter, Collective, DenseFilter, DiagonalFilter
+
         measured = np.arange(self.states) < len(self.domain.values)
         beliefs: BeliefFilter
         if self.states > SPARSE_ABOVE:

@@ -13,10 +13,12 @@ from engines.core.counters import Counter, spent
 from engines.core.counters.block import BlockCounter, UnboundedBlockCounter
 from engines.core.counters.epochs import EpochsCounter
 from engines.core.counters.kary import KaryCounter, balanced_digits, best_arity, digit_sum, height_for
+from engines.core.counters.simple import SimpleCounter
 from engines.core.counters.tree import HybridCounter, TreeCounter
 from engines.core.noise import seeded
 from schemas.errors import EngineInputError
 from tests.counters.doctored import drawing
+from tests.noise.goodness import laplace_hits, misfit
 
 ONE = Fraction(1)
 few = settings(max_examples=40)
@@ -158,3 +160,24 @@ def test_noise_of_kary_nodes_still_to_be_used_is_in_the_state() -> None:
     assert held == [0] * 7 + [7, 6, 5, 4, 3, 2, 1] + [0] * 6
     with pytest.raises(EngineInputError, match="another counter"):
         replace(counter, arity=17).step(np.array([0]), state, seeded(1))
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 10), Fraction(7, 3)], ids=str)
+def test_each_increment_of_the_simple_counter_has_the_exact_law(epsilon: Fraction) -> None:
+    """Discrete Laplace of scale 1/epsilon, afresh each time. False-positive rate 1e-6."""
+    counter, width = SimpleCounter(epsilon=epsilon), 500_000
+    values = np.arange(width) - 1000
+    state = counter.initial(width)
+    for t in range(2):
+        increment, state = counter.step(values, state, seeded(81).child(t))
+        hits, probabilities = laplace_hits(increment - values, 1 / epsilon)
+        assert misfit(hits, probabilities, width) == ""
+
+
+def test_sums_beyond_int64_wrap_without_an_error() -> None:
+    """An error, or a saturated sum, would tell of the values; the wrapped sum is a function of the noisy one."""
+    counter = SimpleCounter(epsilon=Fraction(1, 1000))
+    largest = np.full(100, 2**63 - 1)
+    increment, state = counter.step(largest, counter.initial(100), seeded(84))
+    assert (increment < 0).any()
+    counter.step(largest, state, seeded(85))

@@ -29,6 +29,11 @@ CHAIN = Transition.of(np.array([[0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7
 STATES = ("a", "b", "c")
 
 
+def sticky(states: int, stay: float) -> Transition:
+    """The chain that stays with probability `stay` and else goes anywhere, evenly."""
+    return Transition.of(stay * np.eye(states) + (1 - stay) / states)
+
+
 def config(mode: str = "default", **changes: Any) -> MarkovConfig:
     given_ = {"transition": CHAIN, "population": 50, "epsilon": Fraction(1, 2), **changes}
     return MarkovConfig(name="m", domain=StatesDomain("zone", STATES), mode=mode, **given_)
@@ -103,7 +108,7 @@ def test_contract_with_and_without_unseen_users_and_a_declared_chain(mode: str, 
         with pytest.raises(EngineInputError, match="needs a transition"):
             config(mode, transition=None)
         return
-    chain = Transition.sticky(4 if unseen else 3, 0.8) if known else None
+    chain = sticky(4 if unseen else 3, 0.8) if known else None
     rows = [[20, 10, 5], [0, 0, 0], [100, 0, 0], [1, 2, 3], [9, 9, 9], [9, 9, 9], [0, 0, 50]]
     recipe = config(mode, transition=chain, unseen=unseen, lag=2)
     check_engine(lambda: Markov(recipe), batches(rows))
@@ -120,7 +125,7 @@ def test_contract_with_and_without_unseen_users_and_a_declared_chain(mode: str, 
 def test_a_chain_of_one_state_and_constant_counts(mode: str) -> None:
     domain = StatesDomain("zone", ("only",))
     recipe = MarkovConfig(
-        name="m", domain=domain, population=20, epsilon=Fraction(1), mode=mode, transition=Transition.sticky(1, 0.5)
+        name="m", domain=domain, population=20, epsilon=Fraction(1), mode=mode, transition=sticky(1, 0.5)
     )
     releases = run(
         Markov(recipe), [Batch(t, Folded(np.zeros((1, 1), np.uint64), np.array([20]))) for t in range(8)], seed=1
@@ -173,11 +178,11 @@ def test_budgets_that_hold_leakage_are_charged_and_refused_above_epsilon() -> No
 
 def test_states_of_others_are_refused() -> None:
     state = Markov(config()).state()
-    for other in (config(population=51), config("paper"), config(lag=4), config(transition=Transition.sticky(3, 0.5))):
+    for other in (config(population=51), config("paper"), config(lag=4), config(transition=sticky(3, 0.5))):
         with pytest.raises(EngineInputError):
             Markov(other).restore(state)
     with pytest.raises(EngineInputError, match="3 states"):
-        config(transition=Transition.sticky(4, 0.5))
+        config(transition=sticky(4, 0.5))
 
 
 def test_a_domain_refuses_what_is_no_state_and_deletes() -> None:

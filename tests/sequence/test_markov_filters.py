@@ -122,7 +122,6 @@ def test_a_matrix_with_rounded_entries_is_taken_and_structural_zeros_are_seen() 
     assert chain.dense.sum(axis=1) == pytest.approx([1, 1, 1])
     assert chain.reachable(np.array([False, True, False])).tolist() == [False, True, False]
     assert np.count_nonzero(chain.dense) == 5
-    assert Transition.sticky(1, 0.9).dense.tolist() == [[1.0]]
 
 
 def test_prediction_has_the_moments_of_independent_moves() -> None:

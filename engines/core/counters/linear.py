@@ -172,14 +172,27 @@ class Counter(ABC):
         self._check(state)
         t = state["activations"] + 1
         check_activation(int(t.max(initial=0)), self.horizon)
-        noise = _Noise(self, t, state, source)
+        law, before = CounterLaw(self, t), {name: array for name, array in state.items() if name not in _COMMON}
+        memory = before
+
+        def draw(count: int) -> IntArray:
+            """Draw the noise of this activation, at the door. It has not seen the values."""
+            if count != t.size:
+                raise EngineInputError("values must have the width of the state")
+            return drawn(source, law, sample)
+
+        def sample(words: NoiseSource) -> IntArray:
+            nonlocal memory
+            noise, memory = self._advance(t, before, words)
+            return noise
+
         # A counter is a mechanism: private values meet its noise at the door, and are hidden in its increments.
-        increment: IntArray = released(values, noise.law, noise, source, checked=partial(int64_vector, "values"))
+        increment: IntArray = released(values, law, draw, source, checked=partial(int64_vector, "values"))
         return increment, {
             "kind": state["kind"].copy(),
             "activations": t,
             "running_sum": state["running_sum"] + increment,
-            **noise.memory,
+            **memory,
         }
 
     def running_sum(self, state: CounterState) -> IntArray:
@@ -242,28 +255,6 @@ class LaplaceCounter(Counter):
     def node_noise(self, t: int) -> tuple[Fraction, ...]:
         """Return the scale, once for each node."""
         return (self.scale,) * len(self.decoder(t).T)
-
-
-class _Noise:
-    """Draws the noise of one activation, at the door. It has not seen the values.
-
-    Attributes:
-        memory: of the counter; once the noise is drawn, the next one.
-    """
-
-    def __init__(self, counter: Counter, t: IntArray, state: CounterState, source: NoiseSource) -> None:
-        self.law = CounterLaw(counter, t)
-        self.memory = {name: array for name, array in state.items() if name not in _COMMON}
-        self._before, self._counter, self._t, self._source = self.memory, counter, t, source
-
-    def __call__(self, count: int) -> IntArray:
-        if count != self._t.size:
-            raise EngineInputError("values must have the width of the state")
-        return drawn(self._source, self.law, self._sample)
-
-    def _sample(self, source: NoiseSource) -> IntArray:
-        noise, self.memory = self._counter._advance(self._t, self._before, source)
-        return noise
 
 
 @lru_cache(maxsize=256)

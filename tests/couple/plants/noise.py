@@ -81,10 +81,10 @@ SPATIAL = {
 }
 SPATIAL_PAPER = {
     "counters add no noise in activations that are powers of two": edit(
-        linear._Noise,
-        "__call__",
-        "return drawn(self._source, self.law, self._sample)",
-        "return drawn(self._source, self.law, self._sample) * (self._t & (self._t - 1) != 0)",
+        linear.Counter,
+        "step",
+        "return drawn(source, law, sample)",
+        "return drawn(source, law, sample) * (t & (t - 1) != 0)",
     ),
     "bits of far thresholds are certain": edit(
         split,
