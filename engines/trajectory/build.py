@@ -33,12 +33,11 @@ def domain(stream: Stream) -> TripDomain:
 
 
 def _mode(stream: Stream) -> TripMode:
-    options = TrajectoryOptions.of(stream)
     if stream.mode == "default":
-        return Default(side=options.side, ground=domain(stream).ground)
+        return Default(side=TrajectoryOptions.of(stream).side, ground=domain(stream).ground)
     from engines.trajectory.papers.paper_trees import Paper
 
-    return Paper(spread=options.spread)
+    return Paper(spread=TrajectoryOptions.of(stream).spread)
 
 
 def shares(stream: Stream) -> Shares:

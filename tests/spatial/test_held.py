@@ -45,20 +45,6 @@ def test_the_first_release_counts_as_often_as_there_is_something_to_find() -> No
         assert abs(int(tree.counts[0]) - people) < 10 * np.sqrt(2 * len(tree.leaves))
 
 
-def test_gathered_steps_are_one_release() -> None:
-    random = np.random.default_rng(1)
-    batches = [encode(*city(random, 400)) for _ in range(4)]
-    patient = engine(initial_steps=4)
-    for step in range(3):
-        release = patient.step(Batch(step, batches[step]), seeded(step))
-        assert release.gathered
-        assert (len(release.added), release.total) == (0, 0)
-    release = patient.step(Batch(3, batches[3]), seeded(9))
-    assert not release.gathered
-    assert abs(release.total - 1600) < 150
-    assert patient.state()["pending/keys"].size == 0
-
-
 def test_events_that_are_too_old_at_the_first_release_are_dropped_unseen() -> None:
     random = np.random.default_rng(1)
     patient = engine(initial_steps=4, ttl_steps=2)
@@ -123,13 +109,6 @@ def test_joined_windows_retire_to_nothing(rows: list[tuple[int, int, int]], ttl:
         windows = windows.retired(tree, now=now, ttl=ttl)
     assert tree.measured.tolist() == [0, 0, 0]
     assert len(windows.nodes) == 0
-
-
-def test_deletes_of_what_never_was_leave_an_empty_city() -> None:
-    random = np.random.default_rng(3)
-    subject = engine()
-    for step in range(3):
-        assert subject.step(Batch(step, encode(*city(random, 5000), delete=True)), seeded(step)).total == 0
 
 
 def test_a_city_that_is_deleted_again_is_empty_and_small() -> None:

@@ -1,4 +1,4 @@
-"""Engines on maps: structural zeros are never measured, points lie on the shape, and one event still moves one unit."""
+"""Both modes, on maps too: structural zeros are never measured, points lie on the shape, one event moves one unit."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from engines.core.contract import Batch, Columns, Release
 from engines.core.noise import seeded
+from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.evaluators import SpatialEvaluator
@@ -21,6 +22,7 @@ from engines.spatial.held.tree import HeldTree
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
 from tests.spatial.shapes import XY, encoded, lines, network, polygons, star
+from tests.spatial.streams import BOX, city, encode
 from tests.spatial.test_held_privacy import DEPTH, schedules, shifts
 
 ISLANDS = shapely.union_all(
@@ -54,7 +56,7 @@ def stream(domain: PolygonDomain | LineDomain, *, steps: int, each: int, seed: i
     return result
 
 
-def build(mode: str, domain: PolygonDomain | LineDomain, **changes: Any) -> HeldLeaves | PHDStream:
+def build(mode: str, domain: SpatialDomain, **changes: Any) -> HeldLeaves | PHDStream:
     if mode == "paper":
         return PHDStream(PHDStreamConfig(name="m", domain=domain, epsilon=Fraction(1), **changes))
     return HeldLeaves(HeldConfig(name="m", domain=domain, epsilon=Fraction(1), max_leaves=128, **changes))
@@ -88,6 +90,34 @@ def test_streams_on_maps(mode: str, domain: PolygonDomain | LineDomain, ttl: int
         parts = sum(len(each) for each in (release.added, release.removed))
         assert parts <= totals[-1] + (totals[-2] if step else 0)
     assert totals[-1] > 200
+
+
+@pytest.mark.parametrize("mode", ["default", "paper"])
+def test_gathered_steps_are_one_release(mode: str) -> None:
+    random = np.random.default_rng(1)
+    batches = [encode(*city(random, 400)) for _ in range(4)]
+    patient, prompt = build(mode, BOX, initial_steps=4), build(mode, BOX)
+    for step in range(3):
+        release = patient.step(Batch(step, batches[step]), seeded(step))
+        assert release.gathered
+        assert (len(release.added), release.total) == (0, 0)
+    release = patient.step(Batch(3, batches[3]), seeded(9))
+    at_once = prompt.step(Batch(0, batches[0].merge(*batches[1:])), seeded(9))
+    assert not release.gathered
+    assert release.total == pytest.approx(1600, abs=150)
+    assert list(release.added) == list(at_once.added)
+    assert patient.state()["pending/keys"].size == 0
+    # How long a stream gathered is no part of what its state means.
+    prompt.restore(patient.state())
+    assert prompt.state().keys() == patient.state().keys()
+
+
+@pytest.mark.parametrize(("mode", "most"), [("default", 0), ("paper", 500)])
+def test_deletes_of_what_never_was_leave_an_empty_city(mode: str, most: int) -> None:
+    random = np.random.default_rng(3)
+    engine = build(mode, BOX)
+    for step in range(3):
+        assert engine.step(Batch(step, encode(*city(random, 5000), delete=True)), seeded(step)).total <= most
 
 
 @pytest.mark.parametrize("mode", ["default", "paper"])

@@ -166,29 +166,6 @@ def test_expired_and_deleted_events_are_gone() -> None:
 # --- promises, and what is refused ---
 
 
-def test_gathered_steps_are_one_release() -> None:
-    random = np.random.default_rng(1)
-    batches = [encode(*city(random, 400)) for _ in range(4)]
-    patient, prompt = engine(initial_steps=4), engine()
-    for step in range(3):
-        release = patient.step(Batch(step, batches[step]), seeded(step))
-        assert release.gathered
-        assert (len(release.added), release.total) == (0, 0)
-    release = patient.step(Batch(3, batches[3]), seeded(9))
-    at_once = prompt.step(Batch(0, batches[0].merge(*batches[1:])), seeded(9))
-    assert not release.gathered
-    assert list(release.added) == list(at_once.added)
-    assert patient.state()["pending/keys"].size == 0
-
-
-def test_deletes_of_what_never_was_leave_an_empty_city() -> None:
-    random = np.random.default_rng(3)
-    made = engine()
-    for step in range(3):
-        release = made.step(Batch(step, encode(*city(random, 5000), delete=True)), seeded(step))
-        assert release.total < 500
-
-
 def test_measurements_say_what_was_measured() -> None:
     random = np.random.default_rng(6)
     release = engine().step(Batch(0, encode(*city(random, 4000))), seeded(1))

@@ -130,29 +130,15 @@ class HeldTree:
         rate[: len(more)][more] = variance[: len(more)][more] = 0.0
         parts = np.ones(len(new), np.int64)
         parts[: len(more)][more] = 0
-        steps = np.full(len(new), now)
         for values in (self.parts, self.rate, self.rate_variance):
             values[at] = 0
-        self._insert(
-            {
-                "nodes": new,
-                "parts": parts,
-                "last": steps,
-                "since": steps,
-                "rate": rate,
-                "rate_variance": variance,
-            }
-        )
-
-    def _insert(self, fresh: Mapping[str, np.ndarray]) -> None:
-        nodes = np.concatenate([self.nodes, fresh["nodes"]])
-        order = np.argsort(nodes, kind="stable")
-        for name in arrays_of(HeldTree):
-            old = getattr(self, name)
-            new = fresh.get(name)
-            padding = np.full(len(fresh["nodes"]), NEW if name == "counts" else 0, old.dtype) if new is None else new
-            setattr(self, name, np.concatenate([old, padding])[order])
-        self._shares = np.concatenate([self._shares, np.full(len(fresh["nodes"]), np.nan)])[order]
+        steps = np.full(len(new), now)
+        fresh = {"nodes": new, "parts": parts, "last": steps, "since": steps, "rate": rate, "rate_variance": variance}
+        order = np.argsort(np.concatenate([self.nodes, new]), kind="stable")
+        for name, entries in arrays_of(HeldTree).items():
+            start = np.full(len(new), NEW if name == "counts" else 0, entries)
+            setattr(self, name, np.concatenate([getattr(self, name), fresh.get(name, start)])[order])
+        self._shares = np.concatenate([self._shares, np.full(len(new), np.nan)])[order]
         self._derive()
 
     def sibling_leaves(self) -> tuple[IntArray, IntArray]:
