@@ -77,6 +77,17 @@ async def fenced_producer(
     return producer
 
 
+async def write(kafka: Kafka, topic: str, records: Mapping[bytes, bytes | None], **settings: Any) -> None:
+    """Write records to partition 0 of a topic, each when the one before is there. Raises: KafkaError, OSError."""
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all", **settings, **security_kwargs(kafka))
+    try:
+        await producer.start()
+        for key, value in records.items():
+            await producer.send_and_wait(topic, value, key=key, partition=0)
+    finally:
+        await close_client(producer)
+
+
 async def close_client(*clients: AIOKafkaConsumer | AIOKafkaProducer) -> None:
     """Stop a client, however its broker is. What goes wrong with that never stands in for the error that led here.
 

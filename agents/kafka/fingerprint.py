@@ -15,11 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from agents.kafka.clients import close_client, read_to_end
-from agents.kafka.security import security_kwargs
+from agents.kafka.clients import read_to_end, write
 from agents.kafka.topics import TopicIdentity, admin_client, ends_of, topic_identities
 from agents.protocol.fingerprint import SOURCE, Fingerprint, holding
 from agents.protocol.ingest.spec import SourceSpec
@@ -167,7 +165,10 @@ async def check_fingerprints(
     for name in [fingerprint.stream for fingerprint in new]:
         await _check_unanswered(config, name, found)
     if new:
-        await _store(config, new)
+        topic = Topics(config.job.name, config.kafka.partitions).fingerprints
+        await write(config.kafka, topic, {each.stream.encode(): each.encode() for each in new}, enable_idempotence=True)
+        for each in new:
+            log.info("stream %s starts for the first time; its fingerprint is stored", each.stream)
         # Another worker may have been first: what stands first on the topic holds for both.
         stored = await stored_fingerprints(config)
         again, changed = _refused(asked(), stored)
@@ -256,17 +257,3 @@ async def stored_fingerprints(config: Config) -> dict[str, Fingerprint]:
     topic = Topics(config.job.name, config.kafka.partitions).fingerprints
     _, _, records = await read_to_end(config.kafka, topic, 0, 0)
     return holding(record.value for record in records)
-
-
-async def _store(config: Config, fingerprints: list[Fingerprint]) -> None:
-    topic = Topics(config.job.name, config.kafka.partitions).fingerprints
-    producer = AIOKafkaProducer(
-        bootstrap_servers=config.kafka.bootstrap, acks="all", enable_idempotence=True, **security_kwargs(config.kafka)
-    )
-    try:
-        await producer.start()
-        for fingerprint in fingerprints:
-            await producer.send_and_wait(topic, fingerprint.encode(), key=fingerprint.stream.encode(), partition=0)
-            log.info("stream %s starts for the first time; its fingerprint is stored", fingerprint.stream)
-    finally:
-        await close_client(producer)

@@ -17,12 +17,10 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import orjson
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from agents.kafka.clients import close_client, read_to_end
+from agents.kafka.clients import read_to_end, write
 from agents.kafka.lifecycle.stops import Stop, Stops
-from agents.kafka.security import security_kwargs
 from schemas.errors import BrokerError
 from schemas.topics import Topics
 
@@ -97,20 +95,8 @@ async def clear(config: Config, stops: Collection[Stop]) -> None:
 
 
 async def _write(config: Config, records: dict[bytes, bytes | None]) -> None:
-    if not records:
-        return
-    producer = AIOKafkaProducer(
-        bootstrap_servers=config.kafka.bootstrap,
-        acks="all",
-        request_timeout_ms=REQUEST_MS,
-        **security_kwargs(config.kafka),
-    )
-    try:
-        await producer.start()
-        for key, value in records.items():
-            await producer.send_and_wait(_topic(config), value, key=key, partition=0)
-    finally:
-        await close_client(producer)
+    if records:
+        await write(config.kafka, _topic(config), records, request_timeout_ms=REQUEST_MS)
 
 
 def _topic(config: Config) -> str:

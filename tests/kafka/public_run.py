@@ -61,11 +61,8 @@ async def published_stream(
                 await producer.send_and_wait(config.streams[0].source, b"", partition=partition, headers=[tick])
     name = config.streams[0].name
 
-    async def all_there() -> bool:
-        return len(await records_of(bootstrap, Topics.ledger(name))) >= len(steps)
-
     async with worker(config):
-        await until(all_there)
+        await until(lambda: records_of(bootstrap, Topics.ledger(name)), lambda found: len(found) >= len(steps))
     path = folder / "my.toml"
     document = {
         "job": {"name": config.job.name, "data_dir": str(folder)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import itertools
 import os
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 
 from agents.kafka.topics import topic_identities
 from agents.worker.app import ROLES
@@ -83,20 +84,43 @@ async def worker(config: Config, *roles: str) -> AsyncIterator[Any]:
         yield app
 
 
-async def create(bootstrap: str, *topics: NewTopic) -> None:
-    """And wait until the broker says that they are there, which is a moment later."""
+@asynccontextmanager
+async def admin_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        await admin.create_topics(list(topics))
-        names = {topic.name for topic in topics}
-
-        async def there() -> bool:
-            return (await topic_identities(admin, names)).keys() == names
-
-        await until(there)
+        yield admin
     finally:
         await admin.close()
+
+
+async def create(bootstrap: str, *topics: NewTopic) -> None:
+    """And wait until the broker says that they are there, which is a moment later."""
+    names = {topic.name for topic in topics}
+    async with admin_of(bootstrap) as admin:
+        await admin.create_topics(list(topics))
+        await until(lambda: topic_identities(admin, names), lambda found: found.keys() == names)
+
+
+async def delete(bootstrap: str, topic: str) -> None:
+    """And wait until the broker says that it is gone."""
+    async with admin_of(bootstrap) as admin:
+        await admin.delete_topics([topic])
+        await until(lambda: topic_identities(admin, [topic]), lambda found: topic not in found)
+
+
+async def add_partitions(bootstrap: str, topic: str, number: int) -> None:
+    """Until there are so many, and the broker says so."""
+    async with admin_of(bootstrap) as admin:
+        await admin.create_partitions({topic: NewPartitions(total_count=number)})
+        await until(lambda: topic_identities(admin, [topic]), lambda found: found[topic].partitions == number)
+
+
+async def delete_records(bootstrap: str, topic: str, *partitions: int, before: int = -1) -> None:
+    """Those below an offset, or all, of partitions 0 or those named."""
+    async with admin_of(bootstrap) as admin:
+        deleted = {TopicPartition(topic, each): RecordsToDelete(before_offset=before) for each in partitions or (0,)}
+        await admin.delete_records(deleted)
 
 
 @asynccontextmanager
@@ -131,12 +155,14 @@ async def records_of(bootstrap: str, topic: str, *, partition: int = 0, committe
         await consumer.stop()
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], *, timeout_s: float = WAIT_AT_MOST_S) -> None:
-    """Wait for a condition. Raises: TimeoutError."""
+async def until(
+    ask: Callable[[], Any], met: Callable[[Any], bool] = bool, *, timeout_s: float = WAIT_AT_MOST_S
+) -> None:
+    """Ask, and await the answer where it is awaitable, until it is met. Raises: TimeoutError."""
     end = time.monotonic() + timeout_s
     while True:
-        met = condition()
-        if await met if not isinstance(met, bool) else met:
+        found = ask()
+        if met(await found if inspect.isawaitable(found) else found):
             return
         if time.monotonic() > end:
             raise TimeoutError("the condition was not met in time")

@@ -184,10 +184,9 @@ async def public(job: Growing, stream: str) -> list[tuple[int, bytes]]:
 
 
 async def until_audited(job: Growing, step: int) -> None:
-    async def there() -> bool:
-        return step in [int(each.key) for each in await records_of(job.bootstrap, f"{job.a}.utility")]
-
-    await until(there)
+    await until(
+        lambda: records_of(job.bootstrap, f"{job.a}.utility"), lambda found: step in [int(each.key) for each in found]
+    )
 
 
 @in_loop

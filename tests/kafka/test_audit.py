@@ -56,10 +56,7 @@ async def utility(config: Config) -> list[dict[str, Any]]:
 
 
 async def measured(config: Config, steps: int) -> None:
-    async def all_there() -> bool:
-        return len({entry["step"] for entry in await utility(config)}) >= steps
-
-    await until(all_there)
+    await until(lambda: utility(config), lambda found: len({entry["step"] for entry in found}) >= steps)
 
 
 @in_loop

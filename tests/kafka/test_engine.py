@@ -12,8 +12,6 @@ import faust
 import numpy as np
 import orjson
 import pytest
-from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from agents.kafka.topics import create_topics
 from agents.protocol.partitioner import home_partition
@@ -24,7 +22,16 @@ from schemas.config import Config
 from schemas.errors import ForkError, GapError
 from schemas.releases import STEP_HEADER, Seed, decode_log_record
 from schemas.topics import Topics
-from tests.kafka.support import fresh_name, in_loop, job_config, producing, records_of, stream_table, until
+from tests.kafka.support import (
+    delete_records,
+    fresh_name,
+    in_loop,
+    job_config,
+    producing,
+    records_of,
+    stream_table,
+    until,
+)
 
 STOP_S = 120.0
 """One that has not left is still a member of its group, and its successor gets nothing."""
@@ -88,10 +95,7 @@ async def log_records(config: Config) -> list[Any]:
 
 
 async def published(config: Config, steps: int) -> None:
-    async def all_there() -> bool:
-        return len(await ledger(config)) >= steps
-
-    await until(all_there)
+    await until(lambda: ledger(config), lambda found: len(found) >= steps)
 
 
 @in_loop
@@ -144,11 +148,7 @@ async def test_old_private_records_are_deleted_and_the_newest_candidate_stays(bo
     await feed(config, range(6))
     async with running(config):
         await published(config, 6)
-
-        async def trimmed() -> bool:
-            return (await log_records(config))[0][1].step >= 5
-
-        await until(trimmed)
+        await until(lambda: log_records(config), lambda found: bool(found[0][1].step >= 5))
     left = [(type(record), record.step) for _, record in await log_records(config)]
     assert left[0] == (Seed, 5)
     assert left[-1][1] == 5
@@ -214,8 +214,5 @@ async def test_a_deleted_answer_stops_the_worker(
     async with running(config):
         await published(config, 3)
     home = home_partition(config.streams[0].name, config.kafka.partitions)
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    await admin.delete_records({TopicPartition(f"{config.job.name}.releases", home): RecordsToDelete(-1)})
-    await admin.close()
+    await delete_records(bootstrap, f"{config.job.name}.releases", home)
     assert isinstance(await crash_of(config, monkeypatch), GapError)

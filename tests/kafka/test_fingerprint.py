@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from agents.kafka.fingerprint import Checked, check_fingerprints
 from agents.kafka.topics import admin_client, create_topics, topic_identities
@@ -16,7 +15,7 @@ from schemas import steps as sequence
 from schemas import zones
 from schemas.config import Config
 from schemas.errors import BrokerError, FingerprintError
-from tests.kafka.support import fresh_name, in_loop, job_config, records_of, stream_table, until
+from tests.kafka.support import add_partitions, delete, fresh_name, in_loop, job_config, records_of, stream_table
 
 
 async def started(bootstrap: str, folder: Path, **overrides: Any) -> Config:
@@ -27,14 +26,6 @@ async def started(bootstrap: str, folder: Path, **overrides: Any) -> Config:
 
 async def check(config: Config, key: str | None = "key-1") -> Checked:
     return await check_fingerprints(config, user_key_ids={stream.name: key for stream in config.streams})
-
-
-async def has_partitions(config: Config, count: int | None) -> bool:
-    """Whether brokers say so of the source topic; None: that it does not exist. They take a moment after a change."""
-    source = config.streams[0].source
-    async with admin_client(config.kafka) as admin:
-        found = (await topic_identities(admin, [source])).get(source)
-    return (None if found is None else found.partitions) == count
 
 
 def changed(config: Config, **section: Any) -> Config:
@@ -92,11 +83,7 @@ async def test_a_source_topic_that_was_created_again_is_read_no_more(bootstrap: 
     async with admin_client(config.kafka) as admin:
         before = (await topic_identities(admin, [source]))[source]
     await check(config)
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    await admin.delete_topics([source])
-    await admin.close()
-    await until(lambda: has_partitions(config, None))
+    await delete(bootstrap, source)
     with pytest.raises(BrokerError, match="does not exist"):
         await check(config)
     await create_topics(config, source_partitions=2)
@@ -114,11 +101,7 @@ async def test_a_source_topic_that_was_created_again_is_read_no_more(bootstrap: 
 async def test_a_source_topic_with_more_partitions_is_read_no_more(bootstrap: str, tmp_path: Path) -> None:
     config = await started(bootstrap, tmp_path)
     await check(config)
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    await admin.create_partitions({config.streams[0].source: NewPartitions(3)})
-    await admin.close()
-    await until(lambda: has_partitions(config, 3))
+    await add_partitions(bootstrap, config.streams[0].source, 3)
     checked = await check(config)
     [error] = checked.changed.values()
     assert "has 3 partitions and had 2" in str(error)

@@ -25,7 +25,7 @@ from schemas.config import Config
 from schemas.errors import BrokerError
 from schemas.events import read_tick
 from schemas.topics import Topics
-from tests.kafka.support import producing
+from tests.kafka.support import delete, producing
 from tests.kafka.test_replay import PARTITIONS, job, records, rows_in, topics, write_rows
 
 pytestmark = pytest.mark.kafka
@@ -100,13 +100,7 @@ def test_what_is_probably_not_meant_is_refused_before_anything_is_written(bootst
 
 def test_without_the_brokers_time_nothing_goes_live(bootstrap: str, tmp_path: Path) -> None:
     config = job(bootstrap)
-    clock = Topics(config.job.name, 1).clock
-
-    async def delete() -> None:
-        async with admin_client(config.kafka) as admin:
-            await admin.delete_topics([clock])
-
-    asyncio.run(delete())
+    asyncio.run(delete(bootstrap, Topics(config.job.name, 1).clock))
     with pytest.raises(BrokerError, match="does not tell the brokers' time"):
         go(config, write_rows(tmp_path / "a.csv.gz", 10))
     assert all(not partition for partition in records(config, config.streams[0].source))

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.admin import NewTopic
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata
 
 import agents.worker.ingest.partition_task
@@ -23,7 +22,16 @@ from schemas.blocks import Block
 from schemas.config.server import Kafka
 from schemas.errors import GapError
 from tests.kafka.ingest_support import BOUND, START_S, STEP_S, Bench, check, crowd, event, expected_steps
-from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, in_loop, producing, records_of, until
+from tests.kafka.support import (
+    WAIT_AT_MOST_S,
+    create,
+    delete_records,
+    fresh_name,
+    in_loop,
+    producing,
+    records_of,
+    until,
+)
 
 
 @in_loop
@@ -317,10 +325,5 @@ async def _ticked(bench: Bench, step: int) -> bool:
 async def _trim_to_floor(bench: Bench) -> int:
     floor = max(block.floor for block in await _blocks(bench))
     home = home_partition(f"{bench.job}-s", 2)
-    admin = AIOKafkaAdminClient(bootstrap_servers=bench.bootstrap)
-    await admin.start()
-    try:
-        await admin.delete_records({TopicPartition(bench.topics.blocks, home): RecordsToDelete(before_offset=floor)})
-    finally:
-        await admin.close()
+    await delete_records(bench.bootstrap, bench.topics.blocks, home, before=floor)
     return floor

@@ -6,10 +6,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.admin.records_to_delete import RecordsToDelete
 
 import agents.worker.audit
 import agents.worker.topic_watch
@@ -25,8 +23,8 @@ from schemas.blocks import Block
 from schemas.errors import BrokerError, GapError, TopicError
 from schemas.topics import COMPACTED, Topics
 from tests.kafka.ingest_support import Bench, crowd
-from tests.kafka.support import in_loop, producing, records_of, until, worker
-from tests.kafka.test_streams_alone import EVENTS, Twins, admin_of
+from tests.kafka.support import admin_of, delete, delete_records, in_loop, producing, records_of, until, worker
+from tests.kafka.test_streams_alone import EVENTS, Twins
 
 pytestmark = pytest.mark.seconds(10)
 
@@ -43,23 +41,13 @@ async def _history(bench: Bench) -> None:
     records = await records_of(bench.bootstrap, bench.topics.blocks, partition=home)
     floor = max(Block.decode(record.value).floor for record in records)
     assert floor > 0
-    admin = AIOKafkaAdminClient(bootstrap_servers=bench.bootstrap)
-    await admin.start()
-    try:
-        await admin.delete_records({TopicPartition(bench.topics.blocks, home): RecordsToDelete(before_offset=floor)})
-    finally:
-        await admin.close()
+    await delete_records(bench.bootstrap, bench.topics.blocks, home, before=floor)
 
 
 async def _made_again(admin: AIOKafkaAdminClient, bench: Bench) -> None:
     """Deleted; not made again by the job's own command; made again by hand."""
     bounds = bench.topics.bounds
-    await admin.delete_topics([bounds])
-
-    async def gone() -> bool:
-        return bounds not in await admin.list_topics()
-
-    await until(gone)
+    await delete(bench.bootstrap, bounds)
     with pytest.raises(BrokerError, match=rf"{bounds}: is gone.*must not be made again"):
         await create_topics(bench.config)
     [problem] = [each for each in await check_topics(bench.config) if each.topic == bounds]
@@ -73,9 +61,7 @@ async def _cut(admin: AIOKafkaAdminClient, bench: Bench) -> None:
     """With another cleanup.policy for a moment, as retention would have it."""
     resource = ConfigResourceType.TOPIC
     await admin.alter_configs([ConfigResource(resource, bench.topics.bounds, configs={"cleanup.policy": "delete"})])
-    for partition in range(2):
-        tp = TopicPartition(bench.topics.bounds, partition)
-        await admin.delete_records({tp: RecordsToDelete(before_offset=-1)})
+    await delete_records(bench.bootstrap, bench.topics.bounds, 0, 1)
     settings = next(dict(topic.settings) for topic in bench.topics.private() if topic.name == bench.topics.bounds)
     assert settings["cleanup.policy"] == COMPACTED["cleanup.policy"]
     await admin.alter_configs([ConfigResource(resource, bench.topics.bounds, configs=settings)])
@@ -95,17 +81,11 @@ async def test_a_lost_bounds_topic_is_refused(
     await _history(bench)
     await create_topics(bench.config)
     assert await check_topics(bench.config, bounds=True) == []
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
+    async with admin_of(bootstrap) as admin:
         await lose(admin, bench)
-    finally:
-        await admin.close()
-
-    async def noticed() -> bool:
-        return any(says in each.reason for each in await check_topics(bench.config, bounds=True))
-
-    await until(noticed)  # brokers know of a change a moment later
+    await until(
+        lambda: check_topics(bench.config, bounds=True), lambda found: any(says in each.reason for each in found)
+    )  # brokers know of a change a moment later
     findings = await cluster_findings(bench.config)
     assert any(each.verdict == "problem" and says in each.detail and "anew" in each.fix for each in findings)
     with pytest.raises(GapError, match=r"has lost snapshots.*Restore the private topics.*under another name"):
@@ -140,13 +120,9 @@ async def test_lost_held_out_events_stop_an_audit_and_at_a_start_all(
     await twins.create()
     await twins.send(range(2))
     async with worker(config) as app:
-
-        async def audited() -> bool:
-            return await _audited(twins) == {0, 1}
-
-        await until(audited)
+        await until(lambda: _audited(twins), lambda found: found == {0, 1})
         early = await records_of(twins.bootstrap, truth)
-        await twins.delete(truth)
+        await delete(twins.bootstrap, truth)
         await until(lambda: f"STOPPED: stream {twins.a} (audit): topic {truth} was deleted" in caplog.text)
         await twins.send(range(2, 4))
         for stream in (twins.a, twins.b):
@@ -176,24 +152,19 @@ async def test_topics_for_people_alone_are_made_again_and_no_event_counts_twice(
     """
     config, letters, stops = twins.config(), twins.topics.dead_letters, twins.topics.stops
     await twins.begin(2)
-    await twins.delete(stops)
-    async with admin_of(twins.bootstrap) as admin:
-        await admin.delete_records({TopicPartition(twins.topics.held_out, 0): RecordsToDelete(before_offset=-1)})
+    await delete(twins.bootstrap, stops)
+    await delete_records(twins.bootstrap, twins.topics.held_out)
     with pytest.raises(TopicError, match=rf"(?s){stops}: does not exist.*topics --create"):
         await prepare(config, insecure_seed=None, roles=ROLES)
     assert await twins.stopped(config) == {twins.a: [], twins.b: []}
     assert await create_topics(config) == [stops]
     async with worker(config) as app:
-        await twins.delete(letters)
+        await delete(twins.bootstrap, letters)
         await twins.send(range(2, 3))  # while nothing is refused nobody misses it
         for stream in (twins.a, twins.b):
             await twins.until_public(stream, 2)
         assert app.crash_reason is None
-
-        async def said() -> bool:
-            return await twins.stopped(config) == {twins.a: ["audit"], twins.b: []}
-
-        await until(said)
+        await until(lambda: twins.stopped(config), lambda found: found == {twins.a: ["audit"], twins.b: []})
         async with producing(twins.bootstrap) as producer:
             await producer.send_and_wait(twins.source, b"no event", partition=0)
         await until(lambda: app.crash_reason is not None)

@@ -119,11 +119,8 @@ async def test_a_late_step_goes_out_at_once_and_is_counted(
     await create_topics(config)
     await tick(config, range(4))
 
-    async def all_there() -> bool:
-        return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) == 4
-
     async with running(config):
-        await until(all_there)
+        await until(lambda: records_of(bootstrap, Topics.ledger(config.streams[0].name)), lambda found: len(found) == 4)
     assert late_steps(config) == 4
 
 

@@ -22,7 +22,7 @@ from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import GapError
 from schemas.releases import Seed
-from tests.kafka.support import in_loop, producing, until
+from tests.kafka.support import delete, in_loop, producing
 from tests.kafka.test_engine import crash_of, feed, ledger, log_records, one_stream, published, running
 
 
@@ -232,13 +232,7 @@ async def test_a_lost_changelog_is_filled_again(
     if emptied:
         await empty(config)
     else:
-        async with admin_client(config.kafka) as admin:
-            await admin.delete_topics([changelog])
-
-            async def gone() -> bool:
-                return changelog not in await admin.list_topics()
-
-            await until(gone)
+        await delete(bootstrap, changelog)
     assert await restore_changelog(config) != emptied
     await feed(config, range(3, 5))
     async with running(config):

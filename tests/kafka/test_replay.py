@@ -20,18 +20,18 @@ from typing import Any
 import orjson
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import NewPartitions, RecordsToDelete
+from aiokafka.admin import RecordsToDelete
 
 import agents.local.offline.replay
 from agents.kafka.clients import read_to_end, tail
-from agents.kafka.topics import admin_client, create_topics, topic_identities
+from agents.kafka.topics import admin_client, create_topics
 from agents.local.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
 from agents.local.offline.seen import RowsSeen
 from agents.protocol.replay import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
 from schemas.events import read_tick
-from tests.kafka.support import WAIT_AT_MOST_S, until
+from tests.kafka.support import WAIT_AT_MOST_S, add_partitions
 
 PARTITIONS = 3
 DAY = 86_400
@@ -341,13 +341,7 @@ def test_a_replay_that_is_done_closes_its_steps_on_partitions_added_since(bootst
     source = config.streams[0].source
 
     async def raised() -> list[bytes | None]:
-        async with admin_client(config.kafka) as admin:
-            await admin.create_partitions({source: NewPartitions(total_count=PARTITIONS + 1)})
-
-            async def there() -> bool:
-                return (await topic_identities(admin, [source]))[source].partitions == PARTITIONS + 1
-
-            await until(there)
+        await add_partitions(bootstrap, source, PARTITIONS + 1)
         again = await replay(config, config.streams[0], path, ReplayOptions())
         assert (again.rows, again.rows_before) == (0, 20)
         return await last_ticks(config.kafka, {source: PARTITIONS + 1})

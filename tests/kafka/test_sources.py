@@ -12,19 +12,18 @@ from typing import Literal
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.admin import NewTopic
 from prometheus_client import REGISTRY
 
 from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.status import status
-from agents.kafka.topics import admin_client, create_topics
+from agents.kafka.topics import create_topics
 from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import user_key_ids
 from schemas.errors import SourceError
 from tests.kafka.ingest_support import Bench, event
-from tests.kafka.support import in_loop, producing, until
+from tests.kafka.support import add_partitions, create, delete, delete_records, in_loop, producing, until
 
 
 @contextmanager
@@ -45,16 +44,6 @@ def criticals(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
         logging.getLogger().removeHandler(handler)
 
 
-async def _recreate(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:
-    await admin.delete_topics([topic])
-
-    async def gone() -> bool:
-        return topic not in await admin.list_topics()
-
-    await until(gone)
-    await admin.create_topics([NewTopic(topic, partitions, 1)])
-
-
 def _counted(service: IngestService, key: tuple[str, Literal["blocks"], str, str], records: int) -> bool:
     return service.counters.records[key] == records
 
@@ -70,12 +59,13 @@ async def test_changed_sources_stop_alone_and_say_so(
     await create_topics(bench.config, source_partitions=2)
     checked = await check_fingerprints(bench.config, user_key_ids=user_key_ids(bench.config))
     with criticals(caplog) as said:
-        async with admin_client(bench.config.kafka) as admin, bench.running(sources=checked.sources) as service:
+        async with bench.running(sources=checked.sources) as service:
             for name, topic in zip(names, (again, grown, same), strict=True):
                 await bench.tick(0, topic=topic)
                 await bench.until_ticked(0, stream=name)
-            await admin.create_partitions({grown: NewPartitions(total_count=3)})
-            await _recreate(admin, again, 2)
+            await add_partitions(bootstrap, grown, 3)
+            await delete(bootstrap, again)
+            await create(bootstrap, NewTopic(again, 2, 1))
             await until(lambda: {stop.stream for stop in service.stops} == {f"{bench.job}-again", f"{bench.job}-grown"})
             for name, shown in (("again", 1), ("grown", 1), ("same", None)):
                 labels = {"stream": f"{bench.job}-{name}", "part": "ingest"}
@@ -90,7 +80,7 @@ async def test_changed_sources_stop_alone_and_say_so(
             assert service.crash_reason is None
             for name in ("again", "grown"):
                 assert (await bench.result(name)).ticks == {0: 0, 1: 0}
-            await admin.delete_topics([same])
+            await delete(bootstrap, same)
             await until(lambda: service.crash_reason is not None)
             error, service.crash_reason = service.crash_reason, None
             assert isinstance(error, SourceError)
@@ -104,8 +94,7 @@ async def test_changed_sources_stop_alone_and_say_so(
     assert "deleted and made again" in (states[f"{bench.job}-again"].source_problem or "")
     assert "has 3 partitions and had 2" in (states[f"{bench.job}-grown"].source_problem or "")
     assert "is gone" in (states[f"{bench.job}-same"].source_problem or "")
-    async with admin_client(bench.config.kafka) as admin:
-        await admin.create_topics([NewTopic(same, 2, 1)])
+    await create(bootstrap, NewTopic(same, 2, 1))
     problems = {finding.what for finding in await cluster_findings(bench.config) if finding.verdict == "problem"}
     assert problems == {f"source of {bench.job}-{name}" for name in names}
 
@@ -119,10 +108,6 @@ async def test_records_deleted_before_they_were_read_are_counted(
     source = TopicPartition(bench.source, 0)
     stream = f"{bench.job}-s"
 
-    async def delete(before: int) -> None:
-        async with admin_client(bench.config.kafka) as admin:
-            await admin.delete_records({source: RecordsToDelete(before_offset=before)})
-
     with criticals(caplog) as said:
         async with bench.running() as service:
             await bench.send([event(f"u{n}", 0) for n in range(10)])
@@ -131,7 +116,7 @@ async def test_records_deleted_before_they_were_read_are_counted(
             assert service._consumer is not None
             service._consumer.pause(source)
             await bench.send([event(f"v{n}", 0) for n in range(20)])
-            await delete(30)
+            await delete_records(bootstrap, bench.source, before=30)
             service._consumer.resume(source)
             await until(lambda: service.counters.records[stream, "blocks", "LOST", ""] == 20)
             # The marker of a transaction is no loss, and neither is what was deleted after it was read.
@@ -140,12 +125,12 @@ async def test_records_deleted_before_they_were_read_are_counted(
                     async with producer.transaction():
                         await producer.send(bench.source, b"{}", partition=0)
                     await until(partial(_counted, service, (stream, "blocks", "MISSING_FIELD", "at"), number))
-                    await delete(-1)
+                    await delete_records(bootstrap, bench.source)
             await bench.send([event("y", 0)])
             await until(partial(_counted, service, (stream, "blocks", "ACCEPTED", ""), 11))
         # A worker that is down.
         await bench.send([event(f"w{n}", 0) for n in range(5)])
-        await delete(-1)
+        await delete_records(bootstrap, bench.source)
         async with bench.running() as service:
             await until(lambda: service.counters.records[stream, "blocks", "LOST", ""] == 5)
             await bench.send([event("x", 0)])
@@ -177,11 +162,7 @@ async def test_a_source_that_lost_its_tail_is_named_and_what_is_new_is_counted(
         task.machines[0].advance(30)
         task.position = task.explained = 30
         task._oldest_s = 0.0
-
-        async def committed() -> bool:
-            return (await bench.result()).next_offsets == {0: 30}
-
-        await until(committed)
+        await until(bench.result, lambda found: found.next_offsets == {0: 30})
     with criticals(caplog) as said:
         async with bench.running() as service:
             await until(lambda: any("lost its tail" in line for line in said))

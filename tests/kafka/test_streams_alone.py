@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.admin import NewTopic
 
 import agents.worker.topic_watch
 from agents.kafka import stop_log
@@ -28,7 +26,18 @@ from schemas.errors import SourceError, TopicError
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
 from tests.kafka.ingest_support import START_S, STEP_S
-from tests.kafka.support import fresh_name, in_loop, producing, records_of, stream_table, until, worker
+from tests.kafka.support import (
+    admin_of,
+    delete,
+    delete_records,
+    fresh_name,
+    in_loop,
+    producing,
+    records_of,
+    stream_table,
+    until,
+    worker,
+)
 
 pytestmark = pytest.mark.seconds(4)
 
@@ -100,32 +109,10 @@ class Twins:
         return [int(entry.key) for entry in await records_of(self.bootstrap, Topics.ledger(stream))]
 
     async def until_public(self, stream: str, step: int) -> None:
-        async def there() -> bool:
-            return step in await self.published(stream)
-
-        await until(there)
-
-    async def delete(self, topic: str) -> None:
-        async with admin_of(self.bootstrap) as admin:
-            await admin.delete_topics([topic])
-
-            async def gone() -> bool:
-                return topic not in await admin.list_topics()
-
-            await until(gone)
+        await until(lambda: self.published(stream), lambda found: step in found)
 
     async def stopped(self, config: Config) -> dict[str, list[str]]:
         return {each.stream: [stop.part for stop in each.stopped] for each in await status(config)}
-
-
-@contextlib.asynccontextmanager
-async def admin_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        yield admin
-    finally:
-        await admin.close()
 
 
 @pytest.fixture(autouse=True)
@@ -145,16 +132,14 @@ async def test_a_lost_ledger_stops_one_stream_now_and_after_a_restart(
         for stream in (twins.a, twins.b):
             await twins.until_public(stream, 1)
         assert await twins.stopped(config) == {twins.a: [], twins.b: []}
-        await twins.delete(Topics.ledger(twins.a))
+        await delete(bootstrap, Topics.ledger(twins.a))
         await until(lambda: f"STOPPED: stream {twins.a} (topics)" in caplog.text)
         await twins.send(range(2, 5))
         await twins.until_public(twins.b, 4)
         assert app.crash_reason is None
-
-        async def said() -> bool:
-            return [stop.stream for stop in (await stop_log.recorded(config)).values()] == [twins.a]
-
-        await until(said)
+        await until(
+            lambda: stop_log.recorded(config), lambda found: [stop.stream for stop in found.values()] == [twins.a]
+        )
     caplog.clear()
     with pytest.raises(TopicError, match="must not be made again empty"):
         await create_topics(config)
@@ -185,11 +170,7 @@ async def test_a_foreign_record_stops_the_stream_that_it_names(
             assert f"STOPPED: stream {twins.a} (ingest of partition" in caplog.text
             assert f"STOPPED: stream {twins.a} (engine of partition 0)" in caplog.text
             assert f"STOPPED: stream {twins.b}" not in caplog.text
-
-            async def shown() -> bool:
-                return {"engine", "ingest"} <= set((await twins.stopped(config))[twins.a])
-
-            await until(shown)
+            await until(lambda: twins.stopped(config), lambda found: {"engine", "ingest"} <= set(found[twins.a]))
     assert await twins.published(twins.a) == [0, 1]
 
 
@@ -291,7 +272,7 @@ async def test_what_was_taken_in_of_a_source_that_has_changed_is_published_and_t
     app = await prepare(config, insecure_seed=None, roles=("ingest",))
     async with app:
         await until(taken_in)
-    await twins.delete(twins.source)
+    await delete(bootstrap, twins.source)
     await create_topics(config, source_partitions=SOURCES)
     await twins.send(range(6))  # of other events at the same offsets
     app = await prepare(config, insecure_seed=None, roles=ROLES)
@@ -318,11 +299,11 @@ async def test_measurements_made_again_between_two_starts_are_noticed_and_delete
     lost, cut = Topics.measurements(twins.a), Topics.measurements(twins.b)
     for topic in (lost, cut):
         assert await records_of(bootstrap, topic)
-    await twins.delete(lost)
+    await delete(bootstrap, lost)
     async with admin_of(bootstrap) as admin:
         [like] = [each for each in twins.topics.public(twins.a) if each.name == lost]
         await admin.create_topics([NewTopic(lost, 1, 1, topic_configs=dict(like.settings))])
-        await admin.delete_records({TopicPartition(cut, 0): RecordsToDelete(before_offset=-1)})
+    await delete_records(bootstrap, cut)
     await twins.send(range(2, 4))
     async with worker(twins.config()) as app:
         await until(lambda: f"STOPPED: stream {twins.a} (publish of partition 0): {lost} does not hold" in caplog.text)

@@ -111,11 +111,10 @@ async def test_points_become_trips_and_what_is_wrong_with_them_is_told(bootstrap
     await create_topics(config, source_partitions=PARTITIONS)
     await feed(config)
 
-    async def all_there() -> bool:
-        return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) >= STEPS
-
     async with worker(config):
-        await until(all_there)
+        await until(
+            lambda: records_of(bootstrap, Topics.ledger(config.streams[0].name)), lambda found: len(found) >= STEPS
+        )
     by_step = await released(config)
     blocks = [
         Block.decode(record.value)

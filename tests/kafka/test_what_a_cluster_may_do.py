@@ -19,8 +19,8 @@ from agents.kafka.status import status
 from agents.kafka.topics import check_topics, needed_topics
 from agents.local.broker.embedded import EmbeddedBroker
 from schemas.topics import Topics
-from tests.kafka.support import in_loop, until, worker
-from tests.kafka.test_streams_alone import Twins, admin_of
+from tests.kafka.support import admin_of, in_loop, until, worker
+from tests.kafka.test_streams_alone import Twins
 from tests.kafka.test_worker_life import NOISE
 
 pytestmark = pytest.mark.seconds(20)
@@ -80,11 +80,7 @@ async def test_a_topic_that_takes_no_record_of_its_size_stops_its_stream_and_say
         await alter(**{"max.message.bytes": "100"})
         await twins.send(range(2, 3))
         await twins.until_public(twins.b, 2)
-
-        async def said() -> bool:
-            return (await twins.stopped(config))[twins.a] == ["publish"]
-
-        await until(said)
+        await until(lambda: twins.stopped(config), lambda found: found[twins.a] == ["publish"])
     [told] = [each for each in await status(config) if each.stream == twins.a]
     assert told.health == "stopped"
     assert name in told.stopped[0].reason

@@ -1,5 +1,5 @@
-"""A worker process and a broker of its own that goes away, stalls and comes back: the worker waits, goes on, leaves in
-time, and what it writes to its log can be read by a person.
+"""A worker and a broker of its own that goes away, stalls, comes back, and is put back to an earlier moment: the worker
+waits, goes on, leaves in time, answers nothing again, and what it writes to its log can be read by a person.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,13 +15,17 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
+from agents.kafka.status import status
 from agents.local.broker.embedded import EmbeddedBroker
+from schemas.config import Config
+from schemas.errors import WitnessError
 from schemas.topics import Topics
 from tests.crash.field import ROOT, Field, Worker, to_toml
-from tests.kafka.support import WAIT_AT_MOST_S, in_loop, until
-from tests.kafka.test_streams_alone import admin_of
+from tests.kafka.support import WAIT_AT_MOST_S, delete, in_loop, records_of, until, worker
+from tests.kafka.test_streams_alone import Twins
 
 NOISE = re.compile(r"Traceback|Event loop is closed|never retrieved|Unclosed AIOKafka|^\s+File ", re.MULTILINE)
 pytestmark = pytest.mark.seconds(20)
@@ -137,10 +142,77 @@ async def test_an_error_that_ends_it_is_the_last_line_of_its_log(broker: Embedde
         await until(lambda: public(worker) >= 0)
         await field.rest()
         blocks = Topics(field.config.job.name, field.config.kafka.partitions).blocks
-        async with admin_of(broker.bootstrap) as admin:
-            await admin.delete_topics([blocks])
+        await delete(broker.bootstrap, blocks)
         assert await ended(worker) == 1
         assert f"topic {blocks} was deleted while the worker ran. What to do: put the topic back" in lines(worker)[-1]
         again = field.start("a")
         assert await ended(again) == 1
         assert f"{blocks}: is gone, with all it held" in again.log.read_text()
+
+
+@contextlib.asynccontextmanager
+async def down(broker: EmbeddedBroker) -> AsyncIterator[None]:
+    broker.kill()
+    yield
+    await asyncio.to_thread(broker.start)
+
+
+@in_loop
+async def test_a_cluster_that_is_put_back_does_not_answer_again(
+    broker: EmbeddedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To an earlier moment, whole: a copy of the broker's disk, and the same events again. No other test has a broker's
+    own disk; tests/simulation puts the simulated one back, and finds a witness that is late.
+    """
+    twins = Twins(broker.bootstrap, tmp_path)
+    stream, witness, copy = twins.a, tmp_path / "witness", tmp_path / "copy"
+    witness.mkdir()
+    config, unwitnessed = twins.config(stream, witness=str(witness)), twins.config(stream)
+
+    async def ledger() -> list[bytes]:
+        return [entry.value for entry in await records_of(broker.bootstrap, Topics.ledger(stream))]
+
+    async def answer(config: Config, steps: range) -> list[bytes]:
+        await twins.send(steps)
+        async with worker(config):
+            await twins.until_public(stream, steps.stop - 1)
+        return await ledger()
+
+    await twins.create()
+    await answer(config, range(3))
+    async with down(broker):
+        shutil.copytree(broker.disk, copy)
+    before = await answer(config, range(3, 5))
+    assert not any("witness" in orjson.loads(entry) for entry in before)
+
+    async with down(broker):
+        shutil.rmtree(broker.disk)
+        shutil.copytree(copy, broker.disk)
+    shutil.rmtree(tmp_path / "data")
+    assert await ledger() == before[:3]
+    await twins.send(range(3, 5))
+    with contextlib.suppress(WitnessError):
+        async with worker(config, "publish") as app:
+            await until(lambda: app.crash_reason is not None)
+            reason = app.crash_reason
+    assert isinstance(reason, WitnessError)
+    assert "step 4 was answered, and the cluster knows its steps up to 2 only" in caplog.text
+    assert await ledger() == before[:3]
+    [told] = await status(config)
+    assert told.witness == "step 4"
+
+    # Without the witness nothing is wrong with this cluster: the steps get other answers, and the ledger says why.
+    shutil.rmtree(tmp_path / "data")
+    async with worker(unwitnessed):
+        await twins.until_public(stream, 4)
+    assert "taken on the ledger's word; no [job] witness is configured" in caplog.text
+    again = await ledger()
+    assert again[:3] == before[:3]
+    assert {orjson.loads(entry).get("witness") for entry in again[3:]} == {"none configured"}
+
+    # Steps of so little say the same by chance, often: they are other answers, and the witness knows it.
+    assert not {orjson.loads(entry)["draw"] for entry in again[3:]} & {orjson.loads(old)["draw"] for old in before}
+    with contextlib.suppress(WitnessError):
+        async with worker(config) as app:
+            await until(lambda: app.crash_reason is not None)
+    assert "the public ledger has another answer of step 4" in caplog.text
