@@ -77,7 +77,7 @@ def _listed(columns: Mapping[str, list[str]]) -> Table:
     attributes, codes = [], []
     for name, values in columns.items():
         known, places = np.unique(np.array(values), return_inverse=True)
-        attributes.append(Category(name=name, values=tuple(known.tolist())))
+        attributes.append(Category(field=name, values=tuple(known.tolist())))
         codes.append(places)
     return Table(TableDomain(tuple(attributes)), np.stack(codes, axis=1).astype(np.int64))
 
@@ -105,7 +105,7 @@ def adult() -> Table:
         # Codes of age are years above 17.
         "decade": ((column["age"] + 17) // 10, 11),
     }
-    attributes = tuple(Category(name=name, values=tuple(range(size))) for name, (_, size) in columns.items())
+    attributes = tuple(Category(field=name, values=tuple(range(size))) for name, (_, size) in columns.items())
     return Table(TableDomain(attributes), np.stack([codes for codes, _ in columns.values()], axis=1).astype(np.int64))
 
 

@@ -136,7 +136,7 @@ class TabularAnswers:
                 of_interval(looking, low, high, integer=attribute.integer, closed=index == len(bins) - 1)
                 for index, (low, high) in enumerate(bins)
             ]
-        others = [of_others(looking, attribute.other_value)] if attribute.unknown == "other" else []
+        others = [of_others(looking, attribute.other)] if attribute.unknown == "other" else []
         return [*listed, *others, *([of_value(looking, None)] if attribute.missing else [])]
 
     def _share(self, run: Run, asked: Run) -> float:
@@ -212,7 +212,7 @@ class TabularAnswers:
 
 def _asked(attribute: Attribute) -> Asked:
     if isinstance(attribute, Category):
-        others = (attribute.other_value,) if attribute.unknown == "other" else ()
+        others = (attribute.other,) if attribute.unknown == "other" else ()
         return Asked(attribute.kinds, (*attribute.values, *others))
     return Asked(attribute.kinds)
 

@@ -14,25 +14,17 @@ from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.marginals import Workload, every_marginal, weighted_marginals
 from schemas.config import Stream
-from schemas.config.tabular import AttributeSection, TableDomainSection, TabularOptions
+from schemas.config.tabular import TableDomainSection, TabularOptions
 from schemas.errors import EngineInputError
-
-
-def _attribute(section: AttributeSection) -> Attribute:
-    shared: dict[str, Any] = {
-        "name": section.field, "missing": section.missing, "unknown": section.unknown, "other_value": section.other
-    }  # fmt: skip
-    if section.values is not None:
-        return Category(values=section.values, **shared)
-    assert section.edges is not None
-    return Numeric(edges=section.edges, integer=section.integer, points=section.points, **shared)
 
 
 def domain(stream: Stream) -> TableDomain:
     """Raises: EngineInputError if attributes or structural zeros do not fit together."""
     section = stream.domain
     assert isinstance(section, TableDomainSection)
-    attributes = tuple(_attribute(attribute) for attribute in section.all_attributes)
+    attributes = tuple(
+        (Numeric if each.values is None else Category).model_validate(dict(each)) for each in section.all_attributes
+    )
     places = {attribute.name: index for index, attribute in enumerate(attributes)}
     zeros = []
     for pair in section.impossible:

@@ -22,21 +22,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from engines.core.contract import Columns, ScalarKind
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
+from schemas.config.tabular import AttributeSection, Listed
+from schemas.config.values import Number
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
 Scalar = str | int | float | bool | None
-Unknown = Literal["refuse", "other", "clamp"]
-
-OTHER = "other"
 _ROOM = 1 << 64
 
 
@@ -54,37 +54,18 @@ def kind_of(value: object) -> str:
     return "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute(ABC):
-    """What the two kinds of attribute share.
+class Attribute(AttributeSection, ABC):
+    """An attribute as it is configured, which makes codes of raw values and raw values of codes."""
 
-    Args:
-        name: field of the raw event.
-        missing: null and absent are a value of their own, drawn back as null.
-        unknown: what becomes of values that are not listed: `refuse` such events, count them as `other`, or `clamp`
-            numbers to the nearest bin.
-        other_value: what a synthetic record shows for "other"; is not listed.
-    """
-
-    name: str
-    missing: bool = False
-    unknown: Unknown = "refuse"
-    other_value: str = OTHER
+    @property
+    def name(self) -> str:
+        """Field of the raw event."""
+        return self.field
 
     @property
     @abstractmethod
     def kinds(self) -> frozenset[ScalarKind]:
         """What its values can be, null and what is shown for "other" apart."""
-
-    @property
-    @abstractmethod
-    def listed(self) -> int:
-        """How many values or bins are configured."""
-
-    @property
-    def size(self) -> int:
-        """Number of codes."""
-        return self.listed + (self.unknown == "other") + self.missing
 
     @abstractmethod
     def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
@@ -98,40 +79,33 @@ class Attribute(ABC):
         return (self.size - 1, Reason.ACCEPTED) if self.missing else (0, Reason.MISSING_FIELD)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Category(Attribute):
     """An attribute with listed values.
 
-    Args: values: distinct texts, numbers or booleans, at least one.
-
-    >>> sex = Category(name="sex", values=("f", "m"), missing=True)
+    >>> sex = Category(field="sex", values=("f", "m"), missing=True)
     >>> [array.tolist() for array in sex.encode(["m", None, "x", 3])]
     [[1, 2, 0, 0], [0, 0, 12, 3]]
     >>> sex.decode(np.array([0, 2]), np.zeros(2))
     ['f', None]
     """
 
-    values: tuple[Scalar, ...]
-    _lookup: Mapping[Scalar, int] = field(init=False, repr=False, compare=False)
-    _booleans: Mapping[bool, int] = field(init=False, repr=False, compare=False)
-    kinds: frozenset[ScalarKind] = field(init=False, repr=False, compare=False)
+    values: tuple[Listed, ...]
 
-    def __post_init__(self) -> None:
-        # Python takes True for 1, JSON does not: booleans have a table of their own.
-        lookup = {value: code for code, value in enumerate(self.values) if not isinstance(value, bool)}
-        booleans = {value: code for code, value in enumerate(self.values) if isinstance(value, bool)}
+    @cached_property
+    def kinds(self) -> frozenset[ScalarKind]:
+        return cast("frozenset[ScalarKind]", frozenset(map(kind_of, self.values)))
+
+    @cached_property
+    def _codes(self) -> tuple[Mapping[Scalar, int], Mapping[bool, int]]:
+        """Codes of values. Python takes True for 1, JSON does not: booleans have a table of their own."""
+        codes: dict[Scalar, int] = {v: code for code, v in enumerate(self.values) if not isinstance(v, bool)}
+        booleans = {v: code for code, v in enumerate(self.values) if isinstance(v, bool)}
         if self.unknown == "other":
-            lookup[self.other_value] = len(self.values)
-        object.__setattr__(self, "_lookup", lookup)
-        object.__setattr__(self, "_booleans", booleans)
-        object.__setattr__(self, "kinds", frozenset(kind_of(value) for value in self.values))
-
-    @property
-    def listed(self) -> int:
-        return len(self.values)
+            codes[self.other] = len(self.values)
+        return codes, booleans
 
     def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
-        find, boolean = self._lookup.get, self._booleans.get
+        find, boolean = (codes.get for codes in self._codes)
         if "number" in self.kinds or "boolean" in self.kinds:
             found: Iterable[int] = (boolean(v, -1) if v is True or v is False else find(v, -1) for v in values)
         else:
@@ -150,37 +124,25 @@ class Category(Attribute):
         return (len(self.values), Reason.ACCEPTED) if self.unknown == "other" else (0, Reason.OUTSIDE_DOMAIN)
 
     def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
-        raw = (*self.values, *(self.other_value,) * (self.unknown == "other"), None)
+        raw = (*self.values, *(self.other,) * (self.unknown == "other"), None)
         return [raw[code] for code in codes.tolist()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Numeric(Attribute):
-    """An attribute with numbers in bins.
+    """An attribute with numbers in bins: of the edges, lower ones belong to a bin, and the last one to the last bin.
 
-    Args:
-        edges: ascending, one more than bins; lower edges belong to a bin, and the last edge to the last one.
-        integer: numbers drawn back are whole; each bin holds one.
-        points: None draws back uniformly within the bin; else the number of each bin, which lies in it.
-
-    >>> age = Numeric(name="age", edges=(0, 18, 65, 120), integer=True)
+    >>> age = Numeric(field="age", edges=(0, 18, 65, 120), integer=True)
     >>> [array.tolist() for array in age.encode([17.5, 18, 120, 121, "old"])]
     [[0, 1, 2, 0, 0], [0, 0, 0, 12, 3]]
     >>> age.decode(np.array([0, 1]), np.array([0.999, 0.0]))
     [17, 18]
     """
 
-    edges: tuple[float, ...]
-    integer: bool = False
-    points: tuple[float, ...] | None = None
+    edges: tuple[Number, ...]
 
     @property
     def kinds(self) -> frozenset[ScalarKind]:
         return frozenset(("number",))
-
-    @property
-    def listed(self) -> int:
-        return len(self.edges) - 1
 
     def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
         numbers = np.fromiter((_number(value) for value in values), np.float64, len(values))
@@ -202,13 +164,13 @@ class Numeric(Attribute):
     def _not_a_number(self, value: object) -> tuple[int, Reason]:
         if value is None:
             return self._null()
-        if self.unknown == "other" and value == self.other_value:
+        if self.unknown == "other" and value == self.other:
             return self.listed, Reason.ACCEPTED
         return 0, Reason.NOT_FINITE if isinstance(value, float) else Reason.WRONG_TYPE
 
     def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
         """`encode` gives the code back, whatever the fraction."""
-        special: dict[int, Scalar] = {self.listed: self.other_value} if self.unknown == "other" else {}
+        special: dict[int, Scalar] = {self.listed: self.other} if self.unknown == "other" else {}
         if self.missing:
             special[self.size - 1] = None
         numbers = self._drawn(np.minimum(codes, self.listed - 1), fractions)
@@ -326,7 +288,7 @@ class TableDomain:
         impossible: structural zeros; a value that cannot occur with any value of another attribute is refused.
     Raises: EngineInputError.
 
-    >>> domain = TableDomain((Category(name="sex", values=("f", "m")), Numeric(name="age", edges=(0, 18, 120))))
+    >>> domain = TableDomain((Category(field="sex", values=("f", "m")), Numeric(field="age", edges=(0, 18, 120))))
     >>> columns = Columns({}, {}, np.int8([1, -1]), {"sex": ["m", "f"], "age": [17, 130]})
     >>> [array.tolist() for array in domain.encode(columns)]
     [[[2], [0]], [0, 12]]

@@ -57,13 +57,11 @@ class EngineSpec:
         domains: the models of `[streams.domain]` that it works on, by `kind`. Engines may share a kind and its model.
         options: the model of `[streams.options]`.
         domain, build, evaluator: functions of a `Stream` that give its `engines.core.contract.Domain`, its `Engine`
-        before
-            the first step, and its `Evaluator`.
+            before the first step, and its `Evaluator`.
         view: the `agents.show.view.View`, which reports, `explain` and the live page show.
         contract_case: the `engines.checks.contract_case.EngineCase` of the contract tests and coupled runs.
         answers: a function of a `Stream` and what was measured that gives its `engines.core.answers.contract.Answerer`,
-        for
-            `privstream query`; None: it answers no questions.
+            for `privstream query`; None: it answers no questions.
         asks: what `privstream init` asks beside what every stream and the domain (`DomainSection.questions`) are asked.
     """
 

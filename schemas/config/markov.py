@@ -10,6 +10,7 @@ import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
@@ -152,7 +153,7 @@ class StatesDomainSection(DomainSection):
     def fields(self) -> tuple[str, ...]:
         return (self.field,)
 
-    @property
+    @cached_property
     def matrix(self) -> Entries | None:
         """The transition matrix, checked by `problems`; None where it is to be learnt."""
         return None if self.transition is None else entries(self.transition.content, self.values, unseen=self.unseen)

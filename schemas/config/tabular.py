@@ -19,6 +19,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations, pairwise
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal
@@ -170,10 +171,14 @@ class AttributeSection(Section):
     """What a synthetic record shows for other values."""
 
     @property
+    def listed(self) -> int:
+        """Number of values or bins."""
+        return len(self.values) if self.values is not None else max(len(self.edges or ()) - 1, 0)
+
+    @property
     def size(self) -> int:
         """Number of codes."""
-        listed = len(self.values) if self.values is not None else max(len(self.edges or ()) - 1, 0)
-        return listed + (self.unknown == "other") + self.missing
+        return self.listed + (self.unknown == "other") + self.missing
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse keys of an attribute that contradict each other."""
@@ -288,8 +293,9 @@ class TableDomainSection(DeletableDomainSection):
     def all_attributes(self) -> tuple[AttributeSection, ...]:
         """Listed ones and those of the schema, as far as it can be read."""
         listed = {attribute.field for attribute in self.attributes}
-        return (*self.attributes, *(a for a in self._imported()[0] if a.field not in listed))
+        return (*self.attributes, *(a for a in self._imported[0] if a.field not in listed))
 
+    @cached_property
     def _imported(self) -> tuple[list[AttributeSection], list[ConfigProblem]]:
         if self.schema_file is None:
             return [], []
@@ -307,7 +313,7 @@ class TableDomainSection(DeletableDomainSection):
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse attributes that do not fit together."""
-        yield from below("schema_file", self._imported()[1])
+        yield from below("schema_file", self._imported[1])
         fields = [attribute.field for attribute in self.attributes]
         for field in sorted({field for field in fields if fields.count(field) > 1}):
             yield ConfigProblem("attributes", f'name "{field}" twice', "keep one of them")

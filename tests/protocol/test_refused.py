@@ -21,7 +21,7 @@ from tests.protocol.ingest_runs import SPEC, body, sealed, taken, tick_header
 
 TABLE = dataclasses.replace(
     SPEC,
-    domain=TableDomain((Category(name="sex", values=("f", "m")), Category(name="job", values=("a", "b")))),
+    domain=TableDomain((Category(field="sex", values=("f", "m")), Category(field="job", values=("a", "b")))),
     fields=EventFields(time="t", time_is_number=True, user="u", scalars=("sex", "job")),
 )
 

@@ -250,9 +250,9 @@ def test_values_of_which_most_are_not_listed_are_named() -> None:
     """A column of "8.0" against a declared "8" is another value, so all of it is other: a table that looks good."""
     domain = TableDomain(
         (
-            Category(name="area", values=("8", "9"), unknown="other", missing=True),
-            Category(name="paid", values=("cash", "card"), unknown="other"),
-            Category(name="kind", values=("a", "b")),
+            Category(field="area", values=("8", "9"), unknown="other", missing=True),
+            Category(field="paid", values=("cash", "card"), unknown="other"),
+            Category(field="kind", values=("a", "b")),
         )
     )
     ones = Marginals(domain.sizes, ((0,), (1,), (2,)))

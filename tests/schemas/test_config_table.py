@@ -163,7 +163,7 @@ def test_whole_numbers_of_a_schema_are_all_in_some_bin(last: int) -> None:
     rule = {"properties": {"n": {"type": "integer", "minimum": -3, "maximum": last}}, "required": ["n"]}
     (keys,), problems = attributes_of_schema(json.dumps(rule).encode())
     assert not problems
-    attribute = Numeric(name="n", edges=keys["edges"], integer=True) if "edges" in keys else None
+    attribute = Numeric(field="n", edges=keys["edges"], integer=True) if "edges" in keys else None
     if attribute is None:
         assert keys["values"] == tuple(range(-3, last + 1))
     else:

@@ -14,7 +14,7 @@ SIZES = (3, 2, 4)
 
 
 def small_domain(sizes: Sequence[int] = SIZES) -> TableDomain:
-    return TableDomain(tuple(Category(name=f"a{i}", values=tuple(range(size))) for i, size in enumerate(sizes)))
+    return TableDomain(tuple(Category(field=f"a{i}", values=tuple(range(size))) for i, size in enumerate(sizes)))
 
 
 def batch(domain: TableDomain, step: int, codes: np.ndarray, signs: Sequence[int] | None = None) -> Batch:

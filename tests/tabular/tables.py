@@ -19,7 +19,7 @@ from schemas.blocks import Folded
 
 def table(*sizes: int, impossible: tuple[Impossible, ...] = ()) -> TableDomain:
     """Attributes a, b, ... with values 0, 1, ..."""
-    attributes = (Category(name="abcdefgh"[i], values=tuple(range(size))) for i, size in enumerate(sizes))
+    attributes = (Category(field="abcdefgh"[i], values=tuple(range(size))) for i, size in enumerate(sizes))
     return TableDomain(tuple(attributes), impossible)
 
 

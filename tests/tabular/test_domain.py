@@ -34,7 +34,7 @@ LISTED = st.lists(
 @settings(max_examples=200)
 @given(values=LISTED, missing=st.booleans(), other=st.booleans(), raw=st.lists(SCALARS, max_size=8))
 def test_every_scalar_has_a_code_or_a_reason(values: list[Any], missing: bool, other: bool, raw: list[Any]) -> None:
-    attribute = Category(name="a", values=tuple(values), missing=missing, unknown="other" if other else "refuse")
+    attribute = Category(field="a", values=tuple(values), missing=missing, unknown="other" if other else "refuse")
     codes, reasons = attribute.encode([*raw, *values])
     kinds = {bool if isinstance(value, bool) else (str if isinstance(value, str) else float) for value in values}
     for value, code, reason in zip([*raw, *values], codes.tolist(), reasons.tolist(), strict=True):
@@ -64,7 +64,7 @@ def test_every_scalar_has_a_code_or_a_reason(values: list[Any], missing: bool, o
 def test_drawn_values_have_the_code_they_were_drawn_for(
     edges: list[int], integer: bool, missing: bool, unknown: Any, fraction: float
 ) -> None:
-    attribute = Numeric(name="a", edges=tuple(edges), integer=integer, missing=missing, unknown=unknown)
+    attribute = Numeric(field="a", edges=tuple(edges), integer=integer, missing=missing, unknown=unknown)
     codes = np.arange(attribute.size)
     drawn = attribute.decode(codes, np.full(attribute.size, fraction))
     assert json.loads(json.dumps(drawn)) == drawn
@@ -77,7 +77,7 @@ def test_drawn_values_have_the_code_they_were_drawn_for(
 @settings(max_examples=200)
 @given(raw=st.lists(SCALARS, max_size=8), unknown=st.sampled_from(["refuse", "other", "clamp"]))
 def test_any_scalar_may_come_where_numbers_are_expected(raw: list[Any], unknown: Any) -> None:
-    attribute = Numeric(name="a", edges=(-1.5, 0, 2), unknown=unknown)
+    attribute = Numeric(field="a", edges=(-1.5, 0, 2), unknown=unknown)
     codes, reasons = attribute.encode(raw)
     for value, code, reason in zip(raw, codes.tolist(), reasons.tolist(), strict=True):
         if value is None:
@@ -95,7 +95,7 @@ def test_any_scalar_may_come_where_numbers_are_expected(raw: list[Any], unknown:
 
 
 def test_whole_numbers_are_drawn_evenly() -> None:
-    attribute = Numeric(name="a", edges=(0, 2.5, 4), integer=True)
+    attribute = Numeric(field="a", edges=(0, 2.5, 4), integer=True)
     fractions = (np.arange(600) + 0.5) / 600
     first = attribute.decode(np.zeros(600, np.int64), fractions)
     last = attribute.decode(np.ones(600, np.int64), fractions)
@@ -104,7 +104,7 @@ def test_whole_numbers_are_drawn_evenly() -> None:
 
 
 def test_points_are_drawn_back_as_they_are() -> None:
-    attribute = Numeric(name="a", edges=(0, 10, 20), points=(2.5, 10.0))
+    attribute = Numeric(field="a", edges=(0, 10, 20), points=(2.5, 10.0))
     assert attribute.decode(np.array([1, 0]), np.array([0.9, 0.9])) == [10.0, 2.5]
 
 
@@ -137,9 +137,9 @@ def test_keys_use_whole_words() -> None:
 def table() -> TableDomain:
     return TableDomain(
         (
-            Category(name="sex", values=("f", "m")),
-            Numeric(name="age", edges=(0, 18, 120)),
-            Category(name="x", values=(1,)),
+            Category(field="sex", values=("f", "m")),
+            Numeric(field="age", edges=(0, 18, 120)),
+            Category(field="x", values=(1,)),
         ),
         (Impossible(left=0, left_codes=(1,), right=1, right_codes=(0,)),),
     )

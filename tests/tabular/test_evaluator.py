@@ -13,7 +13,7 @@ from engines.tabular.evaluator import METRICS, TableEvaluator
 from engines.tabular.marginals import Workload, every_marginal
 from tests.tabular.tables import folded
 
-DOMAIN = TableDomain((Category(name="a", values=(0, 1), missing=True), Category(name="b", values=("x", "y"))))
+DOMAIN = TableDomain((Category(field="a", values=(0, 1), missing=True), Category(field="b", values=("x", "y"))))
 
 
 def evaluator(workload: Workload | None = None) -> TableEvaluator:

@@ -24,7 +24,7 @@ NAMES = ["joint", "pgm"]
 
 
 def domain(*impossible: Impossible, sizes: tuple[int, ...] = SIZES) -> TableDomain:
-    attributes = (Category(name=f"a{i}", values=tuple(range(size))) for i, size in enumerate(sizes))
+    attributes = (Category(field=f"a{i}", values=tuple(range(size))) for i, size in enumerate(sizes))
     return TableDomain(tuple(attributes), impossible)
 
 

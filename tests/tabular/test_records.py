@@ -77,7 +77,7 @@ def test_a_quiet_step_keeps_nearly_all_rows() -> None:
 
 
 def test_a_number_stays_where_it_is_while_its_row_moves() -> None:
-    domain = TableDomain((Category(name="sex", values=("f", "m")), Numeric(name="age", edges=(0, 18, 65, 120))))
+    domain = TableDomain((Category(field="sex", values=("f", "m")), Numeric(field="age", edges=(0, 18, 65, 120))))
     codes, origins = np.array([[0, 1], [1, 1]], np.int16), np.array([5, 5])
     before, after = RowRecords(domain, stream_key("s"), codes, np.array([5, 9]), origins)
     assert (before.id, after.id) == ("5", "9")

@@ -19,7 +19,7 @@ from engines.tabular.marginals import every_marginal
 from schemas.blocks import Folded
 
 ROWS = 400
-TABLE = TableDomain(tuple(Category(name=name, values=("x", "y")) for name in ("left", "right", "other")))
+TABLE = TableDomain(tuple(Category(field=name, values=("x", "y")) for name in ("left", "right", "other")))
 
 
 @given(st.lists(st.lists(st.integers(1, 500), min_size=3, max_size=3), min_size=2, max_size=5))

@@ -42,7 +42,7 @@ class GrowingBlocks:
     >>> from engines.core.noise import seeded
     >>> from engines.tabular.domain import Category, TableDomain
     >>> from schemas.blocks import Folded
-    >>> table = TableDomain((Category(name="sex", values=("f", "m")), Category(name="smokes", values=(False, True))))
+    >>> table = TableDomain((Category(field="sex", values=("f", "m")), Category(field="smokes", values=(False, True))))
     >>> engine = GrowingBlocks(GrowingConfig(name="docs", domain=table, epsilon=Fraction(1)))
     >>> events = Folded(np.array([[0], [6]], np.uint64), np.array([300, 500]))
     >>> release = engine.step(Batch(0, events), seeded(1))

@@ -112,7 +112,7 @@ class JointFit(ModelFitter):
     """Fits the joint table: the tree has one clique.
 
     >>> from engines.tabular.domain import Category
-    >>> table = TableDomain(tuple(Category(name=name, values=(0, 1)) for name in "ab"))
+    >>> table = TableDomain(tuple(Category(field=name, values=(0, 1)) for name in "ab"))
     >>> fit = JointFit.over(table, [(0, 1)], max_cells=4)
     >>> noisy = Observed((0, 1), np.array([6.0, 0.0, 0.0, 2.0]), 1.0)
     >>> fit.beliefs(fit.fit(fit.initial(), [noisy], total=8.0), total=8.0).marginal((0, 1)).round(1).tolist()

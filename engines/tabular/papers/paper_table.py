@@ -56,7 +56,7 @@ class PaperTable:
     >>> from engines.core.noise import seeded
     >>> from engines.tabular.domain import Category, TableDomain
     >>> from schemas.blocks import Folded
-    >>> table = TableDomain((Category(name="a", values=(0, 1)), Category(name="b", values=(0, 1))))
+    >>> table = TableDomain((Category(field="a", values=(0, 1)), Category(field="b", values=(0, 1))))
     >>> recipe = RoundsConfig(name="docs", domain=table, epsilon=Fraction(1), fit="joint")
     >>> engine = PaperTable(recipe)
     >>> release = engine.step(Batch(0, Folded(np.array([[0], [6]], np.uint64), np.array([400, 100]))), seeded(1))
