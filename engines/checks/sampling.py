@@ -39,13 +39,9 @@ from schemas.errors import EngineInputError
 
 ALPHA = 1e-6
 """Probability that a bound is above the true epsilon."""
-POWER = 0.95
-"""Probability with which the smallest visible fault is seen."""
 FEWEST = 40
 """Runs, at least."""
 _CUTS = 32
-_LARGEST = 60.0
-"""Epsilon beyond which nothing is looked for."""
 
 
 def coins(count: int, source: NoiseSource) -> BoolArray:
@@ -190,25 +186,3 @@ def ceiling(guesses: int, *, alpha: float = ALPHA, delta: float = 0.0) -> float:
     (2.638, 4.275)
     """
     return float(epsilon_shown(guesses, guesses, watched=guesses, alpha=alpha, delta=delta))
-
-
-def visible(claim: float, guesses: int, *, alpha: float = ALPHA, delta: float = 0.0) -> float:
-    """Return the smallest true epsilon that is found to be above `claim` with probability `POWER`; infinite if none is.
-
-    Of the mechanism that shows its epsilon best, randomised response: no other with that epsilon is seen sooner.
-
-    >>> round(visible(1.0, 1000), 2), visible(3.0, 200)
-    (1.49, inf)
-    """
-
-    def seen(epsilon: float) -> bool:
-        right = float(binom.ppf(1 - POWER, guesses, special.expit(epsilon)))
-        return float(epsilon_shown(right, guesses, watched=guesses, alpha=alpha, delta=delta)) > claim
-
-    low, high = claim, _LARGEST
-    if not seen(high):
-        return float("inf")
-    while high - low > 1e-4 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
-    return high

@@ -93,6 +93,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def since(self, before: Rows, domain: TableDomain, key: int) -> tuple[RowRecords, list[str]]:
+        """Return records of rows that an earlier table lacks, and ids of those gone. Args: key: see `stream_key`."""
+        new, gone = self.ids >= before.serial, np.setdiff1d(before.ids, self.ids, assume_unique=True)
+        added = RowRecords(domain, key, self.codes[new], self.ids[new], self.origins[new])
+        return added, [record_id(serial) for serial in gone.tolist()]
+
     def arrays(self, domain: TableDomain) -> State:
         keys = domain.keys.pack(self.codes.astype(np.int64), np.ones(len(self), np.int8))
         return {

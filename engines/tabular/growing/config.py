@@ -15,71 +15,44 @@ import numpy.typing as npt
 from engines.core.counters.linear import Counter
 from engines.core.noise import scale_for
 from engines.core.shares import CellNoise, GaussianShares, PureShares, Shares
+from engines.tabular.config import TableConfig
 from engines.tabular.domain import TableDomain
 from engines.tabular.growing.fit import MarginalFitter
 from engines.tabular.growing.schedule import BlockSchedule, Recipe, pure_epsilons
-from engines.tabular.marginals import Clique, Marginals, Workload, check_memory, every_marginal
-from engines.tabular.records import Keeper
+from engines.tabular.marginals import Clique
 from schemas.arrays import FloatArray, IntArray
 from schemas.guarantee import Guarantee, Mechanism
 
-BYTES_PER_CELL = 96
-"""Of memory: private counts, evidence, a fit and what making them takes."""
 STEPS_PER_OCTAVE = 4
 """Shares are rounded to so many values per factor of two: few different scales are drawn faster."""
 _UNIT, _SHORT = 1 << 20, 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrowingConfig:
-    """The recipe, and what follows from it, made once. All of it is public. Marginals of the layouts name active
-    attributes by their place among them.
+class GrowingConfig(TableConfig):
+    """The recipe; see `TableConfig`. A marginal of three brings its pairs. Expiry by a ttl costs nothing.
 
     Args:
-        name: of the stream.
-        domain: what a row is.
-        workload: marginals that matter; a marginal of three brings its pairs. None: all of one and two attributes.
-        epsilon: of ONE event, over the whole stream; where there is a delta, of the unit.
+        epsilon: of one event; where there is a delta, of the unit.
         delta: of the unit; 0 for pure DP. changes: by one event that a unit may make, where there is a delta.
-        deletable: rows may be deleted by events.
-        ttl_steps: steps after which an insert is gone by itself, at no further cost. Not with `deletable`.
-        max_cells: of all marginals together; memory and a step's work are proportional to them.
-        records: False releases measurements only.
-        churn: rows that a step may change, as a share of the table, beyond twice the events that it is thought to have.
     Raises: EngineInputError if the marginals have too many cells, or the noise would be too small.
     """
 
-    name: str
-    domain: TableDomain
-    epsilon: Fraction
+    BYTES_PER_CELL = 96
+    """Private counts, evidence, a fit and what making them takes."""
     delta: float = 0.0
     changes: int = 1
-    workload: Workload | None = None
-    deletable: bool = False
-    ttl_steps: int | None = None
-    max_cells: int = 4_000_000
-    records: bool = True
-    churn: Fraction = Fraction(1, 50)
 
     def __post_init__(self) -> None:
         _ = self.shares
-        cliques = [*((attribute,) for attribute in self.active), *self.larger_weights]
-        sizes, names = self.domain.sizes, self.domain.names
-        check_memory(sizes, cliques, names, max_cells=self.max_cells, bytes_per_cell=BYTES_PER_CELL)
-
-    @cached_property
-    def active(self) -> tuple[int, ...]:
-        """Attributes with two values or more: of the others nothing is to be learnt."""
-        return tuple(a for a, size in enumerate(self.domain.sizes) if size > 1)
+        super().__post_init__()
 
     @cached_property
     def larger_weights(self) -> dict[Clique, Fraction]:
         """Larger marginals of active attributes, with their weights; every marginal of three comes with its pairs."""
-        workload = every_marginal(len(self.domain.attributes)) if self.workload is None else self.workload
-        active = set(self.active)
         weights: dict[Clique, Fraction] = {}
-        for clique, weight in workload.items():
-            kept = tuple(attribute for attribute in clique if attribute in active)
+        for clique, weight in self.wanted.items():
+            kept = self.reduced(clique)
             if len(kept) > 1:
                 weights[kept] = max(weight, weights.get(kept, weight))
         for clique in [clique for clique in weights if len(clique) == 3]:
@@ -88,11 +61,14 @@ class GrowingConfig:
         return dict(sorted(weights.items(), key=lambda item: (len(item[0]), item[0])))
 
     @property
+    def larger_cliques(self) -> tuple[Clique, ...]:
+        return tuple(self.larger_weights)
+
+    @property
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         cliques = [(clique, str(weight)) for clique, weight in self.larger_weights.items()]
         parts = ("tabular", "growing", self.name, self.domain.names, self.domain.sizes, cliques, self.deletable)
-        # Absent without a delta, so that streams of old go on.
         noise = (str(self.epsilon), self.delta, self.changes) if self.delta else ()
         return np.frombuffer(hashlib.sha256(repr((*parts, self.ttl_steps, *noise)).encode()).digest(), np.uint8)
 
@@ -102,20 +78,6 @@ class GrowingConfig:
         return np.array(self.active, np.int64)
 
     @cached_property
-    def ones(self) -> Marginals:
-        """The layout of one-way marginals."""
-        return Marginals(
-            tuple(self.domain.sizes[attribute] for attribute in self.active),
-            tuple((index,) for index in range(len(self.active))),
-        )
-
-    @cached_property
-    def larger(self) -> Marginals:
-        """The layout of larger marginals."""
-        place = {attribute: index for index, attribute in enumerate(self.active)}
-        return Marginals(self.ones.sizes, tuple(tuple(place[a] for a in clique) for clique in self.larger_weights))
-
-    @cached_property
     def weights(self) -> FloatArray:
         """`(larger marginals,)` how much each matters."""
         return np.array([float(weight) for weight in self.larger_weights.values()])
@@ -123,8 +85,7 @@ class GrowingConfig:
     @cached_property
     def names(self) -> tuple[tuple[str, ...], ...]:
         """Of the attributes of each marginal, one-way ones first."""
-        cliques = [*((attribute,) for attribute in self.active), *self.larger_weights]
-        return tuple(tuple(self.domain.names[a] for a in clique) for clique in cliques)
+        return tuple(tuple(self.domain.names[a] for a in clique) for clique in self.cliques)
 
     @property
     def sampled(self) -> bool:
@@ -138,10 +99,6 @@ class GrowingConfig:
         return MarginalFitter(
             self.ones, self.larger, None if everything else np.concatenate(possible), kurtosis=self.recipe.kurtosis
         )
-
-    @cached_property
-    def keeper(self) -> Keeper:
-        return Keeper(self.domain, self.active, self.ones, self.larger)
 
     @cached_property
     def shares(self) -> Shares:

@@ -28,7 +28,7 @@ from engines.tabular.growing.config import GrowingConfig, guarantee
 from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line, variances
 from engines.tabular.growing.totals import Totals
 from engines.tabular.marginals import Clique, EventRows, check_batch
-from engines.tabular.records import Fitted, RowRecords, Rows, record_id, stream_key
+from engines.tabular.records import Fitted, Rows, stream_key
 from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee
 
@@ -98,13 +98,11 @@ class GrowingBlocks:
 
     def _release(self, now: int, work: Learning, rows: Rows) -> Release:
         learnt = work.learnt
-        gone = np.setdiff1d(self._rows.ids, rows.ids, assume_unique=True)
-        new = rows.ids >= self._rows.serial
-        key = stream_key(self.config.name)
+        added, removed = rows.since(self._rows, self.config.domain, stream_key(self.config.name))
         return Release(
             step=now,
-            added=RowRecords(self.config.domain, key, rows.codes[new], rows.ids[new], rows.origins[new]),
-            removed=[record_id(serial) for serial in gone.tolist()],
+            added=added,
+            removed=removed,
             measurements=[self._totals_json(learnt.totals), *self._marginals_json(work.measured)],
             total=len(rows),
             notes={

@@ -9,7 +9,7 @@ budget is shared among marginals, depends on released values only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,7 +66,7 @@ class Line:
 
     def plus(self, counts: IntArray) -> Line:
         """With the PRIVATE counts of a step's events."""
-        return Line(self.pending + counts, self.covered, self.grown, self.step)
+        return replace(self, pending=self.pending + counts)
 
     def closed(self, totals: Totals, step: int) -> Line:
         """After its block was measured: an event that was in it is never looked at again."""
@@ -134,9 +134,7 @@ class Learning:
         # Early, where larger marginals have no budget, their events pay for better one-way ones.
         gathers = not before.early or config.schedule.early_share > 0
         larger = before.larger.plus(rows.counts(config.larger)) if gathers else before.larger
-        self.learnt = GrowingState(
-            totals, ones, larger, before.early, before.blocks, before.evidence.at(self.step), before.fitted
-        )
+        self.learnt = replace(before, totals=totals, ones=ones, larger=larger, evidence=before.evidence.at(self.step))
 
     def due(self) -> tuple[bool, bool]:
         """Whether one-way, and whether larger marginals are measured now. Public."""
@@ -178,15 +176,14 @@ class Learning:
             evidence = now.evidence.settle(self._settled(together([*now.evidence.recent, block])))
         else:
             evidence = now.evidence.settle(block) if apart else now.evidence.with_recent(block)
-        ones = now.ones.closed(now.totals, step)
-        self.learnt = GrowingState(
-            now.totals,
-            ones,
-            now.larger.closed(now.totals, step) if larger or apart else now.larger,
-            now.early and config.schedule.early(now.totals.events),
-            now.blocks + larger,
-            evidence,
-            config.fitter.fit(*evidence.sums(step), evidence.past, max(now.totals.alive, 1.0)),
+        self.learnt = replace(
+            now,
+            ones=now.ones.closed(now.totals, step),
+            larger=now.larger.closed(now.totals, step) if larger or apart else now.larger,
+            early=now.early and config.schedule.early(now.totals.events),
+            blocks=now.blocks + larger,
+            evidence=evidence,
+            fitted=config.fitter.fit(*evidence.sums(step), evidence.past, max(now.totals.alive, 1.0)),
         )
 
     def _settled(self, recent: StepBlock) -> StepBlock:

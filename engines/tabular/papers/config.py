@@ -12,14 +12,13 @@ import numpy as np
 
 from engines.core.counters import Counter
 from engines.core.counters.by_name import COUNTERS
+from engines.tabular.config import TableConfig
 from engines.tabular.domain import TableDomain
-from engines.tabular.marginals import Clique, Marginals, Workload, check_memory, every_marginal
+from engines.tabular.marginals import Clique, Marginals
 from engines.tabular.papers.fitting import JointFit, ModelFitter
 from engines.tabular.papers.rounds import Rounds, Selection, whole_weights
 from schemas.errors import EngineInputError
 
-BYTES_PER_CELL = 64
-"""Of memory: counts, scores, the model's marginals and the counters' states."""
 _HALF = Fraction(1, 2)
 
 
@@ -33,83 +32,44 @@ def fitter_of(fit: str, domain: TableDomain, wanted: Sequence[Clique], max_cells
     return PrivatePgm.over(domain, wanted, max_cells=max_cells)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundsConfig:
-    """The recipe. All of it is public.
+@dataclass(frozen=True, kw_only=True)
+class RoundsConfig(TableConfig):
+    """The recipe; see `TableConfig`. An insert that a ttl deletes is measured once more, like any other delete.
 
     Args:
-        name: of the stream.
-        domain: what a row is.
-        epsilon: of ONE event, over the whole stream.
-        workload: marginals that matter; None: all of one and two attributes.
         rounds: marginals that are chosen and measured in a step, or as many as the model holds.
         counter: name in `engines.core.counters.by_name` of one with Laplace noise.
         horizon: steps that the stream has at most, where the counter has to know.
         fit: `pgm` or `joint`.
         model_cells: of the model's tables; a step's work is proportional to them.
         penalty: share of the expected noise that a marginal's score loses.
-        deletable: rows may be deleted by events.
-        ttl_steps: steps after which an insert is deleted by itself; the delete is measured like any other.
-        max_cells: of all marginals together.
-        records: False releases measurements only.
-        churn: rows that a step may change, as a share of the table, beyond twice the events that it is thought to have.
     Raises: EngineInputError if the marginals have too many cells, or the model holds none of them.
     """
 
-    name: str
-    domain: TableDomain
-    epsilon: Fraction
-    workload: Workload | None = None
+    BYTES_PER_CELL = 64
+    """Counts, scores, the model's marginals and the counters' states."""
     rounds: int = 4
     counter: str = "simple"
     horizon: int | None = None
     fit: str = "pgm"
     model_cells: int = 4096
     penalty: Fraction = Fraction(1)
-    deletable: bool = False
-    ttl_steps: int | None = None
-    max_cells: int = 4_000_000
-    records: bool = True
-    churn: Fraction = Fraction(1, 50)
-
-    def __post_init__(self) -> None:
-        sizes, names = self.domain.sizes, self.domain.names
-        cliques = self.released.cliques
-        check_memory(sizes, cliques, names, max_cells=self.max_cells, bytes_per_cell=BYTES_PER_CELL)
-
-    @property
-    def _workload(self) -> Workload:
-        return every_marginal(len(self.domain.sizes)) if self.workload is None else self.workload
 
     @property
     def queries(self) -> dict[Clique, Fraction]:
         """Marginals to choose from, with weights: those of the workload that no larger one contains."""
-        weights = self._workload
+        weights = self.wanted
         return {c: w for c, w in weights.items() if not any(set(c) < set(larger) for larger in weights)}
 
     @property
-    def active(self) -> tuple[int, ...]:
-        """Attributes with two values or more: of the others nothing is to be learnt."""
-        return tuple(a for a, size in enumerate(self.domain.sizes) if size > 1)
+    def larger_cliques(self) -> tuple[Clique, ...]:
+        kept = {self.reduced(clique) for clique in self.wanted}
+        return tuple(sorted((c for c in kept if len(c) > 1), key=lambda clique: (len(clique), clique)))
 
     @property
     def released(self) -> Marginals:
-        """Marginals that the release speaks of: those of each active attribute, then the workload's larger ones."""
-        kept = [self.reduced(clique) for clique in self._workload]
-        larger = sorted({clique for clique in kept if len(clique) > 1}, key=lambda clique: (len(clique), clique))
-        return Marginals(self.domain.sizes, (*((attribute,) for attribute in self.active), *larger))
-
-    @property
-    def layouts(self) -> tuple[Marginals, Marginals]:
-        """`released` in two parts, one-way and larger, over the places of active attributes."""
-        place = {attribute: index for index, attribute in enumerate(self.active)}
-        sizes = tuple(self.domain.sizes[attribute] for attribute in self.active)
-        cliques = tuple(tuple(place[a] for a in clique) for clique in self.released.cliques)
-        return Marginals(sizes, cliques[: len(sizes)]), Marginals(sizes, cliques[len(sizes) :])
-
-    def reduced(self, clique: Clique) -> Clique:
-        """A marginal without attributes that have one value: the same cells."""
-        return tuple(attribute for attribute in clique if self.domain.sizes[attribute] > 1)
+        """Marginals that the release speaks of, over all attributes."""
+        return Marginals(self.domain.sizes, self.cliques)
 
     @property
     def parts(self) -> Rounds:

@@ -25,7 +25,7 @@ from engines.tabular.forest import dependences, spanning_forest
 from engines.tabular.marginals import EventRows, Marginals, check_batch
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.rounds import MeasuredMarginal, Memory, rounded
-from engines.tabular.records import Fitted, Keeper, RowRecords, Rows, record_id, stream_key
+from engines.tabular.records import Fitted, Rows, stream_key
 from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
@@ -74,8 +74,6 @@ class PaperTable:
         self._expiry = Expiry.empty(config.domain.words)
         self._model = self._parts.empty()
         self._last = LearntStep(np.zeros(self._released.cells), 0.0, ())
-        ones, larger = config.layouts
-        self._keeper = Keeper(config.domain, config.active, ones, larger)
         self._key = stream_key(config.name)
         self._rows = Rows.none(len(config.domain.sizes))
 
@@ -99,11 +97,11 @@ class PaperTable:
         before, after = self._rows, self._followed(learnt, noise.child("rows"))
         self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
         self._rows = after
-        new = after.ids >= before.serial
+        added, removed = after.since(before, config.domain, self._key)
         return Release(
             step=batch.step,
-            added=RowRecords(config.domain, self._key, after.codes[new], after.ids[new], after.origins[new]),
-            removed=[record_id(gone) for gone in np.setdiff1d(before.ids, after.ids, assume_unique=True).tolist()],
+            added=added,
+            removed=removed,
             measurements=self._measurements(learnt),
             total=len(after),
             notes={
@@ -122,10 +120,10 @@ class PaperTable:
         config, rows = self.config, self._rows
         if not config.records:
             return rows
-        ones = self._keeper.ones
+        ones = config.ones
         changed = np.abs(learnt.released - self._last.released)[: ones.cells].sum()
         came = float(changed) / len(ones) if len(ones) else abs(learnt.total - self._last.total)
-        return self._keeper.follow(
+        return config.keeper.follow(
             rows,
             self._shares(learnt, draw=not len(rows)),
             total=round(learnt.total),
@@ -136,7 +134,7 @@ class PaperTable:
 
     def _shares(self, learnt: LearntStep, *, draw: bool) -> Fitted:
         """Released marginals as shares of the rows, and, to draw the first rows along, a forest of pairs."""
-        ones, larger = self._keeper.ones, self._keeper.larger
+        ones, larger = self.config.ones, self.config.larger
         sums = self._released.sums(learnt.released)
         even = 1 / self._released.spread(self._released.lengths.astype(np.float64))
         divisor = self._released.spread(np.where(sums > 0, sums, 1.0))

@@ -216,8 +216,8 @@ HIDDEN: dict[str, Planted | Fault] = {
     "records are turned round where a step has an odd number of inserts": lambda: parity_of_inserts(
         GrowingBlocks,
         "_release",
-        "rows.codes[new], rows.ids[new], rows.origins[new])",
-        lambda old: f'{old}[:: -1 if ODD["now"] else 1]',
+        "added=added,",
+        lambda _: 'added=added[:: -1 if ODD["now"] else 1],',
     ),
     "an id is left out where a step has an odd number of inserts": lambda: parity_of_inserts(
         GrowingBlocks,
