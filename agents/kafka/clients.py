@@ -202,17 +202,20 @@ async def read_to_end(
 
 
 @asynccontextmanager
-async def follower(kafka: Kafka, positions: Mapping[TopicPartition, int | None]) -> AsyncIterator[AIOKafkaConsumer]:
-    """Open a consumer of committed records that belongs to no group and commits nothing.
+async def follower(
+    kafka: Kafka, positions: Mapping[TopicPartition, int | None], *, isolation: str = "read_committed"
+) -> AsyncIterator[AIOKafkaConsumer]:
+    """Open a consumer that belongs to no group and commits nothing.
 
     Args:
         positions: the offset from which it reads each partition; None: its first record.
+        isolation: of its records, and of the ends that it is told.
     Raises: KafkaError, OSError.
     """
     consumer = AIOKafkaConsumer(
         bootstrap_servers=kafka.bootstrap,
         group_id=None,
-        isolation_level="read_committed",
+        isolation_level=isolation,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         **security_kwargs(kafka),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ class Cluster:
     """Attributes:
 
     records: of each topic. away: it answers nothing. ids: of topics. cancels: whoever asks next is cancelled, once.
+    open: topic -> records at its end that are written, and not yet shown as committed.
     """
 
     records: dict[str, list[Any]]
@@ -33,6 +35,7 @@ class Cluster:
     away: bool = False
     cancels: bool = False
     sought: int = 0
+    open: Counter[str] = field(default_factory=Counter)
 
     async def answers(self) -> None:
         while self.away:  # noqa: ASYNC110  what is waited for sets no event
@@ -50,7 +53,8 @@ class Record:
 class Consumer:
     cluster: Cluster
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, *, isolation_level: str, **_: Any) -> None:
+        self.committed = isolation_level == "read_committed"
         self.at: dict[Any, int] = {}
         self.paused: set[Any] = set()
 
@@ -78,7 +82,11 @@ class Consumer:
 
     async def end_offsets(self, partitions: Any) -> Mapping[Any, int]:
         await self.cluster.answers()
-        return {each: len(self.cluster.records[each.topic]) for each in partitions}
+        return {each: self.end(each) for each in partitions}
+
+    def end(self, partition: Any) -> int:
+        """As far as it is shown."""
+        return len(self.cluster.records[partition.topic]) - self.committed * self.cluster.open[partition.topic]
 
     async def position(self, partition: Any) -> int:
         return self.at[partition]
@@ -91,8 +99,8 @@ class Consumer:
         if self.cluster.away:
             return {}  # as aiokafka: it waits, and says nothing
         read = [each for each in self.at if each not in self.paused]
-        found = {each: self.cluster.records[each.topic][self.at[each] :] for each in read}
-        self.at |= {each: len(self.cluster.records[each.topic]) for each in read}
+        found = {each: self.cluster.records[each.topic][self.at[each] : self.end(each)] for each in read}
+        self.at |= {each: self.end(each) for each in read}
         return found
 
 
@@ -161,6 +169,20 @@ async def test_it_says_when_the_cluster_is_away_and_goes_on_where_it_was(cluster
         await until(lambda: seen.step == 1 and reader.problem is None)
         assert seen.summary()["verdicts"] == {"verified": 2}  # nothing was read twice
         assert cluster.sought == 3
+
+
+@pytest.mark.parametrize("channel", ["synthetic", "measurements"])
+async def test_a_step_whose_commit_is_shown_of_its_ledger_first_is_waited_for(cluster: Cluster, channel: str) -> None:
+    """Once it was judged by what was shown: as compacted, and what came next as records of somebody else."""
+    async with reading() as (reader, seen):
+        cluster.open[f"taxi.{channel}"] = 1
+        publish(cluster, 0)
+        await until(lambda: seen.open == 0 and reader.problem is None)
+        await asyncio.sleep(0.2)
+        assert seen.step == -1
+        cluster.open.clear()
+        await until(lambda: seen.step == 0)
+        assert (seen.summary()["verdicts"], seen.summary()["beyond"]) == ({"verified": 1}, None)
 
 
 async def test_topics_that_are_not_there_yet_or_are_others_now_are_said_and_not_read(cluster: Cluster) -> None:

@@ -295,7 +295,10 @@ class PublicReader(Reader):
         if not partitions:
             return
         positions = {each: self._channels[each.topic][0].positions.get(each.topic) for each in partitions}
-        async with follower(self._kafka, positions) as consumer:
+        async with (
+            follower(self._kafka, positions) as consumer,
+            follower(self._kafka, {}, isolation="read_uncommitted") as everything,
+        ):
             ends = await consumer.end_offsets(partitions)
             again = time.monotonic() + MISSING_S
             # Each ledger first: what then belongs to no entry is not of the job, and little of it is held.
@@ -317,7 +320,7 @@ class PublicReader(Reader):
                     consumer.resume(*held)
                     held = []
                 async with asyncio.timeout(3 * ASK_S):
-                    await self._settle(consumer, partitions)
+                    await self._settle(consumer, everything, partitions)
                     left = [max(0, ends[each] - await consumer.position(each)) for each in partitions]
                 self.behind = sum(left)
                 self._say(self._missing)
@@ -331,16 +334,16 @@ class PublicReader(Reader):
             finally:  # a record that ends the reader must not end it again, once it begins anew
                 seen.positions[topic] = record.offset + 1
 
-    async def _settle(self, consumer: Any, partitions: Sequence[TopicPartition]) -> None:
+    async def _settle(self, consumer: Any, everything: Any, partitions: Sequence[TopicPartition]) -> None:
         """Settle steps, also those that nothing follows.
 
-        These are whole once everything was read that was committed after their entry was seen: a step is one
-        transaction, but its partitions are not shown at one time.
+        These are whole once everything was read that was in the topics after their entry was seen, committed or not: a
+        step is one transaction, but its partitions are not shown at one time.
         """
         settled = [seen.settle(time.time()) for seen in self._streams]
         waiting = {seen.stream.name: step for seen in self._streams if (step := seen.open) is not None}
         if waiting:
-            ends = await consumer.end_offsets(partitions)
+            ends = await everything.end_offsets(partitions)
             behind = {
                 self._channels[partition.topic][0].stream.name
                 for partition in partitions
