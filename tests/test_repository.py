@@ -235,7 +235,7 @@ def test_a_wheel_that_is_installed_elsewhere_has_types_examples_and_a_descriptio
         names = set(packed.namelist())
         assert {f"{package}/py.typed" for package in ("agents", "engines", "schemas")} <= names
         assert {
-            f"agents/readers/watch/assets/{name}" for name in ("public.html", "map.js", "vendor/leaflet/leaflet.js")
+            f"agents/readers/watch/assets/{name}" for name in ("page.html", "map.js", "vendor/leaflet/leaflet.js")
         } <= names
         [about] = [name for name in names if name.endswith("/METADATA")]
         assert "# privstream" in packed.read(about).decode()

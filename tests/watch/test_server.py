@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from agents.cli.app import build_app
 from agents.readers.watch import LivePage, routes, serve, server
-from agents.readers.watch.guard import HEADERS, Guard, token_of
+from agents.readers.watch.guard import HEADERS, VIEWS, Guard, token_of
 from agents.readers.watch.public import PublicReader, StreamSeen
 from agents.readers.watch.server import application
 from agents.show.pictures import Picture
@@ -254,8 +254,9 @@ def test_pages_load_nothing_from_elsewhere_and_hold_no_script_of_their_own() -> 
     for path in assets(".html"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=", text), path
-        for linked in re.findall(r'(?:src|href)="/assets/([^"]+)"', text):
-            assert (ASSETS / linked).is_file(), linked
+        for view in VIEWS:
+            for linked in re.findall(r'(?:src|href)="/assets/([^"]+)"', text.replace("VIEW", view)):
+                assert (ASSETS / linked).is_file(), linked
 
 
 def test_each_library_that_is_kept_here_has_its_licence_and_is_what_was_published() -> None:

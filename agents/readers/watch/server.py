@@ -145,7 +145,7 @@ def application(config: Config, guard: Guard, *, operator: bool) -> tuple[web.Ap
     app.router.add_post("/login", guard.login)
     app.router.add_get("/", _first)
     app.router.add_static("/assets/", ASSETS)
-    app.router.add_get("/public", _page("public.html"))
+    app.router.add_get("/public", _page("public"))
     seen = [StreamSeen(stream, view_of(stream).picture(stream)) for stream in config.streams]
     reader = PublicReader(config.kafka, seen)
     app.add_routes(PublicRoutes(seen, reader, boot).routes())
@@ -161,7 +161,7 @@ def application(config: Config, guard: Guard, *, operator: bool) -> tuple[web.Ap
     # Imported where it is asked for: a server of the public view alone has nothing of it.
     from agents.readers.watch.operator import OperatorReader, OperatorRoutes, StreamTruth
 
-    app.router.add_get("/operator", _page("operator.html"))
+    app.router.add_get("/operator", _page("operator"))
     truths = [StreamTruth(stream) for stream in config.streams]
     second = OperatorReader(config, truths)
     app.add_routes(OperatorRoutes(truths, second, boot).routes())
@@ -172,8 +172,10 @@ async def _first(_: web.Request) -> web.Response:
     raise web.HTTPFound("/public")
 
 
-def _page(name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _page(view: View) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    text = (ASSETS / "page.html").read_text(encoding="utf-8").replace("VIEW", view)
+
     async def answer(_: web.Request) -> web.StreamResponse:
-        return web.FileResponse(ASSETS / name)
+        return web.Response(text=text, content_type="text/html")
 
     return answer
