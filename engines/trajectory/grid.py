@@ -164,11 +164,11 @@ def paths_of(trips: Trips, grid: Grid, *, max_moves: int) -> CellPaths:
     hops, dx, dy, lengths, owners = hops[within], dx[within], dy[within], lengths[within], owners[within]
     x, y, before = x[within], y[within], before[within]
     step = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops) + 1
-    D = np.repeat(hops, hops)
-    back = 2 * (D - step)
-    filled = (np.repeat(x, hops) - (back * np.repeat(dx, hops) + D) // (2 * D)) * grid.side
-    filled += np.repeat(y, hops) - (back * np.repeat(dy, hops) + D) // (2 * D)
-    points = np.where(step == D, np.repeat(lengths, hops), 0)
+    jump = np.repeat(hops, hops)
+    back = 2 * (jump - step)
+    filled = (np.repeat(x, hops) - (back * np.repeat(dx, hops) + jump) // (2 * jump)) * grid.side
+    filled += np.repeat(y, hops) - (back * np.repeat(dy, hops) + jump) // (2 * jump)
+    points = np.where(step == jump, np.repeat(lengths, hops), 0)
     owner, place = np.repeat(owners, hops), np.repeat(before, hops) + step
     keep = place <= max_moves
     filled, points, owner = filled[keep], points[keep], owner[keep]

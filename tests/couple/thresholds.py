@@ -77,8 +77,9 @@ def _constants(side: ast.expr) -> Iterator[ast.expr]:
 
 
 def _large(node: ast.expr, module: ModuleType) -> bool:
+    """Tell whether a constant may be a threshold. One that a function imports has no value here, and may be."""
     least = WRITTEN if isinstance(node, ast.Constant) else NAMED
-    value = node.value if isinstance(node, ast.Constant) else getattr(module, getattr(node, "id", ""), None)
+    value = node.value if isinstance(node, ast.Constant) else getattr(module, getattr(node, "id", ""), NAMED)
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= least
 
 
