@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from agents.cli.app import build_app
 

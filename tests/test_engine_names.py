@@ -51,7 +51,8 @@ def lists(source: str) -> Iterator[set[str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
             each = node.keys if isinstance(node, ast.Dict) else node.elts
-            named = {key.value for key in each if isinstance(key, ast.Constant) and key.value in ENGINES}
+            texts = {key.value for key in each if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+            named = texts & set(ENGINES)
             if len(named) > 1:
                 yield named
 

@@ -75,8 +75,7 @@ def sides(people: People, runs: int, progress: Progress) -> dict[tuple[str, Deci
             people.file,
             TuneOptions(bounds=tuple(people.bounds[: sized(None, smallest=2)]), epsilons=EPSILONS, runs=runs),
             stream="people",
-            begun=lambda rows, task=task: progress.update(task, total=rows),  # type: ignore[misc]
-            progress=lambda rows, task=task: progress.advance(task, rows),  # type: ignore[misc]
+            progress=lambda done, total, task=task: progress.update(task, completed=done, total=total),  # type: ignore[misc]
             draw=lambda draw=draw: next(draw),  # type: ignore[misc]
         )
         for epsilon in EPSILONS:

@@ -66,7 +66,7 @@ class Bench:
         monkeypatch.setattr(fingerprint, "SURE_S", 0.0)
 
     async def look(self) -> None:
-        await self.service._look(self.consumer)  # type: ignore[arg-type]
+        await self.service._look(self.consumer)
 
     def stopped(self) -> set[tuple[str, str, int | None]]:
         return {(stop.stream, stop.part, stop.partition) for stop in self.stops}

@@ -89,7 +89,7 @@ async def test_a_restart_deletes_no_block_that_another_stream_needs(
     hour = {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "3600s", "clock": "replay"}
     streams = [stream_table("fast"), stream_table("slow", time=hour)]
     config = job_config("localhost:1", tmp_path, streams=streams, partitions=1, job="trim")
-    blocks = []
+    blocks: list[Block] = []
     for minute in range(MINUTES):
         blocks.append(block("fast", minute, tick=minute, floor=max(0, len(blocks) - 2)))
         blocks.append(block("slow", minute, tick=-1, floor=0))

@@ -84,7 +84,7 @@ class Bench:
             config, SOURCE, specs["raw.both"], options=IngestOptions(), counters=IngestCounters(), stops=self.stops
         )
         self.producer = Producer()
-        self.task._producer = self.producer  # type: ignore[assignment]
+        self.task._producer = self.producer
         self.task.restored(None, [])
 
     @classmethod
@@ -115,12 +115,12 @@ class Bench:
                     raise GapError("a foreign record")
 
         async def fence() -> None:
-            task._producer = self.producer  # type: ignore[assignment]
+            task._producer = self.producer
 
         monkeypatch.setattr(task, "fence", fence)
         monkeypatch.setattr(restore, "_fold_blocks", fold)
         consumer = Consumer(None if expired else self.producer)
-        await restore.restore(self.config, consumer, [task])  # type: ignore[arg-type]
+        await restore.restore(self.config, consumer, [task])
         self.task = task
         return consumer
 

@@ -62,7 +62,7 @@ class Bench:
 
     async def open(self) -> None:
         async with asyncio.timeout(60):
-            await self.service._open_assigned(self.consumer)  # type: ignore[arg-type]
+            await self.service._open_assigned(self.consumer)
 
     @property
     def works(self) -> bool:

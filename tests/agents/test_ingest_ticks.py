@@ -237,7 +237,7 @@ async def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None
             await asyncio.sleep(0.001)
 
     task = task_of()
-    task._producer = Failing()  # type: ignore[assignment]
+    task._producer = Failing()
     (machine,) = task.machines
     task.awaited.put(machine, 0, 2)
     await task.take([record(0), record(1)])

@@ -45,7 +45,7 @@ def learnt(answer: Answer) -> SchemaText | None:
         book = SchemaBook()
         async with answering(answer) as client:
             await client.learn(book, [REF])
-        return book.reader(REF, "AVRO", lambda text: text)  # type: ignore[no-any-return]
+        return book.reader(REF, "AVRO", lambda text: text)
 
     return asyncio.run(scenario())
 

@@ -91,6 +91,7 @@ async def run(refs: list[SchemaRef], ticks_at: list[int], known: Collection[Sche
     task.reached(len(feed))
     block, letters = machine.seal()
     assert letters == []
+    assert block is not None
     return {step: folded.total for step, folded in block.steps.items()}, waited
 
 
@@ -161,7 +162,7 @@ async def test_what_waits_is_paused_said_and_read_again_from_there(monkeypatch: 
     wait = SchemaWait(Registry(url="http://localhost:1"), book_of(task), counters, vitals)
     book_of(task).put(REFS[0], TEXT)
     await task.take([record(0, REFS[0]), record(1, REFS[1]), record(2, REFS[0])])
-    wait.hold(consumer, task)  # type: ignore[arg-type]
+    wait.hold(consumer, task)
     assert (consumer.paused, consumer.position) == ({SOURCE}, 1)
     assert wait.held({SOURCE: task}) == [("raw.s", 0)]
     assert vitals.dead == []
@@ -169,7 +170,7 @@ async def test_what_waits_is_paused_said_and_read_again_from_there(monkeypatch: 
     while task.wanted:
         await asyncio.sleep(0)
         seen |= {*vitals.unready, *([str(counters.schemas_awaited)])}
-        wait.go_on(consumer, {SOURCE: task})  # type: ignore[arg-type]
+        wait.go_on(consumer, {SOURCE: task})
     assert "schema registry: waits for schema 1 of the registry" in seen
     assert "1" in seen
     assert consumer.paused == set()
@@ -186,7 +187,7 @@ class Answers:
     async def __aenter__(self) -> Answers:
         return self
 
-    async def __aexit__(self, *_: Any) -> None:
+    async def __aexit__(self, *__: Any) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -207,7 +208,7 @@ async def reads_on(wait: SchemaWait, consumer: Consumer, tasks: dict[TopicPartit
     """Whether all go on before long."""
     for _ in range(200):
         await asyncio.sleep(0)
-        wait.go_on(consumer, tasks)  # type: ignore[arg-type]
+        wait.go_on(consumer, tasks)
     return not consumer.paused
 
 
@@ -254,9 +255,9 @@ async def test_reading_goes_on_from_its_record_whatever_the_book_forgets(monkeyp
     for _ in range(400):
         if not consumer.paused and task.position < len(feed):
             await task.take(feed[task.position : task.position + 1])
-            wait.hold(consumer, task)  # type: ignore[arg-type]
+            wait.hold(consumer, task)
         await asyncio.sleep(0)
-        wait.go_on(consumer, {SOURCE: task})  # type: ignore[arg-type]
+        wait.go_on(consumer, {SOURCE: task})
     block, letters = task.machines[0].seal()
     assert (task.position, block.counts, letters) == (4, {"ACCEPTED": 4}, [])  # type: ignore[union-attr]
     await wait.close()
@@ -295,12 +296,12 @@ async def test_what_ends_the_asking_ends_the_ingest(tmp_path: Path) -> None:
     async def ask() -> None:
         for _ in range(5):
             await asyncio.sleep(0)
-            wait.go_on(Consumer(), {SOURCE: task})  # type: ignore[arg-type]
+            wait.go_on(Consumer(), {SOURCE: task})
 
     task = task_of()
     gone = Registry(url="https://localhost:1", username="me", password_file=tmp_path / "gone")
     wait = SchemaWait(gone, book_of(task), IngestCounters(), Vitals())
     await task.take([record(0, REFS[0])])
-    wait.hold(Consumer(), task)  # type: ignore[arg-type]
+    wait.hold(Consumer(), task)
     with pytest.raises(Exception, match=r"kafka.registry.password_file: cannot be read"):
         await ask()

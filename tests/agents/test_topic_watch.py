@@ -126,7 +126,7 @@ async def test_a_topic_that_it_may_not_see_is_told_and_the_others_are_judged(
 
     monkeypatch.setattr(watching, "sleep", slept)
     monkeypatch.setattr(stop_log, "record", noted)
-    await watching._look(cluster)  # type: ignore[arg-type]
+    await watching._look(cluster)
     assert [(stop.stream, stop.part) for stop in stops] == [("a", "topics")], "b is not blamed"
     [line] = [record.getMessage() for record in caplog.records if "cannot be looked at" in record.getMessage()]
     assert "b.measurements" in line
@@ -163,7 +163,7 @@ def test_a_cluster_that_refuses_it_is_told_once_a_minute(
     monkeypatch.setattr(agents.worker.topic_watch, "admin_client", refused)
     monkeypatch.setattr(agents.worker.topic_watch, "until_it_answers", answered)
     monkeypatch.setattr(watching, "sleep", slept)
-    asyncio.run(TopicWatch._watch.fun(watching))  # type: ignore[attr-defined]
+    asyncio.run(TopicWatch._watch.fun(watching))
     assert tries == len(waited) == 3
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "authentication failed" in line

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import binom, laplace, norm
 
 FALSE_POSITIVES = 3e-7
@@ -20,7 +20,7 @@ def beyond(limit: float) -> tuple[float, float]:
     return min(single, many), max(single, many)
 
 
-def faults(errors: Sequence[float]) -> list[str]:
+def faults(errors: ArrayLike) -> list[str]:
     """What is wrong with independent standardised errors; empty: nothing can be told."""
     z = np.array(errors)
     above = int((z > 0).sum())

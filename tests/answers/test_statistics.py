@@ -21,6 +21,7 @@ from engines.markov.answers import MarkovAnswers
 from engines.series.answers import SeriesAnswers
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.spatial.answers import MeasuredRectangles
+from engines.spatial.domain.box import BoxDomain
 from engines.spatial.held.engine import HeldLeaves
 from schemas.config import ENGINES
 from schemas.errors import PrivstreamError
@@ -62,6 +63,7 @@ def errors_of(known: Known, seeds: Sequence[int], *, scale: float = 1.0) -> list
         for question, counts in known.asked:
             answer = answerer.answer(question)
             if answer.standard_error is not None and not (answer.pending and isinstance(engine, HeldLeaves)):
+                assert answer.estimate is not None
                 found.append((answer.estimate - known.truth(question, counts)) / (scale * answer.standard_error))
     return found
 
@@ -71,14 +73,16 @@ def settled_errors(seeds: Sequence[int], *, scale: float = 1.0) -> list[float]:
     known, found = places(), []
     for engine, answerer in known.runs(seeds):
         assert isinstance(engine, HeldLeaves)
-        tree = engine._tree
+        tree, domain = engine._tree, engine.config.domain
+        assert isinstance(domain, BoxDomain)
         cells = tree.starts[:, None] // (1 << (tree.depth - 4))
         for question, counts in known.asked:
             answer = answerer.answer(question)
             if answer.standard_error is None:
                 continue
+            assert answer.estimate is not None
             x0, y0, _, _ = shapely.from_wkb(question.region).bounds
-            keys = engine.config.domain.cells(np.array([x0 + 1e-6]), np.array([y0 + 1e-6])) >> (tree.depth - 4)
+            keys = domain.cells(np.array([x0 + 1e-6]), np.array([y0 + 1e-6])) >> (tree.depth - 4)
             waiting = int(tree.pending[tree.leaves][cells[:, 0] == keys[0]].sum())
             truth = known.truth(question, counts) - waiting
             found.append((answer.estimate - truth) / (scale * answer.standard_error))
@@ -215,6 +219,7 @@ def test_steps_that_nobody_measured_bound_nothing() -> None:
         known = answerer.answer(CountQuestion(0, 4, series=name))
         assert known.low is not None
         assert known.high is not None
+        assert known.estimate is not None
         assert known.low < known.estimate < known.high
 
 

@@ -103,7 +103,9 @@ def of_joint(joint: np.ndarray, clique: tuple[int, ...]) -> np.ndarray:
 def test_a_trees_marginals_are_those_of_the_joint_distribution() -> None:
     random = np.random.default_rng(6)
     cliques = ((0, 1), (1, 2), (2, 3), (3,), (1, 3))
-    potentials = {clique: random.normal(0, 2, [SIZES[a] for a in clique]) for clique in cliques}
+    potentials: dict[tuple[int, ...], np.ndarray] = {
+        clique: random.normal(0, 2, [SIZES[a] for a in clique]) for clique in cliques
+    }
     joint = np.zeros(SIZES)
     for clique, potential in potentials.items():
         joint = joint + potential.reshape([SIZES[a] if a in clique else 1 for a in range(5)])

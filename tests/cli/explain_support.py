@@ -6,7 +6,8 @@ import html
 import json
 import re
 
-from agents.show.explain import Explanation, explain
+from agents.show.explain import explain
+from agents.show.explain.parts import Explanation
 from agents.show.explain.render import render_page, render_text
 from schemas.config import Config, parse_config
 

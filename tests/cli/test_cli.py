@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+from typer.testing import Result
 
 import agents.kafka.lifecycle.logs
 import agents.worker.process
@@ -352,8 +352,8 @@ def test_the_examples_are_the_ones_tested_here() -> None:
 def test_a_library_that_is_not_as_asked_is_a_problem(
     monkeypatch: pytest.MonkeyPatch, version: str, limit: str, kept: bool
 ) -> None:
-    monkeypatch.setattr(doctor.metadata, "requires", lambda _: [f"thing{limit}"])
-    monkeypatch.setattr(doctor.metadata, "version", lambda _: version)
+    monkeypatch.setattr("agents.readers.operator.doctor.metadata.requires", lambda _: [f"thing{limit}"])
+    monkeypatch.setattr("agents.readers.operator.doctor.metadata.version", lambda _: version)
     (finding,) = doctor._libraries()
     assert (finding.verdict == "ok") is kept, finding
 
@@ -382,7 +382,7 @@ def test_a_missing_user_key_is_refused_before_anything_runs() -> None:
 
 
 def of_streams(folder: Path, *names: str, witness: str | None = "/witness") -> Config:
-    more = {} if witness is None else {"witness": witness}
+    more: dict[str, Any] = {} if witness is None else {"witness": witness}
     return job_config("localhost:1", folder, streams=[stream_table(name) for name in names], **more)
 
 

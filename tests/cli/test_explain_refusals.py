@@ -141,7 +141,7 @@ def test_a_unit_changed_in_mid_stream_is_refused() -> None:
         ("job_partitions", 16, "set .kafka. partitions back"),
     ],
 )
-def test_what_lies_under_the_configuration_must_not_change_either(name: str, value: object, fix: str) -> None:
+def test_what_lies_under_the_configuration_must_not_change_either(name: str, value: Any, fix: str) -> None:
     with pytest.raises(FingerprintError, match=fix):
         taken().check(taken(**{name: value}))
 
@@ -225,7 +225,7 @@ def test_every_key_of_a_stream_is_in_the_fingerprint_or_known_to_be_free() -> No
     # What is absent where it is as it was before there was such a key.
     other = {"envelope": "debezium", "key_format": "json", "csv": CsvSection()}
     dated = stream.time.model_copy(update={"records": "dated"})
-    fields = stream.model_copy(update={**other, "time": dated}).fingerprint_fields() | taken().fields
+    fields = {**stream.model_copy(update={**other, "time": dated}).fingerprint_fields(), **taken().fields}
     fields["time"] = stream.model_copy(update={"time": dated}).fingerprint_fields()["time"]
     flat = set(_names(fields)) | set(fields)
     for model in (Stream, Privacy, Timing, BoxDomainSection, SpatialOptions):

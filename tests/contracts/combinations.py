@@ -69,7 +69,7 @@ def combinations(case: EngineCase, mode: str) -> Iterator[Stream]:
                 keys.setdefault(name, []).append((key, others))
     more = {name: itertools.cycle(chance.sample(keys[name], len(keys[name]))) for name in SECTIONS[1:] if name in keys}
     for beside, pair in itertools.product((False, False, True), itertools.combinations(keys["privacy"], 2)):
-        chosen = {("privacy", key): values for key, values in pair}
+        chosen: dict[tuple[str, ...], list[Any]] = {("privacy", key): values for key, values in pair}
         if beside:
             chosen |= {(name, key): values for name, cycle in more.items() for key, values in [next(cycle)]}
         if (stream := _accepted(case, mode, chosen, chance)) is not None:

@@ -147,7 +147,8 @@ def test_what_is_charged_is_what_is_claimed(name: str, mode: str) -> None:
 @cache
 def crowded(name: str, mode: str) -> list[tuple[checks.MakeEngine, list[Release], State]]:
     """Six steps of every variant: what makes its engine, its releases and its last state."""
-    case, found = contract_case(name), []
+    case = contract_case(name)
+    found: list[tuple[checks.MakeEngine, list[Release], State]] = []
     for variant in case.tried(mode):
         make = partial(build_engine, case.stream(mode, variant))
         engine = make()

@@ -57,7 +57,7 @@ STORED = (
     (trips(Default()), "5aac15905695b5dda7e2e5812145c0166cd9b652cbe30fbc433ef7aabe2e028d"),
     (trips(Paper(spread="exponential")), "c6fad6b5f930b837ac43088f3cc73fd86309e48cbc7724b286e47444e1fb07f4"),
 )
-NAMED = (
+NAMED: tuple[type, ...] = (
     *(SeriesConfig, SeriesDomain, SeriesField, Presence, Clock, Allocation),
     *(TripDomain, Closing, Limits, Default, Paper, GaussianShares),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ def test_what_is_configured_is_what_a_unit_pays(name: str, mode: str) -> None:
         if built % 12 == 0:
             nothing = Folded.empty(build_domain(stream).words)
             steps = [Batch(step, nothing, surplus=1) for step in range(2)]
-            checks.check_pays_for_noise(lambda of=stream: registry.build_engine(of), steps)
+            checks.check_pays_for_noise(partial(registry.build_engine, stream), steps)
     assert built > 3
 
 

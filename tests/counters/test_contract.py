@@ -170,7 +170,7 @@ def test_outside_the_contract(name: str) -> None:
     counter = COUNTERS[name](Fraction(1))
     for cost in (Fraction(0), Fraction(-1), 1.0):
         with pytest.raises(EngineInputError, match=counter.measure):
-            COUNTERS[name](cost)
+            COUNTERS[name](cost)  # type: ignore[arg-type]
     with pytest.raises(EngineInputError, match="width"):
         counter.initial(-1)
     with pytest.raises(EngineInputError, match="width"):
@@ -227,7 +227,7 @@ def test_a_state_of_another_counter_calibration_or_version_is_refused(name: str)
         state | {"running_sum": np.zeros(2, dtype=np.int64)},
     ):
         with pytest.raises(EngineInputError, match="state"):
-            counter.step(np.array([1]), wrong, Untouchable())
+            counter.step(np.array([1]), wrong, Untouchable())  # type: ignore[arg-type]
 
 
 @every_counter

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from math import exp, log
 from typing import ClassVar
@@ -56,7 +57,7 @@ def law(counting: SelectiveCounting, scale: Fraction, stream: list[int], values:
             for t, z in enumerate(draws):
                 one = chance_of_one(stream[t], released)
                 probability *= (one if selected[t] else 1 - one) * pmf[z]
-                with drawing(lambda count, z=z: np.full(count, z, dtype=np.int64)):
+                with drawing(partial(np.full, fill_value=z, dtype=np.int64)):
                     value = values(stream, list(selected), t)
                     increment, states = counting.step(selected[t], [value], states, seeded(0))
                 released = (*released, (selected[t], int(increment[0])))

@@ -8,6 +8,7 @@ comparisons the false-positive rate of this file is below 1e-6. Power: a noise s
 threshold, as the last test shows.
 """
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 
@@ -38,7 +39,7 @@ def _excess(measure: Measure, noise: Fraction) -> float:
     if measure == "rho":
         return 0.0
     law = DiscreteLaplace(noise)
-    k = np.arange(1, 60 * int(np.ceil(noise)) + 60)
+    k = np.arange(1, 60 * math.ceil(noise) + 60)
     fourth = 2 * float(np.sum(k**4.0 * np.array([law.pmf(int(x)) for x in k])))
     return fourth - 3 * law.variance**2
 

@@ -68,6 +68,6 @@ def test_a_threshold_on_private_counts_is_found_far_from_it() -> None:
 
 def test_sealed_events_show_neither_size_nor_keys() -> None:
     events = sealed(Folded.of(np.array([[1]], np.uint64)))
-    for read in (lambda: events.keys, lambda: events.total, lambda: len(events.counts)):  # type: ignore[misc]
+    for read in (lambda: events.keys, lambda: events.total, lambda: len(events.counts)):
         with pytest.raises(PrivateValueRead):
             read()

@@ -119,7 +119,7 @@ class Noting(ast.NodeTransformer):
         made = self.generic_visit(node)
         if not found:
             return made
-        place = ast.Constant((self._module, node.lineno, node.col_offset))  # type: ignore[attr-defined]
+        place = ast.Constant((self._module, node.lineno, node.col_offset))  # type: ignore[arg-type, attr-defined]
         called = ast.Call(ast.Name("__compared__", ast.Load()), [place, made], [])  # type: ignore[list-item]
         if isinstance(made, ast.Call):
             called = ast.Call(ast.Name("__limited__", ast.Load()), [place, made.func, *made.args], made.keywords)
@@ -169,7 +169,7 @@ def one_sided(every: Mapping[Place, str]) -> list[str]:
 
 def main() -> int:
     """See the module. Returns what pytest does."""
-    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Finder)
     every = {place: name for module in modules() for place, name in thresholds(module)}
     engines = {place: name for place, name in every.items() if name.startswith(ENGINES)}
     from agents.local.coupling.inputs import inputs

@@ -111,6 +111,9 @@ def test_zombies_are_fenced(bootstrap: str, tmp_path: Path) -> None:
     commit is refused.
     """
 
+    def heard(zombie: Worker, size: int) -> bool:
+        return bool(zombie.ended or zombie.log.stat().st_size > size)
+
     async def scenario(field: Field) -> None:
         zombies: list[Worker] = []
         try:
@@ -127,7 +130,7 @@ def test_zombies_are_fenced(bootstrap: str, tmp_path: Path) -> None:
             # Each is told that it is fenced and ends, or hears of the rebalance first, drops what it had open and joins
             # anew: which of both is a race. That nothing of it was committed is what `run` verifies, on all topics.
             for zombie, size in zip(zombies, sizes, strict=True):
-                await until(lambda zombie=zombie, size=size: bool(zombie.ended or zombie.log.stat().st_size > size))
+                await until(partial(heard, zombie, size))
             await field.until_public(behind + 8)
             assert all(zombie.ended != 0 for zombie in zombies)
         finally:

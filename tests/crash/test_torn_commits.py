@@ -179,6 +179,7 @@ class Publishing:
     @contextlib.asynccontextmanager
     async def stream_task(self) -> AsyncIterator[PublishStreamTask]:
         self._workers += 1
+        assert self.config.job.data_dir is not None
         machine = {"data_dir": self.config.job.data_dir / str(self._workers)}
         machine["data_dir"].mkdir(parents=True)
         config = self.config.model_copy(update={"job": self.config.job.model_copy(update=machine)})

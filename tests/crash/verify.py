@@ -31,6 +31,7 @@ class RawRecord:
 
     offset: int
     timestamp: int
+    key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
 
@@ -94,7 +95,7 @@ async def collect(config: Config, source_partitions: Mapping[str, int]) -> dict[
     for stream in config.streams:
         raw = [
             [
-                RawRecord(record.offset, record.timestamp, record.value, record.headers)
+                RawRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
                 for record in await records_of(bootstrap, stream.source, partition=partition)
             ]
             for partition in range(source_partitions[stream.name])

@@ -43,7 +43,7 @@ def test_it_comes_again_after_a_crash_and_not_after_a_refusal() -> None:
     unit = service(UNIT.read_text(encoding="utf-8"))
     assert unit["Restart"] == "on-failure"
     assert unit["RestartPreventExitStatus"] == str(REFUSED)
-    assert unit.getfloat("TimeoutStopSec") > LIMIT_S + 1
+    assert float(unit["TimeoutStopSec"]) > LIMIT_S + 1
     assert (unit["DynamicUser"], unit["ProtectSystem"], unit["StateDirectoryMode"]) == ("yes", "strict", "0700")
 
 

@@ -33,7 +33,7 @@ def outcome(
     machine = PartitionIngest(made, 0)
     counts: Counter[str] = Counter()
     letters: list[Any] = []
-    blocks = []
+    blocks: list[Block] = []
     places = [0, *sorted(cuts), len(feed)]
     for begin, end in pairwise(places):
         machine.take(feed[begin:end])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
 
 import pytest
@@ -53,11 +54,11 @@ def test_a_disk_without_room_loses_no_record(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_compiler_that_was_killed_says_nothing_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    monkeypatch.setattr(protobuf.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
     with pytest.raises(StoreError, match="No such file"):
         made(SchemaText("PROTOBUF", GOOD))
     monkeypatch.undo()
-    real = protobuf.subprocess.run
-    monkeypatch.setattr(protobuf.subprocess, "run", lambda command, **how: real([command[0], "-c", script], **how))
+    real = subprocess.run
+    monkeypatch.setattr("subprocess.run", lambda command, **how: real([command[0], "-c", script], **how))
     with pytest.raises(StoreError):
         made(SchemaText("PROTOBUF", GOOD))

@@ -122,7 +122,7 @@ class Bench:
         self, *, options: IngestOptions = OPTIONS, now_us: Callable[[], int] | None = None, **more: Any
     ) -> AsyncIterator[IngestService]:
         """The service in this process. Its errors are raised on leaving."""
-        clock = {} if now_us is None else {"now_us": now_us}
+        clock: dict[str, Any] = {} if now_us is None else {"now_us": now_us}
         service = IngestService(self.config, self.specs(), options=options, **clock, **more)
         await service.start()
         try:

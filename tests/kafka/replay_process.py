@@ -9,7 +9,13 @@ from pathlib import Path
 from agents.local.offline.replay import ReplayOptions, replay
 from schemas.config import load_config
 
+
+def told(row: int, total: int) -> None:
+    if row:  # what is told at 0 is no commit
+        print(row, flush=True)
+
+
 if __name__ == "__main__":
     job = load_config(sys.argv[1])
     options = ReplayOptions(chunk_rows=200)
-    asyncio.run(replay(job, job.streams[0], Path(sys.argv[2]), options, progress=lambda row: print(row, flush=True)))
+    asyncio.run(replay(job, job.streams[0], Path(sys.argv[2]), options, progress=told))

@@ -29,6 +29,7 @@ def without(name: str) -> bytes:
     return json.dumps({key: value for key, value in json.loads(raw()).items() if key != name}).encode()
 
 
+NO_USERS: tuple[Any, ...] = ("", "x" * 257, "a\0b", True, 1.5, None, [], {})
 # All on partition 0, which is ann's home in this test.
 BAD: list[tuple[bytes | None, Reason]] = [
     (b"not json", Reason.NOT_JSON),
@@ -48,7 +49,7 @@ BAD: list[tuple[bytes | None, Reason]] = [
     (None, Reason.EMPTY),
     (b"", Reason.EMPTY),
     (raw(padding="x" * HUGE), Reason.TOO_LARGE),
-    *((raw(user=user), Reason.BAD_USER) for user in ("", "x" * 257, "a\0b", True, 1.5, None, [], {})),
+    *((raw(user=user), Reason.BAD_USER) for user in NO_USERS),
     (raw(at="NaN"), Reason.BAD_TIME),
     (raw(at=1e300), Reason.BAD_TIME),
     (raw(at=-(10**15)), Reason.BAD_TIME),

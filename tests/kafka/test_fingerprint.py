@@ -34,6 +34,7 @@ def changed(config: Config, **section: Any) -> Config:
     for name, values in section.items():
         table[name] = {**table[name], **values} if isinstance(values, dict) else values
     kafka = config.kafka
+    assert config.job.data_dir is not None
     return job_config(kafka.bootstrap, config.job.data_dir, streams=[table], job=config.job.name)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ def test_what_is_probably_not_meant_is_refused_before_anything_is_written(bootst
     config = job(bootstrap)
     path = write_rows(tmp_path / "a.csv.gz", 100)
     stream = config.streams[0]
+    assert isinstance(stream.time.step, timedelta)
     short = stream.time.model_copy(update={"step": stream.time.step / 24})
     ended = stream.options.model_copy(update={"horizon": 1_000})
     for changed, said in (

@@ -48,6 +48,7 @@ def changed(config: Config, **section: Any) -> Config:
     tables = [stream_table(each.name, time=DAYS, source=each.source) for each in config.streams]
     for name, values in section.items():
         tables[-1][name] = {**tables[-1][name], **values} if isinstance(values, dict) else values
+    assert config.job.data_dir is not None
     return job_config(config.kafka.bootstrap, config.job.data_dir, streams=tables, job=config.job.name)
 
 
@@ -140,7 +141,8 @@ async def test_a_stream_that_is_started_meanwhile_is_compared_then(
     bootstrap: str, tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
 ) -> None:
     config = await job(bootstrap, tmp_path)
-    commit, commits = agents.local.offline.replay._commit, []
+    commit = agents.local.offline.replay._commit
+    commits: list[Any] = []
 
     async def committed(producer: Any, chunk: Any) -> None:
         await commit(producer, chunk)

@@ -108,7 +108,7 @@ def test_a_time_that_no_calendar_has_costs_its_row_alone(written: str) -> None:
         datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))),
         pd.NaT,
         np.datetime64("NaT"),
-        datetime(2024, 1, 1, tzinfo=Lost()),
+        datetime(2024, 1, 1, tzinfo=Lost()),  # type: ignore[abstract]
         datetime.fromisoformat(START),
     ]
     batch = [{"who": 1, "at": at, "x": 0.5, "y": 0.5} for at in moments]

@@ -125,7 +125,7 @@ def test_whose_type_the_others_had(form: str) -> None:
     """A column that got one type: an id of 7.5 made a float of 7, a time without a zone took the other's away."""
     reader = BatchReader(STREAMS["spatial"], SPECS["spatial-0-replay"])
     good = {"lon": 0.5, "lat": 40.5}
-    rows = [
+    rows: list[Row] = [
         {"t": NOW, "u": 7, **good},
         {"t": NOW.astimezone(datetime.timezone(datetime.timedelta(hours=2))), "u": 7.5, **good},
     ]

@@ -101,7 +101,12 @@ def test_records_alive_are_those_that_came_and_did_not_go(tmp_path: Path) -> Non
 
 
 def test_a_column_of_several_types_is_of_texts() -> None:
-    records = [{"zip": 94102, "n": 1}, {"zip": "other", "n": 0.5}, {"zip": None}, {"zip": True, "n": None}]
+    records: list[dict[str, Any]] = [
+        {"zip": 94102, "n": 1},
+        {"zip": "other", "n": 0.5},
+        {"zip": None},
+        {"zip": True, "n": None},
+    ]
     assert table_of(records).to_pydict() == {"zip": ["94102", "other", None, "true"], "n": [1.0, 0.5, None, None]}
     assert table_of([]).num_rows == 0
 

@@ -34,7 +34,7 @@ class Law:
 
     @property
     def missing(self) -> Fraction:
-        return 1 - sum(self.mass.values())
+        return 1 - sum(self.mass.values(), Fraction(0))
 
     @staticmethod
     def of(pairs: Any) -> Law:
@@ -94,7 +94,8 @@ def exp_coin(x: Fraction) -> Law:
         if not heads.mass.get(True):
             # Rounded down to nothing: so few are left that it does not matter what they do.
             break
-        heads = heads.then(lambda so_far, part=part: exp_coin(part) if so_far else always(False))
+        tossed = {True: exp_coin(part), False: always(False)}
+        heads = heads.then(tossed.__getitem__)
     return heads
 
 

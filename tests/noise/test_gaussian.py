@@ -217,9 +217,9 @@ def test_sigma_is_rounded_up_and_hardly(sigma: float) -> None:
         lambda: discrete_gaussian(-1, Fraction(1), seeded(1)),
         lambda: discrete_gaussian(1, Fraction(0), seeded(1)),
         lambda: discrete_gaussian(1, Fraction(-1), seeded(1)),
-        lambda: discrete_gaussian(1, 1.0, seeded(1)),
+        lambda: discrete_gaussian(1, 1.0, seeded(1)),  # type: ignore[arg-type]
         lambda: discrete_gaussian(1, MAX_SIGMA_SQUARED + 1, seeded(1)),
-        lambda: DiscreteGaussian(0.5),
+        lambda: DiscreteGaussian(0.5),  # type: ignore[arg-type]
         lambda: sigma_squared_for(0.0),
         lambda: sigma_squared_for(-1.0),
         lambda: sigma_squared_for(math.inf),

@@ -144,13 +144,13 @@ def test_a_float_epsilon_turned_into_a_fraction() -> None:
         lambda: discrete_laplace(-1, Fraction(1), seeded(1)),
         lambda: discrete_laplace(1, Fraction(0), seeded(1)),
         lambda: discrete_laplace(1, Fraction(-1), seeded(1)),
-        lambda: discrete_laplace(1, 1.0, seeded(1)),
+        lambda: discrete_laplace(1, 1.0, seeded(1)),  # type: ignore[arg-type]
         lambda: discrete_laplace(1, Fraction(MAX_TERM + 1), seeded(1)),
         lambda: discrete_laplace(1, Fraction(1, MAX_TERM + 1), seeded(1)),
-        lambda: DiscreteLaplace(0.5),
+        lambda: DiscreteLaplace(0.5),  # type: ignore[arg-type]
         lambda: scale_for(0, Fraction(1)),
         lambda: scale_for(1, Fraction(0)),
-        lambda: scale_for(1, 0.1),
+        lambda: scale_for(1, 0.1),  # type: ignore[arg-type]
         lambda: scale_for(1, Fraction(1, 2**41 + 1)),
     ],
     ids=count(),

@@ -51,8 +51,8 @@ class Mechanism:
     epsilon: claimed at `delta`; None: what the law gives. runs: that it takes to find half the noise.
     """
 
-    release: Callable[[BoolArray, int, NoiseSource], FloatArray]
-    law: Callable[[int], tuple[FloatArray, FloatArray]]
+    release: Callable[[BoolArray, int, NoiseSource], np.ndarray]
+    law: Callable[[int], tuple[FloatArray, ...]]
     epsilon: float | None = 1.0
     delta: float = 0.0
     runs: int = RUNS
@@ -68,7 +68,7 @@ class Mechanism:
         return high
 
 
-def hockey_stick(law: tuple[FloatArray, FloatArray], epsilon: float) -> float:
+def hockey_stick(law: tuple[FloatArray, ...], epsilon: float) -> float:
     """The least delta for which two laws are (epsilon, delta)-close, either way."""
     without, there = law
     return max(np.maximum(p - np.exp(epsilon) * q, 0).sum() for p, q in ((without, there), (there, without)))
@@ -80,7 +80,7 @@ def moved(pmf: Callable[[int], float], reach: int, shift: int) -> tuple[FloatArr
     return law[shift:], law[: law.size - shift]
 
 
-def laplace(there: BoolArray, less: int, source: NoiseSource) -> FloatArray:
+def laplace(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
     return laplace_mechanism(1000 + there.astype(np.int64), scale_for(1, ONE * less), source)
 
 
@@ -88,7 +88,7 @@ SHIFT, SIGMA_SQUARED = 16, Fraction(1024)
 """Of Gaussian noise: on a lattice no coarser than the accountants take."""
 
 
-def gauss(there: BoolArray, less: int, source: NoiseSource) -> FloatArray:
+def gauss(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
     return gaussian_mechanism(SHIFT * there.astype(np.int64), SIGMA_SQUARED / less**2, source)
 
 
@@ -96,16 +96,17 @@ HALF, COINS_SHIFT = 200, 5
 """Pairs of coins, and by how much the unit moves an integer. A quarter of the coins is half the noise."""
 
 
-def coin_pairs(there: BoolArray, less: int, source: NoiseSource) -> FloatArray:
+def coin_pairs(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
     # All runs at once: what it says of one integer, its door does for each of many.
-    return binomial_mechanism(COINS_SHIFT * there.astype(np.int64), HALF // less**2, source)  # type: ignore[arg-type]
+    shifted = COINS_SHIFT * there.astype(np.int64)
+    return binomial_mechanism(shifted, HALF // less**2, source)  # type: ignore[arg-type, return-value]
 
 
 def coin_law(half: int) -> Callable[[int], float]:
     return lambda k: comb(2 * half, half + k) / 4**half if abs(k) <= half else 0.0
 
 
-def exceeds(there: BoolArray, less: int, source: NoiseSource) -> FloatArray:
+def exceeds(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
     return laplace_exceeds(1 - there.astype(np.int64), unit=ONE, scale=ONE / less, source=source)
 
 
@@ -113,7 +114,7 @@ UTILITIES = ((0, 2, 2), (1, 1, 1))
 """One candidate that the unit is for, and two that it is against."""
 
 
-def choice(there: BoolArray, less: int, source: NoiseSource) -> FloatArray:
+def choice(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
     def chosen(run: int, bit: bool) -> int:
         options = {"quantum": ONE, "sensitivity": ONE, "epsilon": ONE * less}
         return exponential_mechanism(UTILITIES[bit], **options, source=source.child(run))
@@ -142,11 +143,11 @@ MECHANISMS: Mapping[str, Mechanism] = {
     ),
     "laplace_exceeds": Mechanism(
         exceeds,
-        lambda less: tuple(np.array([p, 1 - p]) for p in (np.exp(-less) / 2, 0.5)),  # type: ignore[return-value]
+        lambda less: tuple(np.array([p, 1 - p]) for p in (np.exp(-less) / 2, 0.5)),
     ),
     "exponential_mechanism": Mechanism(
         choice,
-        lambda less: tuple(softmax(each, less / 2) for each in UTILITIES),  # type: ignore[return-value]
+        lambda less: tuple(softmax(each, less / 2) for each in UTILITIES),
         runs=CHOICES,
     ),
 }

@@ -107,7 +107,7 @@ def test_the_ends_of_int64() -> None:
         lambda: laplace_exceeds([[1]], unit=UNIT, scale=Fraction(1), source=seeded(1)),
         lambda: laplace_exceeds([1], unit=Fraction(0), scale=Fraction(1), source=seeded(1)),
         lambda: laplace_exceeds([1], unit=UNIT, scale=Fraction(-1), source=seeded(1)),
-        lambda: laplace_exceeds([1], unit=UNIT, scale=1.0, source=seeded(1)),
+        lambda: laplace_exceeds([1], unit=UNIT, scale=1.0, source=seeded(1)),  # type: ignore[arg-type]
     ],
     ids=count(),
 )

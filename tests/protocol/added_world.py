@@ -6,7 +6,7 @@ What Kafka gives is here: transactions that commit whole or not at all, and fenc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,7 +75,9 @@ class World:
             self._append(partition, None, b"", tick_header(self.step))
         self.step += 1
 
-    def _append(self, partition: int, user: str | None, value: bytes, headers: tuple[tuple[str, bytes], ...]) -> None:
+    def _append(
+        self, partition: int, user: str | None, value: bytes, headers: tuple[tuple[str, bytes | None], ...]
+    ) -> None:
         log = self.sent[partition]
         log.append((user, RawRecord(len(log), -1, None, value, headers)))
 
@@ -197,9 +199,9 @@ class World:
             parts.append(outcome)
         return joined(parts)
 
-    def steps_of(self, merge: BlockMerge, *, begin: int = 0) -> dict[int, tuple[dict[object, int], int]]:
+    def steps_of(self, merge: BlockMerge, *, begin: int = 0) -> dict[int, tuple[dict[tuple, int], int]]:
         """Step -> events and surplus, of all that the blocks from `begin` on close."""
-        found = {}
+        found: dict[int, tuple[dict[tuple, int], int]] = {}
         step = 0
         for offset, block in self.all_blocks[begin:]:
             merge.fold(offset, block)
@@ -211,7 +213,7 @@ class World:
         return found
 
 
-def joined(parts: Sequence[Outcome] | Iterator[Outcome]) -> Outcome:
+def joined(parts: Iterable[Outcome]) -> Outcome:
     """Of all partitions: what was accepted and charged, by whom and for which step."""
     whole = Outcome()
     for part in parts:

@@ -57,7 +57,7 @@ SPECS: Mapping[str, SourceSpec] = {name: _spec(stream) for name, stream in _stre
 # --- Good events --------------------------------------------------------------------------------------------------
 
 
-def time_as(spec: SourceSpec, after_s: int) -> Any:
+def time_as(spec: SourceSpec, after_s: float) -> Any:
     at = START + datetime.timedelta(seconds=after_s)
     units = {"s": 1, "ms": 1_000, "us": 1_000_000}
     if spec.format in units:
@@ -65,7 +65,7 @@ def time_as(spec: SourceSpec, after_s: int) -> Any:
     return at.isoformat() if spec.format == "iso" else at.strftime(spec.format)
 
 
-def good_event(spec: SourceSpec, *, user: str = "ann", after_s: int = 60) -> dict[str, Any]:
+def good_event(spec: SourceSpec, *, user: str = "ann", after_s: float = 60) -> dict[str, Any]:
     """An event that the stream takes."""
     fields = spec.fields
     event: dict[str, Any] = {fields.time: time_as(spec, after_s)}
@@ -98,7 +98,7 @@ def _taken(spec: SourceSpec, event: Mapping[str, Any]) -> bool:
         {name: np.array([event[name]], np.float64) if type(event[name]) is not str else np.array([np.nan])
          for name in spec.fields.numbers},
         {name: [event[name]] for name in spec.fields.texts},
-        np.int8([1]),
+        np.array([1], np.int8),
         {name: [event[name]] for name in spec.fields.scalars},
     )  # fmt: skip
     return not spec.domain.encode(columns)[1].any()

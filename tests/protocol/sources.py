@@ -65,9 +65,9 @@ TIMES = (1577836860, 1577836860000, 1577836860000000, "1577836860", "2020-01-01"
 
 def _in_avro(number: int, spec: SourceSpec, names: Sequence[str]) -> Write:
     fields = [{"name": name, "type": ["null", "boolean", "long", "double", "string"]} for name in names]
-    row = {"type": "record", "name": "Row", "fields": fields}
+    row: dict[str, Any] = {"type": "record", "name": "Row", "fields": fields}
     halves = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Row"]}]
-    table = {"type": "record", "name": "Table", "fields": [{"name": "op", "type": "string"}, *halves]}
+    table: dict[str, Any] = {"type": "record", "name": "Table", "fields": [{"name": "op", "type": "string"}, *halves]}
     # Two versions of each: what is read of a record must not depend on the schema of the one before.
     turned = [{**row, "fields": fields[::-1]}, {**table, "fields": table["fields"][::-1]}]
     turned[1]["fields"] = [halves[0], *table["fields"][2:], table["fields"][0]]
@@ -164,10 +164,11 @@ class Source:
     def record(self, chance: random.Random) -> tuple[frozenset[str], RawRecord] | None:
         """The users whom a record names, and the record, at offset 0; None where its format cannot hold it."""
         event, form = self._event(chance), self.spec.input
-        key, headers, users = None, (), _users(self.plain, event)
+        key, users = None, _users(self.plain, event)
+        headers: tuple[tuple[str, bytes], ...] = ()
         try:
             if self.write_key is not None:
-                key = self.write_key({"id": event.pop(self.plain.fields.user)})
+                key = self.write_key({"id": event.pop(str(self.plain.fields.user))})
             if form.envelope == "debezium":
                 after = event if chance.random() < 0.6 else self._event(chance)
                 if self.write_key is None:
@@ -203,8 +204,8 @@ class Source:
             event[name] = chance.choice(VALUES)
             if chance.random() < 0.1:
                 del event[name]
-        if self.spec.fields.operation != fields.operation:  # the change of a table says itself what it does
-            event.pop(fields.operation, None)
+        if fields.operation is not None and self.spec.fields.operation != fields.operation:
+            event.pop(fields.operation, None)  # the change of a table says itself what it does
         return event
 
 

@@ -46,7 +46,7 @@ def grown(draw: st.DrawFn, *, plan: Any = added) -> tuple[World, int]:
     """A source that got partitions, maybe twice, by commands of which some died; and how many it had."""
     first = draw(st.sampled_from([1, 2, 3]))
     world = World(KINDS[draw(st.sampled_from(sorted(KINDS)))], first)
-    work = st.fixed_dictionaries(
+    work: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         {"piece": st.integers(1, 9), "budget": st.sampled_from([1, 1 << 20]), "step_by_step": st.booleans()}
     )
     play(world, draw(EVENTS))

@@ -101,7 +101,7 @@ def copy_tables(old: Bounds, new: Bounds) -> None:
         for bucket in range(BUCKETS):
             users, counts = table.bucket(bucket)
             if len(users):
-                new.put(**{kind: slot}, users=users, counts=counts)  # type: ignore[arg-type]
+                new.put(**{kind: slot}, users=users, counts=counts)
 
 
 def test_expired_periods_give_their_memory_back() -> None:

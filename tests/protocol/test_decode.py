@@ -39,6 +39,7 @@ def literal(name: str, text: bytes) -> bytes:
     return encode({**GOOD, name: "@"}).replace(b'"@"', text)
 
 
+NOBODY: tuple[Any, ...] = (None, True, 1.5, [], {})
 BAD: list[tuple[bytes | None, Reason]] = [
     (None, Reason.EMPTY),
     (b"", Reason.EMPTY),
@@ -66,7 +67,7 @@ BAD: list[tuple[bytes | None, Reason]] = [
     (changed("naïve", []), Reason.WRONG_TYPE),
     (literal("x", b"1e999"), Reason.NOT_FINITE),
     (literal("y", b"9" * 400), Reason.NOT_FINITE),
-    *((changed("user-id", value), Reason.BAD_USER) for value in (None, True, 1.5, [], {})),
+    *((changed("user-id", value), Reason.BAD_USER) for value in NOBODY),
 ]
 
 

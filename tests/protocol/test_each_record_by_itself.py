@@ -339,7 +339,8 @@ def counts_have_one_byte(patch: pytest.MonkeyPatch) -> None:
 
 def the_first_schema_is_kept(patch: pytest.MonkeyPatch) -> None:
     """All records of a reader are read with the schema of its first one."""
-    reader, first = SchemaBook.reader, {}
+    reader = SchemaBook.reader
+    first: dict[str, SchemaRef] = {}
 
     def kept(book: SchemaBook, ref: SchemaRef, kind: str, make: Any) -> Any:
         return reader(book, first.setdefault(kind, ref), kind, make)

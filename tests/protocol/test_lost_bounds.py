@@ -105,7 +105,7 @@ def histories(draw: st.DrawFn) -> History:
             step += user == "tick"
             offset += 1
         history.commit(records, budget=draw(st.sampled_from([ONE, ALL])))
-        if history.blocks and draw(st.booleans()):
+        if bool(history.blocks) and draw(st.booleans()):
             history.trim()
     return history
 

@@ -172,8 +172,12 @@ FAULTS: dict[str, dict[str, Fault]] = {
         "old copy": lambda h: replace(h, ledger=h.ledger[:3]),
     },
 }
-ALONE = [((topic, fault),) for topic, faults in FAULTS.items() for fault in faults if fault != "whole"]
-PAIRS = [(one, other) for (one,), (other,) in itertools.combinations(ALONE, 2) if one[0] != other[0]]
+ALONE: list[tuple[tuple[str, str], ...]] = [
+    ((topic, fault),) for topic, faults in FAULTS.items() for fault in faults if fault != "whole"
+]
+PAIRS: list[tuple[tuple[str, str], ...]] = [
+    (one, other) for (one,), (other,) in itertools.combinations(ALONE, 2) if one[0] != other[0]
+]
 
 
 def after(faults: Sequence[tuple[str, str]]) -> Life:

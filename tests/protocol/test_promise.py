@@ -159,9 +159,11 @@ class Promise(RuleBasedStateMachine):
     def unanswered(self, processes: dict, name: str, network: str) -> None:
         """A producer that was not answered is of no more use: its process ends, and a new one reads what came of it."""
         process = processes.get(name)
+        if process is None:
+            return
         log = self.world.releases if processes is self.engines else self.world.public
         before = len(log.late)
-        for _ in range(TO_THE_END if process is not None else 0):
+        for _ in range(TO_THE_END):
             try:
                 process.act(network=network)
             except (FencedError, UnansweredError):

@@ -12,8 +12,8 @@ from agents.protocol.release.merge import BlockMerge
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
 from schemas.releases import cut
-from tests.protocol.added_world import World
-from tests.protocol.test_added_partitions import SPEC, USERS, play
+from tests.protocol.added_world import USERS, World, play
+from tests.protocol.ingest_runs import SPEC
 from tests.protocol.test_publisher import STREAM, candidates
 
 

@@ -246,8 +246,8 @@ class EngineProcess:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.epoch = world.releases.epoch if world.planted == "no fencing" and world.releases.epoch else None
-        self.epoch = self.epoch or world.releases.fence()
+        kept = world.releases.epoch if world.planted == "no fencing" else 0
+        self.epoch = kept or world.releases.fence()
         self.machine = StreamCandidates(toy_stepper(), chunk_bytes=world.chunk_bytes, enough_bytes=world.enough_bytes)
         log = [] if world.planted == "log not read" else list(world.log_records())
         if world.planted == "seed not reused":

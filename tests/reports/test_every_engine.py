@@ -21,7 +21,7 @@ pytestmark = pytest.mark.seconds(1)
 def kinds() -> Iterator[tuple[str, str, int]]:
     """Engine, kind of domain and the first variant of its contract case that has it."""
     for engine in sorted(ENGINES):
-        found = {}
+        found: dict[str, int] = {}
         for index, variant in enumerate(contract_case(engine).variants):
             domain = stream_of(engine, variant).domain
             found.setdefault(f"{domain.kind}{'-lines' * ('reach_m' in variant.get('domain', {}))}", index)

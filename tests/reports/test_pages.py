@@ -82,7 +82,10 @@ def test_steps_of_a_series_without_a_truth_or_a_release_are_left_out() -> None:
 
 
 def test_what_is_refused_or_drowned_is_said_above_the_verdict() -> None:
-    said = {"refused_much": "12% refused: OUTSIDE_DOMAIN of x 12%", "drowned": "noise alone is larger than all 3"}
+    said: dict[str, Any] = {
+        "refused_much": "12% refused: OUTSIDE_DOMAIN of x 12%",
+        "drowned": "noise alone is larger than all 3",
+    }
     content = report(rows(3), refused=[("a", "b", "c", "d", "e", "f")], **said)
     page = Page(content)
     assert page.text.index(said["refused_much"]) < page.text.index("Verdict")

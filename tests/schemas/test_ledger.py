@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import msgspec
 import orjson
@@ -32,7 +33,10 @@ def test_what_is_written_is_read() -> None:
 def test_the_chain_is_that_of_all_other_words() -> None:
     assert ENTRY.chain == link(GENESIS, stream="s", step=3, digest=ENTRY.digest, ledger=ENTRY.encode())
     assert ENTRY.chained() == ENTRY
-    for changed in ({"notes": {}}, {"draw": "00" * 16}, {"epsilon_spent": 1.0}, {"witness": "none configured"}):
+    changes: tuple[dict[str, Any], ...] = (
+        {"notes": {}}, {"draw": "00" * 16}, {"epsilon_spent": 1.0}, {"witness": "none configured"},
+    )  # fmt: skip
+    for changed in changes:
         assert msgspec.structs.replace(ENTRY, **changed).chained().chain != ENTRY.chain
 
 

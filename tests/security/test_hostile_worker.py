@@ -189,7 +189,7 @@ def feed_in(name: str) -> list[bytes | None]:
     """Good records, cut off and garbled ones, fields that hold something else, and what is of no format."""
     write, chance = WRITERS[name][0], random.Random(1)
     event = {"user": f"{CANARY}-user", "at": START_US + 5_000_000, "x": GOOD_PLACE, "y": GOOD_PLACE, "note": CANARY}
-    changes = (
+    changes: tuple[dict[str, Any], ...] = (
         {}, {"x": 9 + GOOD_PLACE}, {"y": -GOOD_PLACE}, {"user": ""}, {"user": CANARY * 99}, {"at": 1}, {"at": 2**62},
         {"x": CANARY}, {"x": None}, {"user": [CANARY]}, {"user": {CANARY: 1}}, {"at": CANARY}, {"x": 10**400},
     )  # fmt: skip

@@ -146,8 +146,8 @@ async def reader_sees_public_topics_only(secured: SecuredBroker, config: Config)
         assert set(await admin.list_topics()) == set(public), "not even their names"
         assert await admin.list_consumer_groups() == [(READER, "consumer")]
     for group in (config.job.name, f"{config.job.name}-ingest", "somebody-elses"):
-        await refused(GroupAuthorizationFailedError, lambda group=group: offsets_of(settings, group))
-        await refused(GroupAuthorizationFailedError, lambda group=group: join(settings, group, public[0]))
+        await refused(GroupAuthorizationFailedError, partial(offsets_of, settings, group))
+        await refused(GroupAuthorizationFailedError, partial(join, settings, group, public[0]))
     await refused(
         TransactionalIdAuthorizationFailed, lambda: take(settings, Topics.publisher_id(config.streams[0].name))
     )
@@ -314,7 +314,9 @@ async def test_who_is_refused_is_told_why_and_what_to_do(
 ) -> None:
     config = job_config("127.0.0.1:1", tmp_path, streams=[stream_table(fresh_name("s"))])
     config = as_seen_by(config, getattr(Doors(secured, tmp_path), door)())
-    attempts = [lambda: check_topics(config), lambda: fenced_producer(config.kafka, "an-id")]
+    attempts: list[Callable[[], Awaitable[object]]] = [
+        lambda: check_topics(config), lambda: fenced_producer(config.kafka, "an-id"),
+    ]  # fmt: skip
     if door != "no_rights":  # there a consumer waits for the topic
         attempts.append(lambda: read_to_end(config.kafka, "a-topic", 0, 0))
     for attempt in attempts:

@@ -203,7 +203,9 @@ def simulated(rng: np.random.Generator, steps: int, users: int) -> list[list[int
 
 def errors(recipe: MarkovConfig, runs: int) -> tuple[float, float, float]:
     """MSE of first records and of revised ones, and the share of truths inside the 90 % intervals."""
-    first, revised, inside = [], [], []
+    first: list[float] = []
+    revised: list[float] = []
+    inside: list[bool] = []
     for index in range(runs):
         rows = simulated(np.random.default_rng(index), 40, recipe.population)
         engine, source = Markov(recipe), seeded(index)
@@ -218,7 +220,7 @@ def errors(recipe: MarkovConfig, runs: int) -> tuple[float, float, float]:
 
 def test_the_filter_beats_map_and_the_smoother_beats_the_filter_with_honest_intervals() -> None:
     """15 runs of 40 steps; the ratios are about .55 and .75, the cover about .90: far from what is asserted."""
-    recipe = {"population": 200, "epsilon": Fraction(1, 2)}
+    recipe: dict[str, Any] = {"population": 200, "epsilon": Fraction(1, 2)}
     first, revised, inside = errors(config(**recipe), 15)
     paper, _, _ = errors(config("paper", **recipe), 15)
     assert first < 0.8 * paper
@@ -240,7 +242,9 @@ def test_a_chain_that_is_learnt_beats_counts_by_themselves() -> None:
 
 def test_the_evaluator_compares_first_releases_only() -> None:
     evaluator = MarkovEvaluator(StatesDomain("zone", STATES))
-    synthetic = {"zone": ["a", "b", "a", None], "count": [4.0, 1.0, 99.0, 7.0], "revised": [False, False, True, False]}
+    synthetic: dict[str, list[Any]] = {
+        "zone": ["a", "b", "a", None], "count": [4.0, 1.0, 99.0, 7.0], "revised": [False, False, True, False],
+    }  # fmt: skip
     assert evaluator.measure(folded([5, 1, 2]), synthetic) == {"mse": pytest.approx(5 / 3)}
     assert np.isnan(evaluator.measure(folded([9, 0, 0]), {name: [] for name in evaluator.fields})["mse"])
 

@@ -84,7 +84,8 @@ def test_laplace_moments_are_the_integrals(mean: float, variance: float, noisy: 
     width = 12 * np.sqrt(variance)
     limits = (min(mean, noisy) - width, max(mean, noisy) + width)
     parts = [integrate.quad(lambda r, k=k: r**k * density(r), *limits, points=[noisy], limit=400)[0] for k in range(3)]
-    m, v, log_evidence = laplace_moments(*(np.array([float(x)]) for x in (mean, variance, noisy)), scale)
+    means, variances, observed = (np.array([float(x)]) for x in (mean, variance, noisy))
+    m, v, log_evidence = laplace_moments(means, variances, observed, scale)
     assert m[0] == pytest.approx(parts[1] / parts[0], rel=1e-6)
     assert v[0] == pytest.approx(parts[2] / parts[0] - (parts[1] / parts[0]) ** 2, rel=1e-5)
     assert log_evidence[0] == pytest.approx(np.log(parts[0]), abs=1e-8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,12 +20,20 @@ EASY = settings(max_examples=60)
 
 def slsqp(noisy: np.ndarray, prior: np.ndarray, total: float, rate: float) -> np.ndarray:
     """The same problem by SciPy, with the analytic gradient, from the prior mean."""
+
+    def value(r: np.ndarray) -> float:
+        return objective(np.maximum(r, 0.0), noisy, prior, rate)
+
+    def gradient(r: np.ndarray) -> np.ndarray:
+        return rate * np.sign(r - noisy) - np.log(prior) + digamma(np.maximum(r, 0.0) + 1)
+
+    whole: Any = {"type": "eq", "fun": lambda r: r.sum() - total, "jac": lambda r: np.ones(len(r))}
     found = minimize(
-        lambda r: objective(np.maximum(r, 0.0), noisy, prior, rate),
+        value,
         total * prior,
-        jac=lambda r: rate * np.sign(r - noisy) - np.log(prior) + digamma(np.maximum(r, 0.0) + 1),
+        jac=gradient,
         bounds=[(0, total)] * len(noisy),
-        constraints={"type": "eq", "fun": lambda r: r.sum() - total, "jac": lambda r: np.ones(len(r))},
+        constraints=whole,
         method="SLSQP",
         options={"ftol": 1e-12, "maxiter": 30},
     )

@@ -95,7 +95,7 @@ def test_whatever_is_wished_the_sum_of_what_is_drawn_stays_within_the_budget(
     wishes: list[float], gaps: list[bool], shifts: tuple[int, ...], epsilon: str
 ) -> None:
     one = budget(Presence(steps=12, per_step=2), shifts=shifts, epsilon=epsilon)
-    channel = AdaptiveChannel(one, [Greedy(list(wishes)) for _ in shifts])  # type: ignore[list-item]
+    channel = AdaptiveChannel(one, [Greedy(list(wishes)) for _ in shifts])  # type: ignore[misc]
     total = Fraction(0)
     for step in (step for step, missing in enumerate(gaps) if not missing):
         for field, measured in enumerate(channel.measure(step, [7] * len(shifts), seeded(1).child(step)) or ()):
@@ -150,7 +150,7 @@ def binomial_delta(half: int, shift: int, epsilon: float) -> float:
 @pytest.mark.parametrize("shift", [1, 3])
 def test_a_draw_of_coins_keeps_lemma_a_2(shift: int) -> None:
     half, delta = 400, 1e-4
-    epsilon = draw_epsilon(half, shift, delta)
+    epsilon = float(draw_epsilon(half, shift, delta))
     assert binomial_delta(half, shift, epsilon) <= delta
     # A fiftieth of the coins does not: the lemma is loose, not void.
     assert binomial_delta(half // 50, shift, epsilon) > delta

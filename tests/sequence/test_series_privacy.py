@@ -149,6 +149,7 @@ def in_declared_units(law: Law, config: SeriesConfig, index: int) -> float:
         case GaussianLaw(sigma_squared):
             return sqrt(sigma_squared) / (1 << config.gaussian.refinement(index)) * unit
         case BinomialLaw(half):
+            assert isinstance(config, PaperSeriesConfig)
             return sqrt(half / 2) * (1 << config.binomial.coarse(index)) * unit
     raise AssertionError(law)
 

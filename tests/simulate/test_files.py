@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.local.offline import files
-from agents.local.offline.files import LOOKED_AT, BrokenLine, FileError, Row, open_rows, rows_for
+from agents.local.offline.files import LOOKED_AT, BrokenLine, FileError, open_rows, rows_for
 from schemas.config import Stream, load_config
 
 ROWS: list[dict[str, Any]] = [
@@ -43,7 +43,7 @@ def write(folder: Path, name: str) -> Path:
     return path
 
 
-def read(path: Path, *, skip: int = 0, batch_rows: int = 2) -> list[Row]:
+def read(path: Path, *, skip: int = 0, batch_rows: int = 2) -> list[Any]:
     batches = list(open_rows(path).batches(skip=skip, batch_rows=batch_rows))
     assert all(0 < len(batch) <= batch_rows for batch in batches)
     return [row for batch in batches for row in batch]
@@ -236,9 +236,9 @@ def test_the_header_is_the_first_record_that_is_not_empty(tmp_path: Path, conten
 def test_no_thread_of_arrow_holds_a_function_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that drops it while the interpreter ends aborts the process: the message is printed, and the code is 134."""
     held: list[object] = []
-    options = files.pa_csv.ParseOptions
+    options = pa_csv.ParseOptions
     monkeypatch.setattr(
-        files.pa_csv, "ParseOptions", lambda **told: held.append(told.get("invalid_row_handler")) or options(**told)
+        pa_csv, "ParseOptions", lambda **told: held.append(told.get("invalid_row_handler")) or options(**told)
     )
     (tmp_path / "a.csv").write_bytes(b"a,b\n1,2\n3\n")
     with pytest.raises(FileError, match="line 3"):
@@ -360,7 +360,7 @@ def table(folder: Path, attributes: str, **sections: str) -> Stream:
     return load_config(path).streams[0]
 
 
-def read_typed(folder: Path, stream: Stream, text: str) -> list[dict[str, Any]]:
+def read_typed(folder: Path, stream: Stream, text: str) -> list[Any]:
     path = folder / "typed.csv"
     path.write_text(text, encoding="utf-8")
     return [row for rows in rows_for(path, stream).batches(batch_rows=1) for row in rows]

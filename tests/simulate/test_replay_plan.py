@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.replay import (
-    LARGEST_JUMP,
     Planned,
     Progress,
     ReplayChunk,
@@ -34,7 +33,7 @@ from agents.protocol.replay import (
     without_added,
 )
 from schemas.config import parse_config
-from schemas.events import read_tick
+from schemas.events import LARGEST_JUMP, read_tick
 from schemas.steps import FixedSteps
 from schemas.topics import TopicAndPartition
 
@@ -43,7 +42,7 @@ SOURCE = "a" * 64
 Step = int | None
 
 
-def place(rows: Sequence[Mapping[str, Any]], first: int, partitions: int) -> tuple[list[bytes | None], list[int]]:
+def place(rows: Sequence[Any], first: int, partitions: int) -> tuple[list[bytes | None], list[int]]:
     users = [row["user"] for row in rows]
     keys = [None if user is None else str(user).encode() for user in users]
     return keys, [(first + i if user is None else user) % partitions for i, user in enumerate(users)]

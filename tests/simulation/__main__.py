@@ -48,7 +48,7 @@ def _each() -> int:
     """
     from tests.simulation import run  # noqa: F401  # imported once, before the fork
 
-    def called(arguments: list[str]) -> dict:  # type: ignore[type-arg]
+    def called(arguments: list[str]) -> dict:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             code = _main(arguments)
         return {"code": code, "printed": printed.getvalue()}
@@ -112,7 +112,7 @@ def _again(options: argparse.Namespace) -> str:
     return " ".join(given + (["--put-back"] if options.put_back else []))
 
 
-def _live(options: argparse.Namespace, seed: int, plant: str = "") -> dict:  # type: ignore[type-arg]
+def _live(options: argparse.Namespace, seed: int, plant: str = "") -> dict:
     from tests.simulation.faults import Switches
     from tests.simulation.run import live
     from tests.simulation.world import Length
@@ -125,7 +125,7 @@ def _live(options: argparse.Namespace, seed: int, plant: str = "") -> dict:  # t
     return asdict(live(seed, length=Length(options.steps, max(1, options.steps - 1)), switches=switches, plant=plant))
 
 
-def _apart(options: argparse.Namespace, seed: int, plant: str = "") -> dict:  # type: ignore[type-arg]
+def _apart(options: argparse.Namespace, seed: int, plant: str = "") -> dict:
     """Live a seed in a process of its own: no other seed moves it."""
     from tests.simulation import run  # noqa: F401  # imported once, before the fork
 
@@ -135,7 +135,7 @@ def _apart(options: argparse.Namespace, seed: int, plant: str = "") -> dict:  # 
         return {"seed": seed, "violations": [str(error)], "days": 0.0, "cpu_s": 0.0}
 
 
-def _forked(work: Callable[[], dict]) -> dict:  # type: ignore[type-arg]
+def _forked(work: Callable[[], dict]) -> dict:
     """Return what `work` returns in a process of its own: what it leaves behind goes with it.
 
     Raises: ChildProcessError with its traceback.
@@ -164,7 +164,7 @@ def _forked(work: Callable[[], dict]) -> dict:  # type: ignore[type-arg]
     return answer["returned"]
 
 
-def _lives(options: argparse.Namespace, seeds: range) -> Iterator[dict]:  # type: ignore[type-arg]
+def _lives(options: argparse.Namespace, seeds: range) -> Iterator[dict]:
     from tests.simulation import run  # noqa: F401
 
     if options.jobs == 1:

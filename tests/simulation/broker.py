@@ -63,7 +63,8 @@ class Broker:
 
     def snapshot(self) -> Callable[[], None]:
         """What puts the whole cluster back to how it is now, to be called while it is down."""
-        parts = [each.snapshot() for each in (*self.logs.values(), self.groups, self.transactions)]
+        parts = [log.snapshot() for log in self.logs.values()]
+        parts += [self.groups.snapshot(), self.transactions.snapshot()]
 
         def restore() -> None:
             for part in parts:
@@ -97,7 +98,7 @@ class Broker:
         def answer() -> tuple[Any, bool]:
             topics, found = [], False
             for topic, rows in request.topics:
-                parts = []
+                parts: list[tuple[Any, ...]] = []
                 for partition, offset, limit in rows:
                     log = self.logs.get((topic, partition))
                     if log is None:
@@ -160,16 +161,16 @@ class Broker:
             reply(request.RESPONSE_TYPE(0, [], "simulated", 0, self._identities(request.topics), {}))
             return
         wanted: Iterable[str] = self.partitions if request.topics is None else request.topics
-        topics = []
+        topics: list[tuple[Any, ...]] = []
         for topic in wanted:
             count = self.partitions.get(topic)
             error = OK if count is not None else UNKNOWN_TOPIC
-            rows = [(OK, partition, 0, [0], [0], []) for partition in range(count or 0)]
+            rows: list[tuple[Any, ...]] = [(OK, partition, 0, [0], [0], []) for partition in range(count or 0)]
             topics.append((error, topic, False, rows))
         reply(request.RESPONSE_TYPE(0, [NODE], "simulated", 0, topics))
 
     def _identities(self, wanted: Any) -> list[Any]:
-        topics = []
+        topics: list[tuple[Any, ...]] = []
         for _, name, _ in wanted:
             count = self.partitions.get(name, 0)
             error = OK if count else UNKNOWN_TOPIC

@@ -243,8 +243,8 @@ def _public(
         except PrivstreamError as error:
             yield f"step {step} cannot be computed again: {error}"
             return
-        for record in unframe_records(candidate.payload):
-            expected[record.channel].append((step, record.key, record.value))
+        for public in unframe_records(candidate.payload):
+            expected[public.channel].append((step, public.key, public.value))
         expected["ledger"].append((step, b"%d" % step, candidate.ledger))
     for channel in CHANNELS:
         seen = [(public_step(record.headers), record.key, record.value) for record in committed[channel]]

@@ -48,7 +48,7 @@ Work = Callable[[Broker], Awaitable[Any]]
 
 def with_code(schema: Schema, values: Any, code: int) -> list[Any]:
     """An answer's fields with this error in each place for one."""
-    found = []
+    found: list[Any] = []
     for name, kind, value in zip(schema.names, schema.fields, values, strict=True):
         if name == "error_code":
             found.append(code)

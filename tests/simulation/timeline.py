@@ -17,11 +17,12 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVarTuple
 
 EPOCH_S = 1_577_836_800.0  # 2020-01-01 UTC: where virtual wall clocks begin
 MOST_CALLBACKS = 100_000  # at one instant; more is a loop that never waits
 LEAST_WAIT_S = 1e-6
+Ts = TypeVarTuple("Ts")
 
 
 class Timeline:
@@ -49,7 +50,7 @@ class Timeline:
         self.now = until
 
 
-class NumberedFuture(asyncio.Future):  # type: ignore[type-arg]
+class NumberedFuture(asyncio.Future):
     """Hashed by a number: sets of futures must be walked in the same order in each run. Most are never hashed."""
 
     numbers = itertools.count(1)
@@ -61,7 +62,7 @@ class NumberedFuture(asyncio.Future):  # type: ignore[type-arg]
         return self._number
 
 
-class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
+class NumberedTask(asyncio.Task):
     """The same for tasks; asyncio keeps all of them in a set."""
 
     _number = 0
@@ -105,19 +106,23 @@ class Process(asyncio.BaseEventLoop):
 
     get_debug = staticmethod(bool)  # False, at the price of a call in C: each future asks
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Any = None) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Any = None
+    ) -> asyncio.TimerHandle:
         # Time passes while a program runs: who waits for the last picosecond would wait for ever on a clock at rest.
         timer = asyncio.TimerHandle(max(when, self.timeline.now + LEAST_WAIT_S), callback, args, self, context)
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True
+        timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Any = None
+    ) -> asyncio.TimerHandle:
         return self.call_at(self.timeline.now + delay, callback, *args, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

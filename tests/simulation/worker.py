@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
@@ -120,7 +120,7 @@ class Event:
 class Assignment(ConsumerRebalanceListener):
     """The consumer of the private topics: what `agents.worker.app` and `agents.kafka.transport` make of Faust's."""
 
-    def __init__(self, job: Job, table: Table, crash: Any) -> None:
+    def __init__(self, job: Job, table: DurableTable, crash: Any) -> None:
         topics = job.topics
         factories: dict[str, Any] = {
             "engine": lambda partition: EngineTask(job, table, partition),
@@ -236,7 +236,7 @@ async def work(
 
     table = Table(checked.config, job.topics.changelog, disk, process)
     await table.open()
-    assignment = Assignment(job, table, crash)
+    assignment = Assignment(job, cast(DurableTable, table), crash)
     specs = source_specs(
         checked.config, source_partitions=checked.source_partitions, audit_partitions=checked.audit_partitions
     )

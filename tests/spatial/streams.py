@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from engines.core.contract import Columns, Release
+from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.domain.box import BoxDomain
 from schemas.blocks import Folded
 
 BOX = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), 14)
 
 
-def encode(x: np.ndarray, y: np.ndarray, *, domain: BoxDomain = BOX, delete: bool = False) -> Folded:
+def encode(x: np.ndarray, y: np.ndarray, *, domain: SpatialDomain = BOX, delete: bool = False) -> Folded:
     signs = np.full(len(x), -1 if delete else 1, np.int8)
     keys, _ = domain.encode(Columns({"x": x, "y": y}, {}, signs))
     return Folded.of(keys)

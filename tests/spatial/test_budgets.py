@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ class Untouched(NoiseSource):
     def words(self, count: int) -> np.ndarray:
         raise AssertionError("noise was drawn")
 
-    def child(self, *labels: str | int | bytes) -> NoiseSource:
+    def child(self, *labels: str | int | bytes) -> Self:
         return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_counts_of_zones(mode: str) -> None:
     true = np.random.default_rng(1).integers(0, 2000, 37)
     texts = [name for name, count in zip(names, true.tolist(), strict=True) for _ in range(count)]
     keys, _ = encoded(domain, texts)
-    config = {"name": "z", "domain": domain, "epsilon": Fraction(1)}
+    config: dict[str, Any] = {"name": "z", "domain": domain, "epsilon": Fraction(1)}
     engine = PHDStream(PHDStreamConfig(**config)) if mode == "paper" else HeldLeaves(HeldConfig(**config))
     totals = dict.fromkeys(names, 0)
     for step in range(3):

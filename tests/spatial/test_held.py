@@ -28,7 +28,8 @@ pytestmark = pytest.mark.seconds(0.5)
 
 
 def engine(**changes: Any) -> HeldLeaves:
-    return HeldLeaves(HeldConfig(**({"name": "s", "domain": BOX, "epsilon": Fraction(1)} | changes)))
+    told: dict[str, Any] = {"name": "s", "domain": BOX, "epsilon": Fraction(1)} | changes
+    return HeldLeaves(HeldConfig(**told))
 
 
 def test_the_first_release_counts_as_often_as_there_is_something_to_find() -> None:

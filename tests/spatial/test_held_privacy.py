@@ -26,7 +26,8 @@ from engines.spatial.domain.box import BoxDomain
 from engines.spatial.held import engine as held_module
 from engines.spatial.held import measure as held_measure
 from engines.spatial.held.engine import ROUNDS, HeldConfig, HeldLeaves
-from engines.spatial.held.measure import LeafCounter, Watch
+from engines.spatial.held.estimate import project
+from engines.spatial.held.measure import LeafCounter, Watch, Windows
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import Placement
 from schemas.blocks import Folded
@@ -38,7 +39,8 @@ BOX = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), DEPTH)
 
 
 def engine(**changes: Any) -> HeldLeaves:
-    return HeldLeaves(HeldConfig(**({"name": "p", "domain": BOX, "epsilon": Fraction(8), "max_leaves": 128} | changes)))
+    told: dict[str, Any] = {"name": "p", "domain": BOX, "epsilon": Fraction(8), "max_leaves": 128} | changes
+    return HeldLeaves(HeldConfig(**told))
 
 
 @dataclass
@@ -147,7 +149,7 @@ def stress() -> list[Folded]:
 @pytest.mark.parametrize("ttl", [None, 13])
 def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     happened = {"split": 0, "merge": 0, "held": 0, "retired": 0}
-    split, merge, retired = HeldTree.split, HeldTree.merge, held_module.Windows.retired
+    split, merge, retired = HeldTree.split, HeldTree.merge, Windows.retired
 
     def count_split(tree: HeldTree, at: Any, halvings: Any, *, now: int) -> None:
         happened["split"] += len(at)
@@ -164,7 +166,7 @@ def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pyt
 
     monkeypatch.setattr(HeldTree, "split", count_split)
     monkeypatch.setattr(HeldTree, "merge", count_merge)
-    monkeypatch.setattr(held_module.Windows, "retired", count_retired)
+    monkeypatch.setattr(Windows, "retired", count_retired)
     ran = without(stress(), ttl_steps=ttl, max_leaves=512)
     assert sum(release.notes["hot"] for release in ran[1]) > 0
     assert happened["split"] > 10
@@ -184,11 +186,11 @@ def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pyt
 
 def test_events_that_are_held_show_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wide noise lets nearly every release stand beside events that no measurement has seen."""
-    held, projected = [], held_module.project
+    held: list[int] = []
 
     def watched(tree: HeldTree, *rest: Any, **named: Any) -> Any:
         held.append(int(np.abs(tree.pending).sum()))
-        return projected(tree, *rest, **named)
+        return project(tree, *rest, **named)
 
     monkeypatch.setattr(held_module, "project", watched)
     random = np.random.default_rng(5)
@@ -207,7 +209,7 @@ def test_every_event_is_in_one_measurement(steps: list[Folded], ttl: int | None,
     """What each measurement is given is what came to its cell since it was last counted; the rest is held."""
     subject = engine(ttl_steps=ttl, initial_steps=initial_steps)
     true, came, waiting = (np.zeros(2**DEPTH, np.int64) for _ in range(3))
-    measure, hold = held_module.measure, held_module.hold
+    measure, hold = held_measure.measure, held_measure.hold
 
     def held(tree: HeldTree, changes: Changes) -> None:
         for events in (came, waiting):

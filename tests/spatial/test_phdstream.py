@@ -29,7 +29,8 @@ NAMES = get_args(CounterName)
 
 
 def engine(**changes: Any) -> PHDStream:
-    return PHDStream(PHDStreamConfig(**({"name": "s", "domain": BOX, "epsilon": Fraction(1)} | changes)))
+    told: dict[str, Any] = {"name": "s", "domain": BOX, "epsilon": Fraction(1)} | changes
+    return PHDStream(PHDStreamConfig(**told))
 
 
 def batches(count: int, events: int, *, seed: int = 5) -> list[Folded]:

@@ -7,15 +7,17 @@ import doctest
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.admin import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.local.offline.seen import LOOKED_AT
 from agents.local.start import sample, template
 from agents.local.start.public import PublicFacts, PublicField, public_facts
-from agents.local.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of_file, fields_of_topic, reads_as_value
+from agents.local.start.sample import FieldSeen, fields_of, fields_of_file, fields_of_topic, reads_as_value
 from agents.local.start.template import documented, read_setting
 from schemas.config import ENGINES, Kafka
 from schemas.config.domain import Question, required
@@ -52,12 +54,13 @@ def test_kinds_and_forms_of_times(values: list[object], kind: str | None, time: 
 
 def test_a_key_that_some_records_lack_is_refused_unseen() -> None:
     """Objects whose keys are people: names, ids and number plates, which nothing tells from names of fields."""
-    for rows in (
+    files: tuple[list[dict[str, Any]], ...] = (
         [{"at": 1, "Ann Schmidt": 1}, {"at": 2, "Bob Meyer": 1}],
         [{"at": 1}, {"at": 2, "B-AS 1234": 1}],
         [{"at": 1, "u7f3a": None}, {"at": 2}],
         [*[{"at": 1, "zone": "a"}] * 50, {"at": 1}],
-    ):
+    )
+    for rows in files:
         with pytest.raises(PrivstreamError, match="do not all have the same keys") as refused:
             fields_of(rows)
         assert not any(key in str(refused.value) for row in rows for key in row if key not in ("at", "zone"))

@@ -118,13 +118,14 @@ def test_no_doctest_is_passed_over_with_what_imports_jax() -> None:
 
 
 def test_a_fit_is_as_good_as_the_librarys_own() -> None:
-    from engines.tabular.papers.pgm import PrivatePgm, mbi
+    from engines.tabular.papers import pgm
 
+    mbi = vars(pgm)["mbi"]
     rng = np.random.default_rng(7)
     joint = table(7)
     total = float(joint.sum())
     tree = JunctionTree.over(SIZES, [(0, 1), (1, 2), (2, 3)])
-    fitter = PrivatePgm(domain(), tree, tuple(clique for clique in PAIRS if tree.holds(clique)))
+    fitter = pgm.PrivatePgm(domain(), tree, tuple(clique for clique in PAIRS if tree.holds(clique)))
     noisy = [
         Observed(c, exact(joint, c).counts + rng.laplace(0, 9, exact(joint, c).counts.shape), 162.0) for c in PAIRS
     ]

@@ -28,7 +28,8 @@ SLOW = settings(max_examples=7, suppress_health_check=[HealthCheck.too_slow])
 @SLOW
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_contract_on_odd_tables(domain: TableDomain, data: st.DataObject, seed: int) -> None:
-    kind = data.draw(st.sampled_from([{}, {"deletable": True}, {"ttl_steps": 1}, {"ttl_steps": 3}, {"records": False}]))
+    kinds: list[dict[str, Any]] = [{}, {"deletable": True}, {"ttl_steps": 1}, {"ttl_steps": 3}, {"records": False}]
+    kind = data.draw(st.sampled_from(kinds))
     steps = data.draw(streams(domain, deletes="deletable" in kind, most=90, steps=4))
     checks.check_engine(lambda: growing(domain, Fraction(30), **kind), steps, seed=seed)
 
@@ -59,7 +60,7 @@ def test_a_table_can_shrink_to_nothing_and_grow_again() -> None:
     full = len(engine._rows)
     run(engine, 6, 300, start=6, sign=-1)
     for step in range(12, 20):
-        release = engine.step(Batch(step, folded(table(3, 4), np.zeros((0, 2)))), seeded(4).child(step))
+        release = engine.step(Batch(step, folded(table(3, 4), np.zeros((0, 2), np.int64))), seeded(4).child(step))
     assert full > 1000
     assert release.total < 200
     run(engine, 6, 300, start=20)
@@ -78,7 +79,7 @@ def test_expired_rows_are_gone() -> None:
     run(engine, 10, 300)
     assert abs(len(engine._rows) - 1200) < 200
     for step in range(10, 20):
-        engine.step(Batch(step, folded(table(3, 4), np.zeros((0, 2)))), seeded(4).child(step))
+        engine.step(Batch(step, folded(table(3, 4), np.zeros((0, 2), np.int64))), seeded(4).child(step))
     assert len(engine._rows) < 100
 
 

@@ -72,7 +72,7 @@ def test_a_quiet_step_keeps_nearly_all_rows() -> None:
     engine = growing(TABLE, Fraction(20), churn=Fraction(0))
     follow(engine, 8)
     for step in range(8, 30):
-        release = engine.step(Batch(step, folded(TABLE, np.zeros((0, 3)))), seeded(9).child(step))
+        release = engine.step(Batch(step, folded(TABLE, np.zeros((0, 3), np.int64))), seeded(9).child(step))
     assert len(release.added) + len(release.removed) <= 20
 
 

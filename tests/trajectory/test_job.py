@@ -55,8 +55,8 @@ def blocks_of(values: list[list[bytes]], *, batch: int, privacy: Mapping[str, An
     offset = 0
     for step, records in enumerate(values):
         machine = PartitionIngest(spec, 0)
-        for at, block in enumerate(blocks):
-            machine.apply(Block.decode(block.encode()), at=at)
+        for at, earlier in enumerate(blocks):
+            machine.apply(Block.decode(earlier.encode()), at=at)
         tick = RawRecord(0, -1, None, b"", ((TICK_HEADER, encode_tick(step, row=0, source="t")),))
         raw = [RawRecord(0, -1, None, value) for value in records] + [tick]
         raw = [record._replace(offset=offset + at) for at, record in enumerate(raw)]

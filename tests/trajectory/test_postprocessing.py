@@ -15,15 +15,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from engines.core.noise import seeded
+from engines.core.noise import laplace_exceeds, seeded
 from engines.core.shares import PureShares
-from engines.trajectory.default import mode as mode_default
 from engines.trajectory.default import points as dwell
 from engines.trajectory.default.mode import Default
+from engines.trajectory.default.questions import Questions
 from engines.trajectory.engine import Limits, TripMode
 from engines.trajectory.ground import ground_of
 from engines.trajectory.histograms import measure
-from engines.trajectory.papers.hierarchy import laplace_exceeds
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.trips import Trips
 from tests.trajectory.trips import ways
@@ -97,7 +96,7 @@ def test_other_trips_under_the_same_releases_give_the_same_synthetic_trips(name:
 def test_a_use_of_the_longest_true_trip_would_be_caught() -> None:
     """The check above can fail: here the true number of points of the longest trip caps the synthetic ones."""
     longest: list[int] = []
-    original, sizes_of = mode_default.Questions.of, dwell.sizes_of
+    original, sizes_of = Questions.of, dwell.sizes_of
 
     def noting(trips: Trips, *given: Any, **named: Any) -> Any:
         longest.append(int(trips.sizes.max()))

@@ -65,8 +65,8 @@ def measured_in(mode: TripMode, trips: Trips) -> Seen:
     """What a mode measures, under the partition that the SAME noise draws (decided by margins at the floor)."""
     seen = Seen()
     modules = ("default.questions", "papers.paper_trees", "papers.pair_tree")
-    patches = [patch(f"engines.trajectory.{name}.measure", seen.measure) for name in modules]
-    splits = [
+    patches: list[Any] = [patch(f"engines.trajectory.{name}.measure", seen.measure) for name in modules]
+    splits: list[Any] = [
         patch(f"engines.trajectory.{name}.laplace_exceeds", lambda margins, **_: np.arange(len(margins)) < 2)
         for name in ("papers.hierarchy", "papers.pair_tree")
     ]
@@ -152,7 +152,7 @@ def test_a_trip_in_many_leaves_costs_the_tree_no_more_than_one_in_one_leaf(
     score = np.array(leaves, np.int64) + crowd * UNIT // 4
     levels = [(share, score)]
     while len(levels[0][0]) > 1:
-        levels.insert(0, tuple(values.reshape(-1, 2).sum(axis=1) for values in levels[0]))  # type: ignore[arg-type]
+        levels.insert(0, tuple(values.reshape(-1, 2).sum(axis=1) for values in levels[0]))
     shares, scores = (np.concatenate([level[side] for level in levels]) for side in (0, 1))
     assert path_losses(shares, scores, SplitRule(epsilon=epsilon, fanout=2)) <= float(epsilon) + 1e-9
 

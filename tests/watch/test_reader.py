@@ -270,7 +270,7 @@ def test_other_readers_of_public_topics_refuse_or_pass_over_such_a_record(caplog
     record = Record(7, [("privstream-step", b"abc")], b"k", b"{}")
     log: Any = SimpleNamespace(topic=SimpleNamespace(topic="taxi.synthetic"), read=lambda: None)
     with pytest.raises(PublicRecordsError, match="offset 7"):
-        _Steps(log, "synthetic", None, 0)._step_of(record)
+        _Steps(log, "synthetic", 0)._step_of(record)
     taken: list[int] = []
     machine: Any = SimpleNamespace(stream=STREAM, on_synthetic=lambda offset, *_: taken.append(offset))
     task = AuditStreamTask(None, machine)  # type: ignore[arg-type]

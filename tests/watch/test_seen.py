@@ -17,6 +17,7 @@ from agents.readers.watch.public import StreamSeen
 from agents.show.pictures import Picture, PointPicture, SeriesPicture, StatePicture, TripPicture
 from agents.show.view import view_of
 from engines.core.contract import Release, SyntheticRecord
+from engines.core.many_records import RecordColumns
 from schemas.config import Stream
 from schemas.config.load import config_from_mapping
 from schemas.guarantee import Guarantee, Mechanism
@@ -52,9 +53,11 @@ def published(steps: int, *, fewer: int = 0) -> Published:
         added = [SyntheticRecord(f"{step}.{at}", {"x": at / 4, "y": 0.5}) for at in range(3)]
         total = 3 * (step + 1) - step
         release = Release(step, added, removed, [{"count": step, "variance": 2.0}], total, gathered=False)
-        records = list(
-            release_records(release, time_field="at", steps_of=lambda part, at=step: [at] * len(part.ids), time_of=int)
-        )
+
+        def steps_of(part: RecordColumns, at: int = step) -> list[int]:
+            return [at] * len(part.ids)
+
+        records = list(release_records(release, time_field="at", steps_of=steps_of, time_of=int))
         digest = sha256(frame_records(records))
         words, chain = ledger_entry(
             release, STREAM, GUARANTEE, spent=EPSILON, start_us=step * HOUR_US, end_us=(step + 1) * HOUR_US,
@@ -174,7 +177,7 @@ def test_a_record_behind_those_of_a_later_step_is_found_also_before_the_ledger_i
         for record in second:
             one.take(record.channel, 1, record.key, record.value)
         assert one.summary()["beyond"] is None
-        one.take(channel, 0, b"0.1", b'{"x": 0.9, "y": 0.9}')  # type: ignore[arg-type]
+        one.take(channel, 0, b"0.1", b'{"x": 0.9, "y": 0.9}')
         for step, words in enumerate((words0, words1)):
             one.take("ledger", step, b"%d" % step, words)
         one.settle(now=0.0, upto=1)

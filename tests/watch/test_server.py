@@ -260,9 +260,8 @@ def test_pages_load_nothing_from_elsewhere_and_hold_no_script_of_their_own() -> 
 
 
 def test_each_library_that_is_kept_here_has_its_licence_and_is_what_was_published() -> None:
-    listed = dict(
-        reversed(line.split("  ", 1)) for line in (ASSETS / "vendor" / "SHA256SUMS").read_text().splitlines() if line
-    )
+    lines = (ASSETS / "vendor" / "SHA256SUMS").read_text().splitlines()
+    listed = {name: digest for digest, name in (line.split("  ", 1) for line in lines if line)}
     import hashlib
 
     found = {

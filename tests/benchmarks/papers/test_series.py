@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers import series
+from engines.core.accounting import gaussian
 
 STEPS, EPSILON = 150, 4.0
 many = np.tile(100.0, (200, STEPS))
@@ -24,7 +25,7 @@ def variance(tried: series.Tried) -> float:
 
 def test_independent_noise_has_the_papers_scales() -> None:
     """Corollary 5.2's sigma for a user in every step; Laplace noise of scale T / epsilon."""
-    sigma = series.gaussian.corollary_5_2(epsilon=EPSILON, delta=series.DELTA)
+    sigma = gaussian.corollary_5_2(epsilon=EPSILON, delta=series.DELTA)
     assert variance(series.plain_gaussian(many, random(), EPSILON)) == pytest.approx(STEPS * sigma**2, rel=0.05)
     assert variance(series.laplace(many, random(), EPSILON)) == pytest.approx(2 * (STEPS / EPSILON) ** 2, rel=0.05)
     assert series.mu_squared(EPSILON, exact=True) > series.mu_squared(EPSILON, exact=False)

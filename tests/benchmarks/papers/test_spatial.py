@@ -15,7 +15,7 @@ from benchmarks.papers import spatial as papers
 from engines.core.contract import Columns
 from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.kary import KaryCounter
-from engines.core.noise import NoiseSource, seeded
+from engines.core.noise import NoiseSource, laplace_mechanism, seeded
 from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.papers import tree as partition
 from engines.spatial.points import Counts, Placement, difference
@@ -73,7 +73,7 @@ class Spy:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.bits: list[tuple[Fraction, np.ndarray]] = []
         self.counts: list[tuple[Fraction, np.ndarray]] = []
-        laplace, kary = papers.laplace_mechanism, KaryCounter.step
+        laplace, kary = laplace_mechanism, KaryCounter.step
 
         def bits(prior: np.ndarray, changes: np.ndarray, *, depth: int, rule: Any, **rest: Any) -> np.ndarray:
             self.bits.append((rule.epsilon, changes))

@@ -130,7 +130,7 @@ def edited(owner: Any, name: str, old: str, new: str, **names: Any) -> AbstractC
         names: what `new` refers to and the function's module lacks.
     Raises: AssertionError if `old` is not there exactly once: the real code has changed, and so must the fault.
     """
-    found = inspect.getattr_static(owner, name)
+    found: Any = inspect.getattr_static(owner, name)
     if isinstance(found, cached_property):
         found = found.func
     found = found.fget if isinstance(found, property) else getattr(found, "__func__", found)

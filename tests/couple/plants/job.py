@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from schemas.arrays import IntArray, KeyArray
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.releases import Candidate
-from tests.couple.plants import Fault, Plant, edit, edited, peeked, plants, replaced, together, unasked
+from tests.couple.plants import Fault, Plant, Planted, edit, edited, peeked, plants, replaced, together, unasked
 
 EVENTS = 6
 BITS = 64
@@ -141,7 +141,7 @@ _compute, _restore = Stepper.compute, Stepper.restore
 _LONG = {"options": {"horizon": 40}}
 _SURPLUS = {"privacy": {"surplus": 1}}
 
-SPATIAL = {
+SPATIAL: Mapping[str, Planted | Fault] = {
     "a worker that takes over forgets whom it has counted": replaced(PartitionIngest, "apply", _forgetting),
     "steps that end with the number of events": replaced(PartitionIngest, "take", _counting),
     "a step computed again after a crash draws anew": partial(

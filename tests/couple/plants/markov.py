@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 from engines.core.contract import Batch, Release, SyntheticRecord
-from engines.core.noise import NoiseSource, aggregate
+from engines.core.noise import NoiseSource, aggregate, laplace_mechanism
 from engines.markov import engine as markov
 from engines.markov.domain import StatesDomain
 from engines.markov.engine import Markov
@@ -134,7 +134,7 @@ def _carried_over() -> Planted:
 
 def _twice() -> Planted:
     """All states are measured a second time, and the mean is released."""
-    mechanism = markov.laplace_mechanism
+    mechanism = laplace_mechanism
 
     def again(values: Any, scale: Fraction, source: NoiseSource) -> Any:
         first, second = (mechanism(values, scale, source.child(which)) for which in ("first", "second"))
@@ -145,7 +145,7 @@ def _twice() -> Planted:
 
 def _rounded_first() -> Planted:
     """Noise only where a state holds more than a few: rare ones are released as they are."""
-    mechanism = markov.laplace_mechanism
+    mechanism = laplace_mechanism
 
     def sparing(values: Any, scale: Fraction, source: NoiseSource) -> Any:
         return np.where(peeked(values) > 2, mechanism(values, scale, source), peeked(values))

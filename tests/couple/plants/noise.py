@@ -6,6 +6,7 @@ None needs data of its own: mechanisms are tried on any numbers and noise, and d
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from engines.core.counters import linear
 from engines.core.noise import NoiseSource, exponential, laplace, mechanisms, split
+from engines.core.noise.uniform import random_bits
 from engines.markov import engine as markov
 from schemas.arrays import BoolArray, IntArray
 from tests.couple.plants import Fault, Plant, Planted, edit, plants, replaced
@@ -41,7 +43,7 @@ class _Left:
 
     def __init__(self) -> None:
         self._left: BoolArray = np.zeros(0, np.bool_)
-        self._bits = laplace.random_bits
+        self._bits = random_bits
 
     def __call__(self, count: int, source: NoiseSource) -> BoolArray:
         if self._left.size < count:
@@ -103,7 +105,7 @@ MARKOV_PAPER = {
         markov, "laplace_mechanism", "return noisy", "return np.where(values > 2**50, values, noisy)"
     ),
 }
-TABULAR = {
+TABULAR: Mapping[str, Planted | Fault] = {
     "a counter's noise is late": _door(linear, "noise = np.roll(noise, 1)"),
     "noise of a count and scale is drawn once": _once_for_all,
     # At the door itself, so that no law shows it.

@@ -15,7 +15,7 @@ import numpy as np
 
 from engines.core.accounting import gaussian
 from engines.core.contract import State, SyntheticRecord
-from engines.core.noise import NoiseSource, discrete_gaussian, gaussian_mechanism, seeded
+from engines.core.noise import NoiseSource, binomial_mechanism, discrete_gaussian, gaussian_mechanism, seeded
 from engines.core.noise.private import aggregate
 from engines.series import engine as series
 from engines.series.bank import FilterBank
@@ -60,7 +60,7 @@ def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
         seen = hours[id(self)][1]
         alike = seen[-1::-4]
         share = sum(alike) * len(seen) / (len(alike) * (sum(seen) + 1))
-        return wished * np.clip(share, _LEAST, _MOST)  # type: ignore[no-any-return]
+        return wished * np.clip(share, _LEAST, _MOST)
 
     with patch.object(AdaptiveChannel, "measure", looking), patch.object(FilterBank, "wish", weighed):
         yield
@@ -181,7 +181,7 @@ def smaller(owner: Any, name: str, part: Fraction) -> Planted:
 
 def fewer_coins() -> Planted:
     """A quarter of the coins: half the noise."""
-    mechanism = series_binomial.binomial_mechanism
+    mechanism = binomial_mechanism
     return replaced(
         series_binomial, "binomial_mechanism", lambda value, half, noise: mechanism(value, half // 4, noise)
     )

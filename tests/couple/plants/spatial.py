@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +21,7 @@ from engines.spatial.held.measure import LeafCounter, Watch
 from engines.spatial.papers import phdstream, tree
 from engines.spatial.papers.phdstream import NodeCounters
 from schemas.blocks import Folded
-from tests.couple.plants import Fault, Plant, anew, edit, peeked, plants, replaced
+from tests.couple.plants import Fault, Plant, Planted, anew, edit, peeked, plants, replaced
 
 
 def _louder(self: Any, values: Any, noise: NoiseSource) -> Any:
@@ -168,7 +169,7 @@ _SHRUNK_A_LITTLE = property(lambda self: Fraction(83, 100) * split.path_cost(sel
 _LITTLE = {"privacy": {"unit": "event", "user": None, "max_contributions": None, "epsilon": 0.05}}
 _OP = {"domain": {"op": "what"}}
 
-DEFAULT = {
+DEFAULT: Mapping[str, Planted | Fault] = {
     "half the noise of the watch": replaced(Watch, "noisy", _louder),
     "half the noise of a leaf": replaced(LeafCounter, "noisy", _louder),
     "a watch without noise": replaced(Watch, "noisy", _without_noise),
@@ -199,7 +200,7 @@ DEFAULT = {
         wide=0,
     ),
 }
-PAPER = {
+PAPER: Mapping[str, Planted | Fault] = {
     "empty cells are never split": replaced(tree, "split_bits", _bits_of_empty_cells),
     "a standard error from the net count": replaced(phdstream, "PHDStream", ErrorsOfTruth),
     "records ordered by the parity of a true total": replaced(phdstream, "PHDStream", OrderedByParity),

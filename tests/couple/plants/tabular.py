@@ -83,7 +83,7 @@ def lightest_weight() -> AbstractContextManager[Any]:
 
 def since_the_start(engine: Any, counts: IntArray) -> IntArray:
     engine._waiting = counts + getattr(engine, "_waiting", 0)
-    return engine._waiting  # type: ignore[no-any-return]
+    return engine._waiting
 
 
 def with_the_last_step(engine: Any, counts: IntArray) -> IntArray:

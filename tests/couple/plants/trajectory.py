@@ -79,10 +79,11 @@ def true_plan() -> Any:
 
     @contextmanager
     def planted() -> Iterator[None]:
-        plan_for = default.plan_for
         with (
             around(default, "count", count),
-            patch.object(default, "plan_for", lambda _, shares, side: plan_for(len(seen[-1]), shares, side=side)),
+            patch.object(
+                default, "plan_for", lambda _, shares, side: questions.plan_for(len(seen[-1]), shares, side=side)
+            ),
         ):
             yield
 
