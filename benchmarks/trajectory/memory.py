@@ -19,6 +19,7 @@ from benchmarks.trajectory.data import drives
 from engines.core.contract import Batch
 from engines.core.noise import seeded
 from engines.core.shares import PureShares
+from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import Closing, TripDomain
 from engines.trajectory.engine import Trajectories, TrajectoryConfig
 from engines.trajectory.trips import LATTICE_BITS, Trips
@@ -43,7 +44,9 @@ def keys_of(trips: Trips, step: int) -> np.ndarray:
 
 def measure(windows: int) -> dict[str, object]:
     domain = TripDomain("x", "y", (0.0, 0.0, 1.0, 1.0), end_field="e")
-    config = TrajectoryConfig(name="t", domain=domain, shares=PureShares(Fraction(1)), closing=Closing(idle=1, life=1))
+    config = TrajectoryConfig(
+        name="t", domain=domain, shares=PureShares(Fraction(1)), closing=Closing(idle=1, life=1), mode=Default()
+    )
     engine, trips = Trajectories(config), drives(TRIPS)
     before, seconds, peaks = peak_mib(), [], []
     for step in range(windows):
