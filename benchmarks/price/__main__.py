@@ -30,7 +30,7 @@ from rich.progress import Progress
 
 from benchmarks.price import maps, tables, trips
 from benchmarks.price.report import last_line, markdown
-from benchmarks.price.results import Results, Run
+from benchmarks.results import Results, Run
 from benchmarks.size import QUICK, RESULTS
 
 RUN: dict[str, Callable[[str, str, int], dict[str, float]]] = {
@@ -64,7 +64,7 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console(stderr=True)
     name = "price_quick" if arguments.quick else "price"
-    results = Results(RESULTS / f"{name}.csv", fresh=arguments.quick)
+    results = Results(RESULTS / f"{name}.csv", forget=lambda run: bool(arguments.quick))
     parts = arguments.only or list(RUN)
     runs = [run for run in planned(quick=arguments.quick) if run.part in parts]
     more = [Run(trips.PART, data, trips.ADATRACE, 0) for data in trips.data(quick=arguments.quick)]

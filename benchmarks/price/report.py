@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from statistics import fmean, stdev
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, geometric_mean, stdev
 
 from benchmarks.price import maps, tables, trips
-from benchmarks.price.results import Price, Results
+from benchmarks.results import Results
 
 PRICES = {
     "price_table": (tables.PART, tables.OURS, (tables.RIVAL,), ("avg_we",)),
@@ -36,18 +37,60 @@ TITLES = {
 }
 
 
+@dataclass(frozen=True)
+class Price:
+    """Attributes:
+
+    mean: geometric mean, over data sets and figures, of ratios of means over seeds. spread: standard deviation over
+    seeds of the same from each seed alone; None of one seed. by_data, by_figure: the geometric mean over one's others.
+    """
+
+    mean: float
+    spread: float | None
+    by_data: Mapping[str, float]
+    by_figure: Mapping[str, float]
+
+
+def price(results: Results, part: str, ours: str, rivals: Sequence[str], figures: Sequence[str]) -> Price | None:
+    """Of `ours` to the best of the rivals, which is chosen for each data set and figure by its mean.
+
+    None where nothing was run on both sides.
+    """
+    ratios: dict[tuple[str, str], float] = {}
+    by_seed: list[list[float]] = []
+    for data in results.data(part):
+        for figure in figures:
+            mine = results.of(part, data, ours, figure)
+            theirs = [found for rival in rivals if (found := results.of(part, data, rival, figure))]
+            if not mine or not theirs:
+                continue
+            best = min(theirs, key=fmean)
+            ratios[data, figure] = fmean(mine) / fmean(best)
+            by_seed.append([left / right for left, right in zip(mine, best, strict=False)])
+    if not ratios:
+        return None
+    seeds = [geometric_mean(of_seed) for of_seed in zip(*by_seed, strict=False)]
+
+    def by(place: int) -> dict[str, float]:
+        names = dict.fromkeys(key[place] for key in ratios)
+        return {name: geometric_mean(value for key, value in ratios.items() if key[place] == name) for name in names}
+
+    spread = stdev(seeds) if len(seeds) > 1 else None
+    return Price(geometric_mean(ratios.values()), spread, by(0), by(1))
+
+
 def prices(results: Results) -> dict[str, Price]:
     """Those of which both sides were run."""
-    found = {name: results.price(*asked) for name, asked in PRICES.items()}
-    return {name: price for name, price in found.items() if price is not None}
+    found = {name: price(results, *asked) for name, asked in PRICES.items()}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def last_line(results: Results) -> dict[str, float | str]:
     line: dict[str, float | str] = {}
-    for name, price in prices(results).items():
-        line[name] = round(price.mean, 3)
-        if price.spread is not None:
-            line[f"{name}_spread"] = round(price.spread, 3)
+    for name, each in prices(results).items():
+        line[name] = round(each.mean, 3)
+        if each.spread is not None:
+            line[f"{name}_spread"] = round(each.spread, 3)
     for method in results.methods(tables.TIES):
         kept = [fmean(results.of(tables.TIES, name, method, "ties")) for name in results.data(tables.TIES)]
         line["ties_batch" if method == tables.RIVAL else f"ties ({method})"] = round(fmean(kept), 3)
@@ -63,12 +106,12 @@ def _lines(results: Results) -> Iterator[str]:
     yield "\nMade by `make bench-price`. Mean ± standard deviation over seeds (their number in brackets)."
     yield "\n| price | streamed | over the best of | geometric mean | by data | by figure |"
     yield "|---|---|---|---|---|---|"
-    for name, price in prices(results).items():
+    for name, found in prices(results).items():
         _, ours, rivals, _ = PRICES[name]
-        parts = (price.by_data, price.by_figure)
+        parts = (found.by_data, found.by_figure)
         each = " | ".join(", ".join(f"{name} {value:.2f}" for name, value in part.items()) for part in parts)
-        spread = "" if price.spread is None else f" ± {price.spread:.3f}"
-        yield f"| {name} | {ours} | {'; '.join(rivals)} | {price.mean:.3f}{spread} | {each} |"
+        spread = "" if found.spread is None else f" ± {found.spread:.3f}"
+        yield f"| {name} | {ours} | {'; '.join(rivals)} | {found.mean:.3f}{spread} | {each} |"
     for part, title in TITLES.items():
         runs = [run for run in results.rows if run.part == part]
         if not runs:

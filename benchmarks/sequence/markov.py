@@ -22,6 +22,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import digamma
 
+from benchmarks.panels import draw_panels
 from benchmarks.sequence.markov_chains import LEARNT, METHODS, STRONG, WORLDS, Method, World, errors, ring, smoothed
 from benchmarks.size import RESULTS, kept, sized
 from engines.markov.chain import Transition, project
@@ -101,14 +102,7 @@ def write(rows: Sequence[Row], same: Sequence[Row]) -> None:
 
 
 SHOWN = ("raw", "MLE", "prior mean", "prior mean, even", "MAP, even", "kalman", "default", "default, lag 5")
-COLOURS = {
-    "raw": "#9a9a9a",
-    "MLE": "#6f6f6f",
-    "prior mean": "#d9a441",
-    "MAP": "#c0392b",
-    "default": "#2c6fbb",
-    "default, lag 5": "#7fb3e6",
-}
+DRAWN = ("raw", "MLE", "prior mean", "MAP", "default", "default, lag 5")
 
 
 def table(rows: Sequence[Row], same: Sequence[Row], figures: Mapping[str, float]) -> str:
@@ -133,46 +127,15 @@ def table(rows: Sequence[Row], same: Sequence[Row], figures: Mapping[str, float]
 
 def figure(rows: Sequence[Row], path: Path) -> None:
     """A panel for each chain and for each of the paper's experiments; bars are two standard errors."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    panels = dict.fromkeys(
-        (row.experiment, row.world if row.experiment == "chains" else "")
-        for row in rows
-        if row.experiment[:6] != "start "
-    )
-    columns = 4
-    lines = -(-len(panels) // columns)
-    made, axes = plt.subplots(lines, columns, figsize=(4 * columns, 3 * lines), squeeze=False)
-    for panel in axes.flat[len(panels) :]:
-        panel.set_visible(False)
-    for panel, (experiment, world) in zip(axes.flat, panels, strict=False):
-        here = [row for row in rows if row.experiment == experiment and world in ("", row.world)]
-        for name, colour in COLOURS.items():
-            line = [row for row in here if row.method == name]
-            panel.errorbar(
-                [float(row.x) for row in line],
-                [row.mse for row in line],
-                yerr=[2 * row.spread for row in line],
-                color=colour,
-                marker="o",
-                markersize=3,
-                linewidth=1.4,
-                label=name,
-            )
-        panel.set_yscale("log")
-        panel.set_xscale("log" if experiment == "chains" or experiment.startswith(("n at", "m at")) else "linear")
-        panel.set_title(world or experiment, fontsize=9)
-        panel.tick_params(labelsize=7)
-        if experiment == "chains":
-            panel.set_xlim(float(EPSILONS[0]) * 0.8, float(EPSILONS[-1]) * 1.25)
-    axes.flat[0].legend(fontsize=7, frameon=False)
-    axes.flat[0].set_ylabel("MSE of a count", fontsize=8)
-    made.tight_layout()
-    made.savefig(path, dpi=110)
-    plt.close(made)
+    panels: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    for row in rows:
+        if row.method in DRAWN and not row.experiment.startswith("start "):
+            panel = row.world if row.experiment == "chains" else row.experiment
+            points = panels.setdefault(panel, {}).setdefault(row.method, [])
+            points.append((float(row.x), row.mse, 2 * row.spread))
+    # The paper's own experiments have linear axes, but for those that are ours: n and m varied.
+    linear = {row.experiment for row in rows if row.experiment.startswith("fig ")}
+    draw_panels(panels, path, x="epsilon, or what the panel varies", y="MSE of a count", linear=linear)
 
 
 RATE = 0.25

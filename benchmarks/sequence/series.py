@@ -19,6 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
+from benchmarks.panels import draw_panels
 from benchmarks.papers.series import BASELINES, DELTA, Best, best, kalman, relative_error, releaser
 from benchmarks.sequence.series_data import DRIVE, SOURCES, SeriesData, Source
 from benchmarks.size import RESULTS, kept, sized
@@ -87,21 +88,6 @@ def summary(found: Sequence[Row]) -> dict[str, float]:
     }
 
 
-COLUMNS = (
-    "default",
-    "kalman",
-    PAPER,
-    EXACT,
-    "gaussian",
-    "laplace",
-    "fast",
-    "dft, delay 24",
-    "dft, offline",
-    "bd",
-    "ba",
-)
-
-
 def table(found: Sequence[Row]) -> str:
     """Markdown: ratios by series and epsilon, then errors by method."""
     epsilons = list(dict.fromkeys(row.epsilon for row in found))
@@ -134,35 +120,13 @@ def table(found: Sequence[Row]) -> str:
 
 def figure(found: Sequence[Row], path: Path) -> None:
     """Relative error ([zhang2022]'s RE) against epsilon, a panel for each series; bars are the spread over seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names = list(dict.fromkeys(row.series for row in found))
-    columns = 4
-    rows = -(-len(names) // columns)
-    plot, panels = plt.subplots(rows, columns, figsize=(4 * columns, 3 * rows), squeeze=False)
-    for panel, name in zip(panels.flat, names, strict=False):
-        for method in COLUMNS:
-            line = [row for row in found if row.series == name and row.method == method]
-            if not line:
-                continue
-            at = [float(row.epsilon) for row in line]
-            errors = [row.relative for row in line]
-            # Half of the spread of a square is that of its root, relative to its size.
-            spread = [row.relative * row.spread / row.mse / 2 if row.mse else 0.0 for row in line]
-            # Black is none of the ten colours that the others take in turn.
-            style = {"lw": 2.0, "color": "black"} if method == "default" else {"lw": 0.9}
-            panel.errorbar(at, errors, yerr=spread, label=method, capsize=2, **style)
-        panel.set(xscale="log", yscale="log", title=name, xlabel="epsilon", ylabel="RE")
-    for panel in list(panels.flat)[len(names) :]:
-        panel.axis("off")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    plot.legend(handles, labels, loc="lower center", ncol=6)
-    plot.tight_layout(rect=(0, 0.06, 1, 1))
-    plot.savefig(path, dpi=80)
-    plt.close(plot)
+    panels: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    for row in found:
+        # Half of the spread of a square is that of its root, relative to its size.
+        spread = row.relative * row.spread / row.mse / 2 if row.mse else 0.0
+        points = panels.setdefault(row.series, {}).setdefault(row.method, [])
+        points.append((float(row.epsilon), row.relative, spread))
+    draw_panels(panels, path, x="epsilon", y="RE")
 
 
 EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")

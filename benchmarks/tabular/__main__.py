@@ -4,7 +4,7 @@ The streams, epsilons and metrics of [kumar2024c]'s tables 1 to 3, Minneapolis p
 deleted by events or by a ttl; every mode, the papers' counters, five seeds; speed beside mbi's own refit; and gradient
 boosting trained on synthetic rows. Runs that are in benchmarks/results/tabular.csv are not repeated (`--fresh` does),
 so the whole, many hours of mbi, can be stopped and goes on where it was: `--mode default` is the part of minutes.
-Writes benchmarks/results/tabular.csv, _curves.csv, _use.csv, _speed.json, .md and .png (quick: tabular_quick.*, not
+Writes benchmarks/results/tabular.csv, _use.csv, _speed.json, .md and .png (quick: tabular_quick.*, not
 committed); the last line is JSON, see `report.Report.summary`, `delta` and
 `ties`, either of which runs alone with `--only`. The table in the .md says how many seeds a figure has.
 """
@@ -24,17 +24,19 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.data import DATA
+from benchmarks.results import Results
 from benchmarks.size import QUICK, RESULTS
 from benchmarks.tabular import delta, ties
 from benchmarks.tabular.consumer import Score, scores
+from benchmarks.tabular.metrics import summarised
 from benchmarks.tabular.modes import MODES, run
-from benchmarks.tabular.plan import DELTAS, EPSILONS, FEW, Plan
+from benchmarks.tabular.plan import DELTAS, EPSILONS, FEW, Plan, epsilon_of
 from benchmarks.tabular.report import Report
-from benchmarks.tabular.results import Results
 from benchmarks.tabular.speed import Speed, measure
 from benchmarks.tabular.streams import STREAMS
 
 USE_SEEDS = 3
+STORED = RESULTS / "tabular.csv"
 
 
 def main() -> int:
@@ -48,7 +50,7 @@ def main() -> int:
     if arguments.only == "ties":
         found = ties.measured()
         print("\n".join(ties.table(found)))
-        print(json.dumps({**ties.summary(found), **delta.summary(Results("tabular"))}))
+        print(json.dumps({**ties.summary(found), **delta.summary(Results(STORED))}))
         return 0
     quick = QUICK or arguments.quick
     plan = FEW if quick else Plan(seeds=arguments.seeds)
@@ -59,7 +61,8 @@ def main() -> int:
     if arguments.epsilon:
         plan = replace(plan, epsilons=tuple(arguments.epsilon))
     name = "tabular_quick" if quick else "tabular"
-    results = Results(name, forget=plan.has) if quick or arguments.fresh else Results(name)
+    path = RESULTS / f"{name}.csv"
+    results = Results(path, forget=plan.has) if quick or arguments.fresh else Results(path)
     with Progress(console=console) as progress:
         _run(plan, results, progress)
         if arguments.errors_only:
@@ -95,7 +98,7 @@ def _arguments() -> argparse.Namespace:
 
 def _deltas(*, fresh: bool, console: Console) -> int:
     """Runs that are not in the results yet, a table, and the part of the last line that is of them."""
-    results = Results("tabular", forget=DELTAS.has) if fresh else Results("tabular")
+    results = Results(STORED, forget=DELTAS.has) if fresh else Results(STORED)
     with Progress(console=console) as progress:
         _run(DELTAS, results, progress)
     print("\n".join(delta.table(results)))
@@ -104,18 +107,18 @@ def _deltas(*, fresh: bool, console: Console) -> int:
 
 
 def _run(plan: Plan, results: Results, progress: Progress) -> None:
-    keys = [key for key in plan.runs() if key not in results.rows]
-    task = progress.add_task("runs", total=len(keys))
-    for key in keys:
-        data = STREAMS[key.stream](key.seed, plan.steps)
-        step_task = progress.add_task(f"{key.mode}, {key.stream}, epsilon {key.epsilon:g}", total=len(data.inserts))
+    todo = [each for each in plan.runs() if each not in results.rows]
+    task = progress.add_task("runs", total=len(todo))
+    for each in todo:
+        data = STREAMS[each.data](each.seed, plan.steps)
+        step_task = progress.add_task(f"{each.method}, {each.data}, {each.part}", total=len(data.inserts))
         errors, seconds = [], []
-        for found, took in run(key.mode, data, Fraction(key.epsilon), key.seed):
+        for found, took in run(each.method, data, Fraction(epsilon_of(each)), each.seed):
             errors.append(found)
             seconds.append(took)
             progress.advance(step_task)
         progress.remove_task(step_task)
-        results.add(key, np.array(errors), np.array(seconds))
+        results.add(each, summarised(np.array(errors), np.array(seconds)))
         progress.advance(task)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.results import Results
 from benchmarks.tabular.modes import DELTA
-from benchmarks.tabular.plan import DELTAS
-from benchmarks.tabular.results import Results
+from benchmarks.tabular.plan import DELTAS, part
 
 COLUMNS = {"AvgWE": "avg_we_all", "MaxWE": "max_we_all"}
 
@@ -18,7 +18,7 @@ def ratios(results: Results, column: str = "avg_we_all") -> dict[str, np.ndarray
     found = {}
     pure, with_delta = DELTAS.modes
     for stream in DELTAS.streams:
-        both = [results.of(stream, DELTAS.epsilons[0], mode, column) for mode in (pure, with_delta)]
+        both = [results.of(part(DELTAS.epsilons[0]), stream, mode, column) for mode in (pure, with_delta)]
         seeds = min(map(len, both))
         if seeds:
             found[stream] = np.array([figures[:seeds] for figures in both])

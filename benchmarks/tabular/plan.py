@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from benchmarks.results import Run
 from benchmarks.size import SMALLEST, sized
-from benchmarks.tabular.results import Key
 from benchmarks.tabular.streams import STREAMS, WINDOWS
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -17,6 +17,15 @@ BLOCK = ("evictions-weekly", "adult-randomised-50", "adult-ordered-50")
 """Streams of table 3, which compares counters."""
 STRONGER = sized(("adult-randomised-200", "adult-ordered-200"), smallest=("evictions-weekly",))
 """Streams on which `paper` also runs with half its penalty."""
+
+
+def part(epsilon: float) -> str:
+    """What is compared is of one epsilon."""
+    return f"epsilon {epsilon:g}"
+
+
+def epsilon_of(run: Run) -> float:
+    return float(run.part.removeprefix("epsilon "))
 
 
 @dataclass(frozen=True)
@@ -32,15 +41,15 @@ class Plan:
     seeds: int = SEEDS
     steps: int | None = None
 
-    def has(self, stream: str, epsilon: float, mode: str) -> bool:
-        return stream in self.streams and epsilon in self.epsilons and mode in self.modes
+    def has(self, run: Run) -> bool:
+        return run.data in self.streams and epsilon_of(run) in self.epsilons and run.method in self.modes
 
-    def runs(self) -> Iterator[Key]:
+    def runs(self) -> Iterator[Run]:
         for mode in self.modes:
             for seed in range(self.seeds):
                 for stream in self.streams:
                     if fits(mode, stream):
-                        yield from (Key(stream, epsilon, mode, seed) for epsilon in self.epsilons)
+                        yield from (Run(part(epsilon), stream, mode, seed) for epsilon in self.epsilons)
 
 
 def fits(mode: str, stream: str) -> bool:

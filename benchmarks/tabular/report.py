@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.panels import draw_panels
+from benchmarks.results import Results
 from benchmarks.tabular import delta
 from benchmarks.tabular.consumer import Score
 from benchmarks.tabular.metrics import METRICS
 from benchmarks.tabular.modes import MODES
-from benchmarks.tabular.plan import EPSILONS, twin
-from benchmarks.tabular.results import Results
+from benchmarks.tabular.plan import EPSILONS, part, twin
 from benchmarks.tabular.speed import Speed
 from benchmarks.tabular.streams import ADULT, STREAMS, WINDOWS
 
@@ -41,12 +43,12 @@ class Report:
     def __init__(self, results: Results, speed: Speed | None, scores: Sequence[Score]) -> None:
         self.results, self.speed, self.scores = results, speed, scores
         self.printed = printed()
-        found = {key.mode for key in results.rows}
+        found = {run.method for run in results.rows}
         self.modes = [mode for mode in MODES if mode in found]
-        self.streams = [stream for stream in STREAMS if any(key.stream == stream for key in results.rows)]
+        self.streams = [stream for stream in STREAMS if any(run.data == stream for run in results.rows)]
 
     def figures(self, stream: str, epsilon: float, mode: str, column: str) -> np.ndarray:
-        return self.results.of(twin(mode, stream), epsilon, mode, column)
+        return np.array(self.results.of(part(epsilon), twin(mode, stream), mode, column))
 
     def ratio(self, stream: str, epsilon: float, column: str, *, to: str = "paper", at: float | None = None) -> float:
         """Mean of `default` over that of another mode, at another epsilon if given, of the seeds that both ran; nan
@@ -193,37 +195,14 @@ class Report:
         return [score for score in self.scores if (score.trained_on, score.epsilon) == kind]
 
     def plot(self, path: Path) -> None:
-        """AvgWE over the steps at epsilon 1, seed 0."""
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot as plt
-
-        columns = 3
-        rows = -(-len(self.streams) // columns)
-        figure, axes = plt.subplots(rows, columns, figsize=(13, 3.2 * rows), squeeze=False)
-        for axis in axes.ravel()[len(self.streams) :]:
-            axis.axis("off")
-        for axis, stream in zip(axes.ravel(), self.streams, strict=False):
-            for mode in self.modes:
-                curve = self.results.curve(twin(mode, stream), 1.0, mode)
-                if len(curve):
-                    axis.plot(curve[:, 0], curve[:, 1], label=mode)
-            there = self.printed.get((stream, 1.0, "avg_we", "paper"))
-            if there is not None:
-                axis.axhline(there, color="grey", linestyle=":", label="printed, last 10 steps")
-            axis.set_title(stream)
-            axis.set_yscale("log")
-            axis.set_xlabel("step")
-            axis.set_ylabel("AvgWE")
-        handles = {}
-        for axis in axes.ravel():
-            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-                handles[label] = handle
-        figure.legend(handles.values(), handles.keys(), loc="upper center", ncols=6)
-        figure.tight_layout(rect=(0, 0, 1, 0.96))
-        figure.savefig(path, dpi=110)
-        plt.close(figure)
+        """AvgWE over all steps by epsilon; bars are the spread over seeds."""
+        panels: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+        for stream, mode, epsilon in product(self.streams, self.modes, EPSILONS):
+            figures = self.figures(stream, epsilon, mode, "avg_we_all")
+            if len(figures):
+                points = panels.setdefault(stream, {}).setdefault(mode, [])
+                points.append((epsilon, float(figures.mean()), float(figures.std())))
+        draw_panels(panels, path, x="epsilon", y="AvgWE")
 
 
 def _spread(figures: np.ndarray) -> str:

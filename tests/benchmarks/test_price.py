@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks.price import adaptive_grid, trips
 from benchmarks.price.adaptive_grid import AdaptiveGrid, overlaps, reconciled
-from benchmarks.price.results import Results, Run
+from benchmarks.price.report import price
 from benchmarks.price.tree_fit import Measured, TreeModel, fitted
+from benchmarks.results import Results, Run
 from engines.core.noise import seeded
 from engines.trajectory.trips import LATTICE, Trips
 
@@ -156,17 +157,18 @@ def test_a_price_is_over_the_best_rival_of_each_figure(tmp_path: Path) -> None:
     }
     for (method, seed), (a, b) in values.items():
         results.add(Run("map", "somewhere", method, seed), {"a": a, "b": b})
-    price = Results(tmp_path / "price.csv").price("map", "ours", ("good at a", "good at b", "not run"), ("a", "b"))
-    assert price is not None
+    again = Results(tmp_path / "price.csv")
+    found = price(again, "map", "ours", ("good at a", "good at b", "not run"), ("a", "b"))
+    assert found is not None
     # 3 / 1.5 and 4.5 / 6; of the seeds alone 2 and 1/2, 2 and 1.
-    assert price.mean == pytest.approx(1.5**0.5)
-    assert price.by_data == {"somewhere": pytest.approx(1.5**0.5)}
-    assert price.by_figure == {"a": pytest.approx(2.0), "b": pytest.approx(0.75)}
-    assert price.spread == pytest.approx((2**0.5 - 1) / 2**0.5)
-    only = results.price("map", "ours", ("good at a",), ("a", "b"))
+    assert found.mean == pytest.approx(1.5**0.5)
+    assert found.by_data == {"somewhere": pytest.approx(1.5**0.5)}
+    assert found.by_figure == {"a": pytest.approx(2.0), "b": pytest.approx(0.75)}
+    assert found.spread == pytest.approx((2**0.5 - 1) / 2**0.5)
+    only = price(results, "map", "ours", ("good at a",), ("a", "b"))
     assert only is not None
     assert only.mean == pytest.approx((2 * 4.5 / 9) ** 0.5)
-    assert results.price("trips", "ours", ("good at a",), ("a",)) is None
+    assert price(results, "trips", "ours", ("good at a",), ("a",)) is None
 
 
 def test_trips_are_dealt_once_and_survive_the_rivals_file() -> None:

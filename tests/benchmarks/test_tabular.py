@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.tabular.metrics import METRICS, errors
-from benchmarks.tabular.plan import EPSILONS, FEW, SEEDS, Plan, fits, twin
+from benchmarks.results import Results, Run
+from benchmarks.tabular.metrics import METRICS, errors, summarised
+from benchmarks.tabular.plan import EPSILONS, FEW, SEEDS, Plan, epsilon_of, fits, part, twin
 from benchmarks.tabular.report import Report, printed
-from benchmarks.tabular.results import Key, Results
 from benchmarks.tabular.streams import ADULT, STREAMS, WINDOWS
 from engines.tabular.marginals import Marginals
 
@@ -41,22 +41,21 @@ def test_printed_figures_are_complete() -> None:
 
 
 def test_every_figure_of_the_papers_has_its_runs() -> None:
-    keys = list(Plan().runs())
-    assert len(keys) == len(set(keys))
-    assert {key.seed for key in keys} == set(range(SEEDS))
+    runs = list(Plan().runs())
+    assert len(runs) == len(set(runs))
+    assert {each.seed for each in runs} == set(range(SEEDS))
     for stream, epsilon, _, mode in printed():
-        assert any((key.stream, key.epsilon, key.mode) == (stream, epsilon, mode) for key in keys)
+        assert any((each.data, epsilon_of(each), each.method) == (stream, epsilon, mode) for each in runs)
     for mode in ("default", "paper", "streaming-mwem"):
         for stream in STREAMS:
             assert fits(mode, twin(mode, stream))
     assert twin("paper", WINDOWS[1]) == WINDOWS[0]
-    assert {key.stream for key in FEW.runs()} == set(FEW.streams)
+    assert {each.data for each in FEW.runs()} == set(FEW.streams)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("benchmarks.tabular.results.RESULTS", tmp_path)
-    return tmp_path
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "t.csv"
 
 
 STREAM = "adult-randomised-200"
@@ -67,29 +66,28 @@ def run(
 ) -> None:
     """Twenty steps, the last ten with half the error."""
     falling = np.repeat([error, error / 2], 10)
-    results.add(Key(stream, epsilon, mode, seed), np.outer(falling, [1.0, 3.0, 5.0, 7.0]), np.full(20, 0.002))
+    figures = summarised(np.outer(falling, [1.0, 3.0, 5.0, 7.0]), np.full(20, 0.002))
+    results.add(Run(part(epsilon), stream, mode, seed), figures)
 
 
-def test_runs_are_kept_until_they_are_to_be_repeated(folder: Path) -> None:
-    results = Results("t")
+def test_runs_are_kept_until_they_are_to_be_repeated(path: Path) -> None:
+    results = Results(path)
     run(results, "default", 0.1)
     run(results, "default", 0.3, seed=1)
     run(results, "paper", 0.4, epsilon=0.5)
-    again = Results("t")
+    again = Results(path)
     assert set(again.rows) == set(results.rows)
-    assert again.of(STREAM, 1.0, "default", "avg_we_all") == pytest.approx([0.075, 0.225])
-    assert again.of(STREAM, 1.0, "default", "max_rel_we_last") == pytest.approx([0.35, 1.05])
-    # Curves are of seed 0.
-    assert again.curve(STREAM, 1.0, "default")[:, 1] == pytest.approx(np.repeat([0.1, 0.05], 10))
-    missing = [key for key in Plan(streams=(STREAM,), modes=("default",), seeds=2).runs() if key not in again.rows]
-    assert {key.epsilon for key in missing} == set(EPSILONS) - {1.0}
-    repeated = Results("t", forget=Plan(epsilons=(1.0,), modes=("default",)).has)
-    assert set(repeated.rows) == {Key(STREAM, 0.5, "paper", 0)}
-    assert len(Results("t").curve(STREAM, 1.0, "default")) == 0
+    assert again.of(part(1.0), STREAM, "default", "avg_we_all") == pytest.approx([0.075, 0.225])
+    assert again.of(part(1.0), STREAM, "default", "max_rel_we_last") == pytest.approx([0.35, 1.05])
+    planned = Plan(streams=(STREAM,), modes=("default",), seeds=2).runs()
+    missing = [each for each in planned if each not in again.rows]
+    assert {epsilon_of(each) for each in missing} == set(EPSILONS) - {1.0}
+    repeated = Results(path, forget=Plan(epsilons=(1.0,), modes=("default",)).has)
+    assert set(repeated.rows) == set(Results(path).rows) == {Run(part(0.5), STREAM, "paper", 0)}
 
 
-def test_the_last_line_is_of_the_runs_that_there_are(folder: Path) -> None:
-    results = Results("t")
+def test_the_last_line_is_of_the_runs_that_there_are(path: Path) -> None:
+    results = Results(path)
     nothing = json.loads(json.dumps(Report(results, None, []).summary()))
     assert set(nothing) >= {"ratio_avg_we", "ratio_max_we", "ratio_to_printed", "worst_ratio", "speedup_over_refit"}
     assert "delta_ratio" in nothing
