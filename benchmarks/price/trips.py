@@ -9,14 +9,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.trajectory.data import LARGE, SOURCES
+from benchmarks.trajectory.data import LARGE, SOURCES, chosen, joined
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from engines.core.noise import seeded
 from engines.trajectory.engine import Limits
@@ -53,22 +52,9 @@ def trips_of(name: str) -> tuple[Trips, tuple[Truth, ...]]:
     return trips, tuple(Truth.of(trips, side=side) for side in GRIDS)
 
 
-def picked(trips: Trips, chosen: np.ndarray) -> Trips:
-    """Trips of these numbers, in their order."""
-    sizes = trips.sizes[chosen]
-    offsets = np.append(0, np.cumsum(sizes))
-    at = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - trips.offsets[chosen], sizes)
-    return Trips(trips.x[at], trips.y[at], offsets)
-
-
-def joined(every: Sequence[Trips]) -> Trips:
-    offsets = np.append(0, np.cumsum(np.concatenate([trips.sizes for trips in every])))
-    return Trips(np.concatenate([t.x for t in every]), np.concatenate([t.y for t in every]), offsets)
-
-
 def windows_of(trips: Trips, windows: int, seed: int) -> list[Trips]:
     order = np.random.default_rng(4000 + seed).permutation(len(trips))
-    return [picked(trips, np.sort(part)) for part in np.array_split(order, windows)]
+    return [chosen(trips, np.sort(part)) for part in np.array_split(order, windows)]
 
 
 def run(name: str, method: str, seed: int) -> dict[str, float]:

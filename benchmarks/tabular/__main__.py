@@ -4,7 +4,7 @@ The streams, epsilons and metrics of [kumar2024c]'s tables 1 to 3, Minneapolis p
 deleted by events or by a ttl; every mode, the papers' counters, five seeds; speed beside mbi's own refit; and gradient
 boosting trained on synthetic rows. Runs that are in benchmarks/results/tabular.csv are not repeated (`--fresh` does),
 so the whole, many hours of mbi, can be stopped and goes on where it was: `--mode default` is the part of minutes.
-Writes benchmarks/results/tabular.csv, _use.csv, _speed.json, .md and .png (quick: tabular_quick.*, not
+Writes benchmarks/results/tabular.csv, .md and .png (quick: tabular_quick.*, not
 committed); the last line is JSON, see `report.Report.summary`, `delta` and
 `ties`, either of which runs alone with `--only`. The table in the .md says how many seeds a figure has.
 """
@@ -12,12 +12,10 @@ committed); the last line is JSON, see `report.Report.summary`, `delta` and
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
 from dataclasses import asdict, replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -27,12 +25,12 @@ from benchmarks.data import DATA
 from benchmarks.results import Results
 from benchmarks.size import QUICK, RESULTS
 from benchmarks.tabular import delta, ties
-from benchmarks.tabular.consumer import Score, scores
+from benchmarks.tabular.consumer import scores
 from benchmarks.tabular.metrics import summarised
 from benchmarks.tabular.modes import MODES, run
 from benchmarks.tabular.plan import DELTAS, EPSILONS, FEW, Plan, epsilon_of
 from benchmarks.tabular.report import Report
-from benchmarks.tabular.speed import Speed, measure
+from benchmarks.tabular.speed import SPEED, measure
 from benchmarks.tabular.streams import STREAMS
 
 USE_SEEDS = 3
@@ -65,12 +63,9 @@ def main() -> int:
     results = Results(path, forget=plan.has) if quick or arguments.fresh else Results(path)
     with Progress(console=console) as progress:
         _run(plan, results, progress)
-        if arguments.errors_only:
-            speed, used = _stored_speed(name), _stored_scores(name)
-        else:
-            speed, used = _beside(quick, arguments.use_seeds, progress)
-            _store(speed, used, name)
-    report = Report(results, speed, used)
+        if not arguments.errors_only:
+            _beside(results, quick, arguments.use_seeds, progress)
+    report = Report(results)
     (RESULTS / f"{name}.md").write_text(report.markdown(), encoding="utf-8")
     report.plot(RESULTS / f"{name}.png")
     print(report.markdown())
@@ -122,45 +117,15 @@ def _run(plan: Plan, results: Results, progress: Progress) -> None:
         progress.advance(task)
 
 
-def _beside(quick: bool, use_seeds: int, progress: Progress) -> tuple[Speed, list[Score]]:
+def _beside(results: Results, quick: bool, use_seeds: int, progress: Progress) -> None:
+    """What is measured anew each time."""
     steps = 60 if quick else None
     task = progress.add_task("speed", total=None)
-    speed = measure(row_steps=steps, advance=lambda: progress.advance(task))
+    results.add(SPEED, asdict(measure(row_steps=steps, advance=lambda: progress.advance(task))))
     epsilons, seeds = ((1.0,), 1) if quick else (EPSILONS, use_seeds)
     used_task = progress.add_task("training", total=seeds * (len(epsilons) + 2))
-    used = scores(epsilons, seeds, steps=steps, advance=lambda: progress.advance(used_task))
-    return speed, used
-
-
-def _use_path(name: str) -> Path:
-    return RESULTS / f"{name}_use.csv"
-
-
-def _speed_path(name: str) -> Path:
-    return RESULTS / f"{name}_speed.json"
-
-
-def _store(speed: Speed, used: list[Score], name: str) -> None:
-    _speed_path(name).write_text(json.dumps(speed.as_json(), indent=1) + "\n", encoding="utf-8")
-    with _use_path(name).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(asdict(used[0])), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(score) for score in used)
-
-
-def _stored_speed(name: str) -> Speed | None:
-    path = _speed_path(name)
-    return Speed(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
-
-
-def _stored_scores(name: str) -> list[Score]:
-    if not _use_path(name).exists():
-        return []
-    with _use_path(name).open(encoding="utf-8", newline="") as file:
-        return [
-            Score(r["trained_on"], float(r["epsilon"]), int(r["seed"]), float(r["accuracy"]), float(r["auc"]))
-            for r in csv.DictReader(file)
-        ]
+    for trained, figures in scores(epsilons, seeds, steps=steps, advance=lambda: progress.advance(used_task)):
+        results.add(trained, figures)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ same on the real training rows, and on as many rows with independent attributes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from benchmarks.results import Run
 from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import INCOME, StreamData, adult
 from engines.core.noise import seeded
@@ -23,15 +23,10 @@ TEST = 5
 """One row out of so many is kept for the test."""
 
 
-@dataclass(frozen=True)
-class Score:
-    """On real rows that nobody trained on. `auc` is the area under the ROC curve."""
-
-    trained_on: str
-    epsilon: float
-    seed: int
-    accuracy: float
-    auc: float
+PART = "training"
+REAL, INDEPENDENT, SYNTHETIC = "real rows", "independent attributes", "synthetic rows, epsilon "
+Score = tuple[Run, dict[str, float]]
+"""On real rows that nobody trained on: accuracy, and `auc`, the area under the ROC curve."""
 
 
 def scores(epsilons: tuple[float, ...], seeds: int, *, steps: int | None, advance: Callable[[], None]) -> list[Score]:
@@ -44,13 +39,13 @@ def scores(epsilons: tuple[float, ...], seeds: int, *, steps: int | None, advanc
         count = min(len(train) // ROWS, steps or len(train))
         train = train[: count * ROWS]
         shuffled = np.random.default_rng(seed).permuted(train, axis=0)
-        made.append(_score("real rows", float("inf"), seed, train, test))
+        made.append(_score(REAL, seed, train, test))
         advance()
-        made.append(_score("independent attributes", float("inf"), seed, shuffled, test))
+        made.append(_score(INDEPENDENT, seed, shuffled, test))
         advance()
         for epsilon in epsilons:
             synthetic = _synthetic(train, count, epsilon, seed)
-            made.append(_score("synthetic rows", epsilon, seed, synthetic, test))
+            made.append(_score(f"{SYNTHETIC}{epsilon:g}", seed, synthetic, test))
             advance()
     return made
 
@@ -70,9 +65,9 @@ def _synthetic(train: np.ndarray, steps: int, epsilon: float, seed: int) -> np.n
     return np.array(list(alive.values()), np.int64)
 
 
-def _score(name: str, epsilon: float, seed: int, train: np.ndarray, test: np.ndarray) -> Score:
+def _score(trained_on: str, seed: int, train: np.ndarray, test: np.ndarray) -> Score:
     accuracy, auc = trained(train, test, adult().domain.names.index(INCOME))
-    return Score(name, epsilon, seed, accuracy, auc)
+    return Run(PART, "adult", trained_on, seed), {"accuracy": accuracy, "auc": auc}
 
 
 def trained(train: np.ndarray, test: np.ndarray, target: int) -> tuple[float, float]:

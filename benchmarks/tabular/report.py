@@ -6,17 +6,18 @@ import csv
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
 from benchmarks.panels import draw_panels
 from benchmarks.results import Results
 from benchmarks.tabular import delta
-from benchmarks.tabular.consumer import Score
+from benchmarks.tabular.consumer import INDEPENDENT, PART, REAL, SYNTHETIC
 from benchmarks.tabular.metrics import METRICS
 from benchmarks.tabular.modes import MODES
 from benchmarks.tabular.plan import EPSILONS, part, twin
-from benchmarks.tabular.speed import Speed
+from benchmarks.tabular.speed import SPEED, Speed
 from benchmarks.tabular.streams import ADULT, STREAMS, WINDOWS
 
 TARGETED = (0.5, 1.0, 2.0)
@@ -40,8 +41,9 @@ def printed() -> dict[tuple[str, float, str, str], float]:
 class Report:
     """What the figures say."""
 
-    def __init__(self, results: Results, speed: Speed | None, scores: Sequence[Score]) -> None:
-        self.results, self.speed, self.scores = results, speed, scores
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.speed = Speed(**results.rows[SPEED]) if SPEED in results.rows else None
         self.printed = printed()
         found = {run.method for run in results.rows}
         self.modes = [mode for mode in MODES if mode in found]
@@ -164,7 +166,8 @@ class Report:
         yield f"| default, measurements only | {speed.median:.1f} | {speed.worst:.0f} |"
         yield f"| default, with rows | {speed.median_with_rows:.1f} | {speed.worst_with_rows:.0f} |"
         yield (
-            f"| mbi, warm refit of {speed.pairs_refitted} of the same pairs, 1,000 iterations | {speed.refit:.0f} | |\n"
+            f"| mbi, warm refit of {speed.pairs_refitted:g} of the same pairs, 1,000 iterations | {speed.refit:.0f} "
+            "| |\n"
         )
         yield (
             f"The refit takes {speed.speedup:.1f} times the worst step without rows (it makes none), "
@@ -175,24 +178,23 @@ class Report:
         )
 
     def _consumer(self) -> Iterator[str]:
-        if not self.scores:
+        kinds = self.results.methods(PART)
+        if not kinds:
             return
         yield "\n## Training on synthetic rows\n"
         yield "Gradient boosting for income, tested on real rows that were in no stream; mean over seeds.\n"
         yield "| trained on | epsilon | accuracy | area under ROC | of the way from independent to real |"
         yield "|---|---|---|---|---|"
-        kinds = sorted({(score.trained_on, score.epsilon) for score in self.scores}, key=lambda kind: kind[::-1])
-        area = {kind: float(np.mean([s.auc for s in self._of(kind)])) for kind in kinds}
-        unlimited = float("inf")
-        low, high = area["independent attributes", unlimited], area["real rows", unlimited]
-        for kind in kinds:
-            accuracy = np.mean([score.accuracy for score in self._of(kind)])
-            epsilon = f"{kind[1]:g}" if np.isfinite(kind[1]) else ""
-            way = (area[kind] - low) / (high - low)
-            yield f"| {kind[0]} | {epsilon} | {accuracy:.3f} | {area[kind]:.3f} | {way:.2f} |"
-
-    def _of(self, kind: tuple[str, float]) -> list[Score]:
-        return [score for score in self.scores if (score.trained_on, score.epsilon) == kind]
+        means = {
+            kind: [fmean(self.results.of(PART, "adult", kind, name)) for name in ("accuracy", "auc")] for kind in kinds
+        }
+        low, high = means[INDEPENDENT][1], means[REAL][1]
+        for kind in sorted(
+            kinds, key=(*(kind for kind in kinds if kind.startswith(SYNTHETIC)), INDEPENDENT, REAL).index
+        ):
+            accuracy, area = means[kind]
+            name, _, epsilon = kind.partition(", epsilon ")
+            yield f"| {name} | {epsilon} | {accuracy:.3f} | {area:.3f} | {(area - low) / (high - low):.2f} |"
 
     def plot(self, path: Path) -> None:
         """AvgWE over all steps by epsilon; bars are the spread over seeds."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.results import Run
 from benchmarks.size import sized
 from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import STREAMS, StreamData
@@ -25,6 +26,7 @@ from engines.tabular.marginals import Marginals
 from engines.tabular.papers.model import JunctionTree
 
 STREAM = "adult-randomised-200"
+SPEED = Run("speed", "adult", "default", 0)
 MODEL_CELLS = sized(4096, smallest=300)
 EPSILON = sized(Fraction(1), smallest=Fraction(1000))
 """At the smallest size so much that pairs are measured in the few steps that there are: else nothing is refitted."""
@@ -50,7 +52,7 @@ class Speed:
     late_with_rows: float
     changed: float
     refit: float
-    pairs_refitted: int
+    pairs_refitted: float
 
     @property
     def speedup(self) -> float:
@@ -60,9 +62,6 @@ class Speed:
     @property
     def speedup_with_rows(self) -> float:
         return self.refit / self.worst_with_rows
-
-    def as_json(self) -> dict[str, float]:
-        return {name: round(float(getattr(self, name)), 3) for name in self.__dataclass_fields__}
 
 
 def measure(*, row_steps: int | None, advance: Callable[[], None]) -> Speed:

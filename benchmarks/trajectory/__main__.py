@@ -31,7 +31,7 @@ from rich.progress import Progress
 
 from benchmarks.size import QUICK, RESULTS, SMALLEST, sized
 from benchmarks.trajectory import delta, memory
-from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
+from benchmarks.trajectory.data import LARGE, SMALL, SOURCES, chosen
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from benchmarks.trajectory.pictures import side_by_side
 from engines.core.noise import NoiseSource, seeded
@@ -73,7 +73,7 @@ class Results:
 def resampled(trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Trips:
     """As many true trips, drawn again with replacement. NOT private."""
     rng = np.random.default_rng(noise.words(1))
-    return delta.chosen(trips, rng.integers(0, len(trips), len(trips)))
+    return chosen(trips, rng.integers(0, len(trips), len(trips)))
 
 
 def run(names: list[str], epsilons: tuple[Fraction, ...], seeds: int, *, pictures: bool) -> Results:
@@ -190,15 +190,15 @@ def main() -> None:
         memory.main(windows=10)
         return
     few = sized(("cabs", "storms", "geolife"), smallest=("cabs", "storms"))
-    chosen = arguments.data.split(";") if arguments.data else list(few if arguments.quick else SOURCES)
+    names = arguments.data.split(";") if arguments.data else list(few if arguments.quick else SOURCES)
     some = (arguments.quick and not SMALLEST) or arguments.data
-    for name in list(chosen):
+    for name in list(names):
         if SOURCES[name].missing:
             print(f"skipped {name}: {SOURCES[name].missing}", file=sys.stderr)
-            chosen.remove(name)
+            names.remove(name)
     epsilons = (Fraction(1),) if arguments.quick else EPSILONS
     seeds = arguments.seeds or sized(2 if arguments.quick else 3, smallest=1)
-    results = run(chosen, epsilons, seeds, pictures=not some)
+    results = run(names, epsilons, seeds, pictures=not some)
     if not some:
         save(results)
     print(markdown(results))

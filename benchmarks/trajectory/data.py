@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -43,6 +43,19 @@ class Source:
     @property
     def missing(self) -> str | None:
         return None if (DATA / self.needs).exists() else f"{DATA / self.needs} is absent"
+
+
+def chosen(trips: Trips, which: np.ndarray) -> Trips:
+    """Trips of these numbers, in their order; one can come several times."""
+    sizes = trips.sizes[which]
+    offsets = np.append(0, np.cumsum(sizes))
+    at = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - trips.offsets[which], sizes)
+    return Trips(trips.x[at], trips.y[at], offsets)
+
+
+def joined(every: Sequence[Trips]) -> Trips:
+    offsets = np.append(0, np.cumsum(np.concatenate([trips.sizes for trips in every])))
+    return Trips(np.concatenate([t.x for t in every]), np.concatenate([t.y for t in every]), offsets)
 
 
 def cut(trip: np.ndarray, time: np.ndarray, x: np.ndarray, y: np.ndarray, bounds: Bounds, *, gap: float) -> Trips:

@@ -24,7 +24,7 @@ from statistics import geometric_mean
 
 import numpy as np
 
-from benchmarks.trajectory.data import SOURCES, cab_trips
+from benchmarks.trajectory.data import SOURCES, cab_trips, chosen, joined
 from engines.core.noise import NoiseSource, seeded
 from engines.core.shares import GaussianShares, PureShares, Shares
 from engines.trajectory.default.mode import Default
@@ -73,9 +73,7 @@ class Histories:
             .trips
             for day in range(int(self.days.max()) + 1)
         ]
-        sizes = np.concatenate([each.sizes for each in made])
-        x, y = (np.concatenate([getattr(each, axis) for each in made]) for axis in "xy")
-        return Trips(x, y, np.append(0, np.cumsum(sizes)))
+        return joined(made)
 
 
 def _rank(names: IntArray) -> IntArray:
@@ -83,14 +81,6 @@ def _rank(names: IntArray) -> IntArray:
     begins = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
     ranks: IntArray = np.arange(len(names)) - np.repeat(begins, np.diff(np.append(begins, len(names))))
     return ranks
-
-
-def chosen(trips: Trips, which: IntArray) -> Trips:
-    """Some trips, or one several times."""
-    sizes = trips.sizes[which]
-    offsets = np.append(0, np.cumsum(sizes))
-    at = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - trips.offsets[which], sizes)
-    return Trips(trips.x[at], trips.y[at], offsets)
 
 
 def histories(only: str) -> Iterator[Histories]:

@@ -88,14 +88,14 @@ def test_runs_are_kept_until_they_are_to_be_repeated(path: Path) -> None:
 
 def test_the_last_line_is_of_the_runs_that_there_are(path: Path) -> None:
     results = Results(path)
-    nothing = json.loads(json.dumps(Report(results, None, []).summary()))
+    nothing = json.loads(json.dumps(Report(results).summary()))
     assert set(nothing) >= {"ratio_avg_we", "ratio_max_we", "ratio_to_printed", "worst_ratio", "speedup_over_refit"}
     assert "delta_ratio" in nothing
     assert set(nothing.values()) == {None}
     run(results, "default", 0.01)
     run(results, "default", 0.9, seed=1)
     run(results, "paper", 0.04)
-    line = Report(results, None, []).summary()
+    line = Report(results).summary()
     # Of the seeds that both modes ran.
     assert line["ratio_avg_we"] == line["ratio_max_we"] == line["worst_ratio"] == 0.25
     assert line["ratio_to_printed"] == pytest.approx(
@@ -104,11 +104,11 @@ def test_the_last_line_is_of_the_runs_that_there_are(path: Path) -> None:
     assert line["speedup_over_refit"] is None
     run(results, "default, delta", 0.006)
     run(results, "default, delta", 0.54, seed=1)
-    assert Report(results, None, []).summary()["delta_ratio"] == 0.6
-    assert "| adult-randomised-200 | 1 |" in Report(results, None, []).markdown()
+    assert Report(results).summary()["delta_ratio"] == 0.6
+    assert "| adult-randomised-200 | 1 |" in Report(results).markdown()
     # A window whose rows have a ttl is compared with the papers' mode on rows that are deleted.
     run(results, "paper", 0.1, stream=WINDOWS[0])
     run(results, "default", 0.02, stream=WINDOWS[1])
     run(results, "default", 0.01, epsilon=2.0, stream=WINDOWS[1])
-    line = Report(results, None, []).summary()
+    line = Report(results).summary()
     assert (line["ratio_avg_we_ttl"], line["ratio_avg_we_ttl_at_one_promise"]) == (0.2, 0.1)
