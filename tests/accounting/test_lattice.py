@@ -3,6 +3,7 @@
 import decimal
 import math
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,8 +14,11 @@ from engines.core.accounting.lattice import ROUNDING, dominating
 from schemas.errors import EngineInputError
 
 
-def discrete_delta(sigma_squared: Fraction, epsilon: float, *, shift: int = 1, count: int = 1) -> float:
-    """Return the delta of so many draws on integers that move by `shift`, by dp-accounting; never below the true one.
+@cache
+def discrete(
+    sigma_squared: Fraction, *, shift: int = 1, count: int = 1
+) -> privacy_loss_distribution.PrivacyLossDistribution:
+    """Return the loss of so many draws on integers that move by `shift`, by dp-accounting; never below the true one.
 
     Losses are shift (2 k + shift) / (2 sigma_squared): on a grid of that step none of them is rounded.
     """
@@ -25,7 +29,12 @@ def discrete_delta(sigma_squared: Fraction, epsilon: float, *, shift: int = 1, c
         value_discretization_interval=float(shift / (2 * sigma_squared)),
         use_connect_dots=True,
     )
-    return float((one if count == 1 else one.self_compose(count)).get_delta_for_epsilon(epsilon))
+    return one if count == 1 else one.self_compose(count)
+
+
+def discrete_delta(sigma_squared: Fraction, epsilon: float, *, shift: int = 1, count: int = 1) -> float:
+    """Return the delta of so many draws on integers that move by `shift`."""
+    return float(discrete(sigma_squared, shift=shift, count=count).get_delta_for_epsilon(epsilon))
 
 
 @pytest.mark.parametrize(("sigma", "factor"), [(1, 2.14), (2, 1.35), (37, 1.0009)])
