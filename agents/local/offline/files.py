@@ -19,13 +19,17 @@ import contextlib
 import datetime
 import decimal
 import difflib
+import gzip
 import hashlib
+import io
 import math
 import re
+import zlib
 import zoneinfo
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -72,24 +76,16 @@ Part = tuple[int, Callable[[int], list[Row]]]
 """How many rows come next, and what makes those from a number on: a resumed replay skips many."""
 
 
-def _json_lines(stream: Any, batch_rows: int) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield the lines of a stream of bytes that are not empty, each with its number, at most so many at a time.
+def _json_lines(stream: Iterable[bytes], batch_rows: int) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the lines of a file that are not empty, each with its number, at most so many at a time.
 
     Line by line, since Arrow's reader adds a null for each missing field and turns texts into times.
     """
-    at, rest = 0, b""
-    while True:
-        block = stream.read(_READ_BYTES)
-        lines = (rest + block).split(b"\n")
-        rest = lines.pop() if block else b""
-        if at == 0 and lines:
-            lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
-        for first in range(0, len(lines), batch_rows):
-            part = lines[first : first + batch_rows]
-            yield [(at + first + i + 1, line) for i, line in enumerate(part) if line.strip()]
-        at += len(lines)
-        if not block:
-            return
+    numbered = enumerate(stream, 1)
+    while lines := list(islice(numbered, batch_rows)):
+        if lines[0][0] == 1:
+            lines[0] = 1, lines[0][1].removeprefix(codecs.BOM_UTF8)
+        yield [(number, line.removesuffix(b"\n")) for number, line in lines if line.strip()]
 
 
 def _json_rows(lines: list[tuple[int, bytes]], skip: int = 0) -> list[Row]:
@@ -296,7 +292,7 @@ _KINDS = {
     ".ndjson.gz": ("jsonl", True),
 }
 # A name in a header is decoded by Arrow's Python part, with Python's own error.
-_UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
+_UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError)
 _GZIP = b"\x1f\x8b"
 """What such files begin with."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
@@ -421,7 +417,7 @@ class RowFile:
                         f"{self.path}, line {place[0]}, byte {place[1]}: not UTF-8. Fix: write the file as UTF-8, for "
                         f"example with iconv -f {self._likely()} -t UTF-8."
                     )
-            except (OSError, pa.ArrowException):
+            except (OSError, EOFError, zlib.error):
                 with self.path.open("rb") as file:
                     compressed = file.read(len(_GZIP)) == _GZIP
                 if compressed:
@@ -434,32 +430,21 @@ class RowFile:
 
     def _not_utf8(self) -> tuple[int, int] | None:
         """Return line and byte in it, from 1 on, where the file is no longer UTF-8."""
-        decoder, line, rest = codecs.getincrementaldecoder("utf-8")(), 1, 0
         with self._open() as stream:
-            while True:
-                block = stream.read(_READ_BYTES)
-                pending = len(decoder.getstate()[0])
+            for number, line in enumerate(stream, 1):
                 try:
-                    decoder.decode(block, final=not block)
+                    line.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    good = block[: max(0, error.start - pending)]
-                    line += good.count(b"\n")
-                    begin = good.rfind(b"\n") + 1
-                    return line, len(good) - begin + 1 + (0 if begin else rest)
-                if not block:
-                    return None
-                line += block.count(b"\n")
-                end = block.rfind(b"\n")
-                rest = len(block) - end - 1 if end >= 0 else rest + len(block)
+                    return number, error.start + 1
+        return None
 
     def _likely(self) -> str:
         """Return what text that is no UTF-8 most often is: as its byte order mark says, or what spreadsheets wrote."""
         with self._open() as stream:
             return "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
 
-    def _open(self) -> Any:
-        raw = pa.OSFile(str(self.path), "rb")
-        return pa.CompressedInputStream(raw, "gzip") if self.gzipped else raw
+    def _open(self) -> io.BufferedIOBase:
+        return gzip.open(self.path) if self.gzipped else self.path.open("rb")
 
     def _csv(self, batch_rows: int) -> Iterator[Part]:
         # One thread: only then does Arrow know the number of a broken row. No function of ours to call for it: Arrow's
