@@ -46,9 +46,7 @@ def tune(
     runs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs of each bound and epsilon: how much do they differ?")
     ] = 3,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder for a page with plots, and the figures as CSV.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for a page with plots.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the job's own code over a file with several max_contributions, and show which errs least.

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from agents.local.offline import simulate as simulating
-from agents.local.offline.simulate import FRAMES, Output
+from agents.local.offline.simulate import FRAMES, SimulateOptions, Simulation
 from agents.show.charts import MOST_POINTS, TABLE_ROWS, Curve, LineChart, Panel, draw, figure, image, thinned
 from agents.show.report import render_report, section_html
 from agents.show.view import StepRow, percent, view_of
@@ -137,10 +137,9 @@ def test_few_frames_are_kept_and_they_cover_all_steps(tmp_path: Path, monkeypatc
     asked: list[int] = []
     shown = replace(view_of(stream), frame=lambda stream, audit: asked.append(1) or len(asked))
     monkeypatch.setattr(simulating, "view_of", lambda stream: shown)
-    nobody: Any = None
-    with Output(tmp_path / "out", stream, source="", caveats=[]) as output:
+    with Simulation(stream, tmp_path / "out", SimulateOptions(), source="") as output:
         for row in rows(1000):
-            output.step(replace(row, metrics={}), ENTRY.encode(), nobody)
+            output.write(replace(row, metrics={}), ENTRY.encode())
             assert sum(each.frame is not None for each in output.steps) <= FRAMES
     kept = [each.step for each in output.steps if each.frame is not None]
     assert len(kept) >= FRAMES // 2

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 import pytest
 
-from agents.local.offline.simulate import INSECURE, Simulated, SimulateOptions, Simulation, simulate
+from agents.local.offline.simulate import INSECURE, Simulated, SimulateOptions, seed_of, simulate
 from agents.show.report import WARNING
 from agents.worker.job import Job
 from engines.core.contract import Columns
@@ -155,10 +155,9 @@ def test_unseeded_runs_differ(config: Config, small: Path, tmp_path: Path) -> No
 def test_a_seed_is_that_of_the_job(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """`run --insecure-seed N` and `simulate --insecure-seed N` agree, so one checks the other."""
     job = Job(config, {}, insecure_seed=3)
-    simulation = Simulation.__new__(Simulation)
-    simulation.stream = config.streams[0]
-    simulation._options = SimulateOptions(seed=3)
-    assert [simulation._seed(step) for step in range(3)] == [job.draw_seed("taxi", step) for step in range(3)]
+    options = SimulateOptions(seed=3)
+    seeds = [seed_of(config.streams[0], step, options) for step in range(3)]
+    assert seeds == [job.draw_seed("taxi", step) for step in range(3)]
 
 
 def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, small: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ No test is statistical: every seed is fixed.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import itertools
 import json
@@ -254,12 +253,7 @@ def test_it_says_what_it_found_and_that_it_is_not_private(config: Path, points: 
     assert page.count("data:image/svg+xml;base64,") == 2
     assert not re.search(r"(src|href)=[\"']?(?![\"']?data:)", page)  # nothing is fetched
     assert out.stat().st_mode & 0o077 == 0
-    with (out / "tune.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["epsilon"], row["bound"], row["error_of"]) for row in rows] == [
-        ("8", bound, name) for bound in ("1", "10") for name in ERRORS
-    ]
-    assert all(float(row["total"]) > 0 and float(row["bias"]) >= 0 for row in rows)
+    assert [path.name for path in out.iterdir()] == ["tune.html"]
 
 
 def test_for_machines_and_in_few_words(config: Path, points: Path) -> None:

@@ -32,7 +32,6 @@ from agents.show.explain.words import promise, record_time
 from agents.show.report import render_report
 from agents.show.view import StepRow, expected_error, metrics_of, verdict, view_of
 from engines.core.noise import fresh_seed, repeated_seed
-from engines.core.registry import build_evaluator
 from schemas.ledger import LedgerEntry
 from schemas.releases import unframe_records
 
@@ -117,11 +116,8 @@ def simulate(
     for each, file in zip(streams, files, strict=True):
         driven = driven_by_ticks(each, file)
         folder = out if len(streams) == 1 else out / each.name
-        with Output(
-            folder, driven, source=file.path.name, caveats=options.caveats, overwrite=options.overwrite
-        ) as output:
-            run = Simulation(driven, output, options)
-            for rows in run.read(file, source=summary.digest):
+        with Simulation(driven, folder, options, source=file.path.name) as run:
+            for rows in run.read(file, digest=summary.digest):
                 progress(f"simulate {each.name}", rows, summary.rows)
             progress(f"draw the report of {each.name}", 0, 1)
             done.append(run.done())
@@ -130,67 +126,78 @@ def simulate(
 
 
 class Simulation:
-    """One stream: rows of a file in, steps out."""
+    """One stream: rows of a file in; steps, and a folder of files about them, out.
 
-    def __init__(self, stream: Stream, output: Output, options: SimulateOptions) -> None:
+    Attributes:
+        steps: the lines of steps.csv so far. counts: `Reason` name -> rows.
+    """
+
+    def __init__(self, stream: Stream, folder: Path, options: SimulateOptions, *, source: str) -> None:
+        """`source`: the file's name."""
+        self.folder = folder
         self.stream = stream
-        self._output = output
+        self.steps: list[StepRow] = []
+        self.counts: Counter[str] = Counter()
         self._options = options
+        self._source = source
         self._clock = clock_of(stream)
         # Users are told apart within this run only, so the key of their hash is thrown away with it.
-        key = user_key(self._seed(-1), stream=stream.name)
+        key = user_key(seed_of(stream, -1, options), stream=stream.name)
         self._job = LocalJob(stream, key=key, caveat=" ".join(options.caveats))
         self._audit = HeldOutAudit(stream, 1)
         held_out = SourceSpec.held_out(stream, self._audit.evaluator.domain, partitions=1, rows=True)
         self._truth = LocalIngest(held_out, self._audit.fold)
         self._events: Counter[int] = Counter()
         self._synthetic_offset = 0
-        self._rows = 0
+        self._rows_seen = RowsSeen(stream.time)
+        self._last_entry: LedgerEntry | None = None
+        self._every = 1
+        self._files = ExitStack()
 
-    def read(self, file: RowFile, *, source: str) -> Iterator[int]:
+    def __enter__(self) -> Self:
+        """Raises: FileError where the folder may not be written, or holds a simulation already."""
+        if not self._options.overwrite and (self.folder / "steps.csv").exists():
+            raise FileError(f"{self.folder}: holds a simulation already. Fix: name another folder, or say --overwrite.")
+        try:
+            # True values: not for other users of the machine.
+            (self.folder / "synthetic").mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise FileError(f"{self.folder}: {reason}. Fix: name a folder that this user may write to.") from None
+        for old in self.folder.glob("synthetic/step-*.csv"):
+            old.unlink()
+        self._ledger = self._files.enter_context(self._open("ledger.jsonl"))
+        self._table = csv.writer(self._files.enter_context(self._open("steps.csv")), lineterminator="\n")
+        self._table.writerow(["step", "time", "events", "released_total", *self._audit.evaluator.metrics])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.close()
+
+    def read(self, file: RowFile, *, digest: str) -> Iterator[int]:
         """Take in every row, and answer every step; yield how many rows are read, now and then.
 
         Raises: ReplayError for rows that are not sorted by time.
         """
-        for records, rows in planned(self.stream, file.batches(), source=source):
+        done = 0
+        for records, rows in planned(self.stream, file.batches(), source=digest):
             block, letters = self._job.take_planned(records)
             if block is not None:
-                self._output.counts.update(block.counts)
-                self._output.rows_seen.take(records, block, letters)
+                self.counts.update(block.counts)
+                self._rows_seen.take(records, block, letters)
                 self._events.update({step: events.total for step, events in block.steps.items()})
             self._truth.take_planned(records)
             while self._job.stepper.closable:
                 self._answer()
-            self._rows += rows
-            yield self._rows
-
-    def done(self) -> Simulated:
-        """Write the last snapshot and the report."""
-        output = self._output
-        output.finish(self._audit)
-        last = output.steps[-1] if output.steps else None
-        return Simulated(
-            stream=self.stream.name,
-            folder=output.folder,
-            rows=self._rows,
-            events=output.counts["ACCEPTED"],
-            steps=len(output.steps),
-            records=last.released_total if last else 0,
-            epsilon=0.0 if output.ledger is None else output.ledger.epsilon_spent,
-            metrics=dict(last.metrics) if last else {},
-            refused=output.rows_seen.refused,
-            refused_share=output.rows_seen.seen.share,
-            misfit=output.counts["ACCEPTED"] < LEAST_USABLE * self._rows,
-            left_out=tuple(output.left_out),
-            over_bound=output.counts["OVER_BOUND"],
-            clipped=output.counts["CLIPPED"],
-            warning=output.drowned,
-            verdict=tuple(" ".join(filter(None, said)) for said in output.verdict),
-        )
+            done += rows
+            yield done
 
     def _answer(self) -> None:
         step = self._job.stepper.step
-        candidate = self._job.stepper.compute(self._seed(step))
+        candidate = self._job.stepper.compute(seed_of(self.stream, step, self._options))
         for record in unframe_records(candidate.payload):
             if record.channel == "synthetic":
                 self._audit.on_synthetic(self._synthetic_offset, step, record.key, record.value)
@@ -206,77 +213,20 @@ class Simulation:
             true_total=self._audit.evaluator.size(self._audit.truth),
             gathered=utility["gathered"],
         )
-        self._output.step(row, candidate.ledger, self._audit)
+        self.write(row, candidate.ledger)
         every = self._options.snapshot_every
         if every is not None and (step + 1) % every == 0:
-            self._output.snapshot(step, self._audit)
+            self._snapshot(step)
 
-    def _seed(self, step: int) -> bytes:
-        """Return the seed that the job draws: with `run --insecure-seed N` the very same."""
-        if self._options.seed is None:
-            return fresh_seed()
-        return repeated_seed(self._options.seed, self.stream.name, step)
-
-
-class Output:
-    """The folder of one stream.
-
-    Attributes:
-        steps: the lines of steps.csv so far. counts: `Reason` name -> rows. rows_seen: those refused. ledger: its last
-        entry. drowned: a sentence where noise is larger than all that the last step had. verdict: what the release is
-        good for. Both are there after `finish`.
-    """
-
-    def __init__(
-        self, folder: Path, stream: Stream, *, source: str, caveats: list[str], overwrite: bool = False
-    ) -> None:
-        self.folder = folder
-        self._overwrite = overwrite
-        self.stream = stream
-        self.steps: list[StepRow] = []
-        self.counts: Counter[str] = Counter()
-        self.rows_seen = RowsSeen(stream.time)
-        self.ledger: LedgerEntry | None = None
-        self.drowned: str | None = None
-        self.verdict: Sequence[tuple[str, str]] = ()
-        self._every = 1
-        self._source = source
-        self._caveats = caveats
-        self._metrics = build_evaluator(stream).metrics
-        self._files = ExitStack()
-
-    def __enter__(self) -> Self:
-        """Raises: FileError where it may not be written, or holds a simulation already."""
-        if not self._overwrite and (self.folder / "steps.csv").exists():
-            raise FileError(f"{self.folder}: holds a simulation already. Fix: name another folder, or say --overwrite.")
-        try:
-            # True values: not for other users of the machine.
-            (self.folder / "synthetic").mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise FileError(f"{self.folder}: {reason}. Fix: name a folder that this user may write to.") from None
-        for old in self.folder.glob("synthetic/step-*.csv"):
-            old.unlink()
-        self._ledger = self._files.enter_context(self._open("ledger.jsonl"))
-        self._table = self._files.enter_context(self._open("steps.csv"))
-        self._line(["step", "time", "events", "released_total", *self._metrics])
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._files.close()
-
-    def step(self, row: StepRow, ledger: bytes, audit: HeldOutAudit) -> None:
+    def write(self, row: StepRow, ledger: bytes) -> None:
         """Write a step that is answered; one that gathers has no errors yet."""
-        self.steps.append(self._framed(row, audit))
-        metrics = [row.metrics.get(name, "") for name in self._metrics]
-        self._line([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
+        self.steps.append(self._framed(row))
+        metrics = [row.metrics.get(name, "") for name in self._audit.evaluator.metrics]
+        self._table.writerow([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
         self._ledger.write(ledger.decode() + "\n")
-        self.ledger = LedgerEntry.decode(ledger, self.stream.name)
+        self._last_entry = LedgerEntry.decode(ledger, self.stream.name)
 
-    def _framed(self, row: StepRow, audit: HeldOutAudit) -> StepRow:
+    def _framed(self, row: StepRow) -> StepRow:
         """Return a step with what the engine shows of it. Nobody knows how many come: of many, every other one goes."""
         frame = view_of(self.stream).frame
         if frame is None or row.gathered or row.step % self._every:
@@ -289,54 +239,72 @@ class Output:
                     self.steps[index] = replace(self.steps[index], frame=None)
             if row.step % self._every:
                 return row
-        return replace(row, frame=frame(self.stream, audit))
+        return replace(row, frame=frame(self.stream, self._audit))
 
-    def snapshot(self, step: int, audit: HeldOutAudit) -> None:
+    def _snapshot(self, step: int) -> None:
         """Write the synthetic records alive after `step`, as a consumer holds them who has read them all."""
-        known = (self.stream.time.field, *self.stream.domain.fields)
+        alive, known = self._audit.alive.values(), (self.stream.time.field, *self.stream.domain.fields)
         # An engine may say more of a record than raw events do: a standard error, an interval.
-        fields = dict.fromkeys([*known, *(name for record in audit.alive.values() for name in record)])
+        fields = dict.fromkeys([*known, *(name for record in alive for name in record)])
         with self._open(f"synthetic/step-{step:06d}.csv") as target:
             writer = csv.DictWriter(target, list(fields), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(audit.alive.values())
+            writer.writerows(alive)
 
-    def finish(self, audit: HeldOutAudit) -> None:
+    def done(self) -> Simulated:
         """Write the last snapshot and the report."""
-        if self.steps:
-            self.snapshot(self.steps[-1].step, audit)
-        stream, seen = self.stream, self.rows_seen.seen
-        judged = view_of(stream).judged(stream, audit, self.steps) if self.steps else ()
-        self.verdict = verdict(stream, judged, metrics_of(stream), self.steps)
-        self.drowned = drowned(stream, self.steps)
+        stream, seen, steps, entry = self.stream, self._rows_seen, self.steps, self._last_entry
+        last = steps[-1] if steps else None
+        if last is not None:
+            self._snapshot(last.step)
+        judged = view_of(stream).judged(stream, self._audit, steps) if steps else ()
+        said = verdict(stream, judged, metrics_of(stream), steps)
+        warning, left_out = drowned(stream, steps), self._left_out()
         page = render_report(
             stream,
-            self.steps,
-            audit,
+            steps,
+            self._audit,
             source=self._source,
             judged=judged,
-            verdict=self.verdict,
-            drowned=self.drowned,
+            verdict=said,
+            drowned=warning,
             promise=promise(stream),
             record_time=record_time(stream),
-            ledger=self.ledger,
+            ledger=entry,
             rows={
                 "used": self.counts["ACCEPTED"],
                 "of them moved to a limit": self.counts["CLIPPED"],
                 "over the bound of their user": self.counts["OVER_BOUND"],
             },
-            refused=[each.cells for each in self.rows_seen.refused],
-            refused_much=seen.sentence() if seen.much else None,
-            said_first=[*filter(None, [stream.privacy.epsilon_warning]), *self.left_out],
-            caveats=self._caveats,
+            refused=[each.cells for each in seen.refused],
+            refused_much=seen.seen.sentence() if seen.seen.much else None,
+            said_first=[*filter(None, [stream.privacy.epsilon_warning]), *left_out],
+            caveats=self._options.caveats,
         )
         with self._open("report.html") as target:
             target.write(page)
+        return Simulated(
+            stream=stream.name,
+            folder=self.folder,
+            rows=seen.rows,
+            events=self.counts["ACCEPTED"],
+            steps=len(steps),
+            records=last.released_total if last else 0,
+            epsilon=0.0 if entry is None else entry.epsilon_spent,
+            metrics=dict(last.metrics) if last else {},
+            refused=seen.refused,
+            refused_share=seen.seen.share,
+            misfit=self.counts["ACCEPTED"] < LEAST_USABLE * seen.rows,
+            left_out=tuple(left_out),
+            over_bound=self.counts["OVER_BOUND"],
+            clipped=self.counts["CLIPPED"],
+            warning=warning,
+            verdict=tuple(" ".join(filter(None, each)) for each in said),
+        )
 
-    @property
-    def left_out(self) -> list[str]:
-        """What bounds on users and limits of values took away, where it is much, and what to do."""
-        rows, found = max(1, self.rows_seen.rows), []
+    def _left_out(self) -> list[str]:
+        """Return what bounds on users and limits of values took away, where it is much, and what to do."""
+        rows, found = max(1, self._rows_seen.rows), []
         if (over := self.counts["OVER_BOUND"]) > LEAST_USABLE * rows:
             found.append(
                 f"{percent(over / rows)} of the rows are over the bound of their user, max_contributions = "
@@ -353,8 +321,10 @@ class Output:
     def _open(self, name: str) -> TextIO:
         return (self.folder / name).open("w", encoding="utf-8", newline="")
 
-    def _line(self, cells: list[Any]) -> None:
-        csv.writer(self._table, lineterminator="\n").writerow(cells)
+
+def seed_of(stream: Stream, step: int, options: SimulateOptions) -> bytes:
+    """Return the seed that the job draws: with `run --insecure-seed N` the very same."""
+    return fresh_seed() if options.seed is None else repeated_seed(options.seed, stream.name, step)
 
 
 def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:

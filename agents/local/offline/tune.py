@@ -11,7 +11,6 @@ the same bound: that is the truth without noise.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -603,7 +602,7 @@ class EventsOfBoth:
         return keys, np.where(refused != 0, refused, reasons)
 
 
-# --- as words, a table, JSON, CSV and a page --------------------------------------------------------------------------
+# --- as words, a table, JSON and a page -------------------------------------------------------------------------------
 
 WARNINGS = (NOT_COVERED, TRUE_VALUES)
 _PARTS = ("bias", "noise", "total")
@@ -709,36 +708,16 @@ def _known(value: float) -> float | None:
 
 
 def write(tuned: Tuned, folder: Path) -> Path:
-    """tune.csv and tune.html, for this user of the machine only; returns the page. Raises: FileError."""
+    """tune.html, for this user of the machine only; returns it. Raises: FileError."""
+    page = folder / "tune.html"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
-        with (folder / "tune.csv").open("w", encoding="utf-8", newline="") as target:
-            writer = csv.writer(target, lineterminator="\n")
-            writer.writerow(
-                ["epsilon", "bound", "accepted", "accepted_first_third", "accepted_last_third", "error_of", *_PARTS]
-            )
-            writer.writerows(_rows(tuned))
-        page = folder / "tune.html"
         page.write_text(_page(tuned), encoding="utf-8")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise FileError(f"{folder}: {reason}. Fix: name a folder that this user may write to.") from None
     return page
-
-
-def _rows(tuned: Tuned) -> Iterator[list[Any]]:
-    """A line of the CSV for each epsilon, bound and name of an error."""
-    for cell in tuned.cells:
-        errors = cell.errors
-        shown = [_cell(share) for share in (cell.accepted, cell.accepted_first, cell.accepted_last)]
-        for name in names(tuned):
-            parts = [_cell(getattr(errors, part).get(name, math.nan)) for part in _PARTS]
-            yield [cell.epsilon, cell.bound, *shown, name, *parts]
-
-
-def _cell(value: float) -> float | str:
-    return value if math.isfinite(value) else ""
 
 
 def _page(tuned: Tuned) -> str:
