@@ -96,7 +96,8 @@ def work(bootstrap: str, folder: str, name: str, start: str, most: int) -> int:
     from agents.worker.process import run_worker
 
     if most:
-        publish.MOST_STEPS = candidates.MOST_STEPS = most  # type: ignore[misc]
+        for module in (publish, candidates):
+            vars(module)["MOST_STEPS"] = most
     set_up("WARNING")
     leaving = Leaving()
     leaving.install()
@@ -110,7 +111,8 @@ def main() -> None:
     parser.add_argument("--worker", nargs=4)
     arguments = parser.parse_args()
     if arguments.worker:
-        sys.exit(work(*arguments.worker, arguments.most))
+        bootstrap, folder, name, start = arguments.worker
+        sys.exit(work(bootstrap, folder, name, start, arguments.most))
     found = {}
     with tempfile.TemporaryDirectory() as folder, broker_from_env() as broker:
         for label, most in (("one by one", 1), ("many at a time", None)):

@@ -28,7 +28,7 @@ def environment(name: str) -> Path:
     uv = Path(sys.executable).with_name("uv")
     subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, venv], check=True)
     # Without dependencies: the lock has all that is needed (requirements/price.overrides).
-    locked = ["--require-hashes", "--no-deps", "-r", lock]
+    locked = ["--require-hashes", "--no-deps", "-r", str(lock)]
     subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *locked], check=True)
     (venv / ".stamp").write_bytes(lock.read_bytes())
     return python

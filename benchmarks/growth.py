@@ -77,7 +77,7 @@ def main() -> None:
     stepper = Stepper.of(stream, 1)
     chance = np.random.default_rng(1)
     process = psutil.Process()
-    marks = {steps // 10: {}, steps: {}}
+    marks: dict[int, dict[str, float]] = {steps // 10: {}, steps: {}}
     console = Console(stderr=True)
     started = time.perf_counter()
     for step in track(range(steps), "steps", console=console):
@@ -85,6 +85,7 @@ def main() -> None:
         ingest.tick(step)
         block, _ = ingest.seal()
         ingest.committed(at=step)
+        assert block is not None
         stepper.fold(step, block)
         body = stepper.compute(step.to_bytes(32, "big")).encode()
         if step + 1 in marks:

@@ -139,7 +139,7 @@ def curves(feed: Feed, seed: int, progress: Progress) -> dict[str, Counter[str]]
                 elif isinstance(told.get("increment"), int):
                     steps = range(told["since"] + 1, step + 1)
                     for at in steps:
-                        found["measured"][feed.month(at)] += told["increment"] / len(steps)  # type: ignore[assignment]
+                        found["measured"][feed.month(at)] += told["increment"] / len(steps)
             elif record.value is None:
                 del released[record.key], dated[record.key]
             else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -49,9 +50,9 @@ def optimised(horizon: int) -> FloatArray:
     """
     nodes = round(horizon**0.5)
     start = 0.5 * np.random.default_rng([horizon, nodes, 0]).random(nodes * horizon)
-    options = {"maxiter": 1000, "maxcor": 20, "ftol": 1e-11, "gtol": 1e-8}
-    bounds = [(0, None)] * start.size
-    found = minimize(mean_variance, start, horizon, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    options: Any = {"maxiter": 1000, "maxcor": 20, "ftol": 1e-11, "gtol": 1e-8}
+    bounds: list[tuple[float, float | None]] = [(0, None)] * start.size
+    found = minimize(mean_variance, start, (horizon,), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return np.asarray(found.x).reshape(nodes, horizon)
 
 

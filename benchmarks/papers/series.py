@@ -59,7 +59,7 @@ def releaser(truth: FloatArray, normal: FloatArray, epsilon: float, *, exact: bo
     weights = np.stack(list(schedules.values()))
     weights[:, :2] = 1
     sigma = np.sqrt((weights**2).sum(axis=1) / mu_squared(epsilon, exact=exact))
-    tried = {}
+    tried: dict[str, FloatArray] = {}
     for corrected in (False, True):
         x = np.zeros((seeds, len(weights), steps))
         x[:, :, :2] = truth[:, None, :2] + sigma[:, None] * normal[:, None, :2]

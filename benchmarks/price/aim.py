@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,10 +40,8 @@ def aim(
     python = environment("price")
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder) / "question.npz", Path(folder) / "answer.npz"
-        asked = {"epsilon": epsilon, "delta": delta, "seed": seed, "rows": rows, "model_mb": model_mb}
-        np.savez(
-            question, codes=codes, sizes=np.array(sizes), **{name: np.array(value) for name, value in asked.items()}
-        )
+        asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed, "rows": rows, "model_mb": model_mb}
+        np.savez(question, codes=codes, sizes=np.array(sizes), **asked)
         done = subprocess.run([python, PROGRAM, question, answer], capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"AIM failed:\n{done.stderr}")

@@ -71,7 +71,7 @@ def run(name: str, method: str, seed: int) -> dict[str, float]:
 
 def figures(name: str, made: Trips) -> dict[str, float]:
     _, truths = trips_of(name)
-    found = {}
+    found: dict[str, float] = {}
     for side, truth in zip(GRIDS, truths, strict=True):
         errors = truth.errors(made)
         found |= {f"{figure} {side}": errors[figure] for figure in FIVE}

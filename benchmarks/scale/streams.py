@@ -98,15 +98,15 @@ def side_stream(name: str, engine: str, *, step: str, start: str) -> Table:
     """A stream of a few events a step. Args: step: of whole seconds, as 10s."""
     steps = 3600 // int(step.removesuffix("s"))  # in the hour for which users are bounded
     user: Table = {"unit": "user", "user": "user", "max_contributions": 2, "per": "1h"}
-    privacy: Table = {
+    privacies: dict[str, Table] = {
         "spatial": {"unit": "event"},
         "tabular": {"unit": "event"},
         "series": {**user, "delta": 1e-6},
         "markov": {"unit": "replace", "user": "user", "max_contributions": steps, "max_per_step": 1, "per": "1h"},
         "trajectory": user,
-    }[engine]
+    }
     square = [0.0, 0.0, 1.0, 1.0]
-    domain: Table = {
+    domains: dict[str, Table] = {
         "spatial": {"kind": "box", "x": "x", "y": "y", "bounds": square},
         "tabular": {
             "kind": "table",
@@ -115,16 +115,16 @@ def side_stream(name: str, engine: str, *, step: str, start: str) -> Table:
         "series": {"kind": "series", "fields": [{"name": "visits", "of": "count"}]},
         "markov": {"kind": "states", "field": "state", "values": list("abcdefgh"), "population": 1000},
         "trajectory": {"kind": "trips", "trip": "trip", "x": "x", "y": "y", "bounds": square, "end": "last"},
-    }[engine]
+    }
     options: Table = {"trajectory": {"idle": "1m", "longest": "10m", "max_points": 16, "side": 8}}
     return {
         "name": name,
         "engine": engine,
         "source": f"raw.{name}",
         "partitioner": "none",
-        "privacy": {"epsilon": 1.0, **privacy},
+        "privacy": {"epsilon": 1.0, **privacies[engine]},
         "time": _time(step, "wall", start),
-        "domain": domain,
+        "domain": domains[engine],
         "options": {"series": {"horizon": 100_000}}.get(engine, options.get(engine, {})),
     }
 

@@ -45,7 +45,7 @@ def main() -> None:
     few = ("default", "paper") if arguments.quick and not SMALLEST else tuple(MODES)
     few += sized((), smallest=tuple(MORE))
     modes = tuple(arguments.modes.split(";")) if arguments.modes else few
-    epsilons = (Fraction(1),) if arguments.quick else EPSILONS
+    epsilons: tuple[Fraction, ...] = (Fraction(1),) if arguments.quick else EPSILONS
     if arguments.epsilons:
         epsilons = tuple(Fraction(text) for text in arguments.epsilons.split(","))
     whole = SMALLEST or not (arguments.quick or arguments.streams or arguments.modes or arguments.epsilons)

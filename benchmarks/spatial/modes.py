@@ -37,7 +37,9 @@ class Scene:
     def errors(self, step: int, released: Counts) -> Errors:
         """Of the synthetic points of released counts, as a consumer holds them."""
         points, _ = difference(self.domain, Placement(NAME, self.domain), before=Counts.nothing(), after=released)
-        columns = dict(zip(self.evaluator.fields, points.coordinates(), strict=True))
+        columns = {
+            name: values.tolist() for name, values in zip(self.evaluator.fields, points.coordinates(), strict=True)
+        }
         return list(self.evaluator.measure(self.truth[step], columns).values())
 
 

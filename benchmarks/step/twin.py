@@ -71,10 +71,12 @@ class Points:
                 for index in range(now, was):
                     removed.append(self._name(*self._finest(node, index)))
                 continue
-            firsts = tuple(None if count is None else self.first_of(node, count) for count in (was, now))
-            stack.append((2 * node, *firsts))
-            seconds = (None if c is None or f is None else c - f for c, f in zip((was, now), firsts, strict=True))
-            stack.append((2 * node + 1, *seconds))
+            was_first = None if was is None else self.first_of(node, was)
+            now_first = None if now is None else self.first_of(node, now)
+            stack.append((2 * node, was_first, now_first))
+            was_second = None if was is None or was_first is None else was - was_first
+            now_second = None if now is None or now_first is None else now - now_first
+            stack.append((2 * node + 1, was_second, now_second))
         return added, removed
 
     def _finest(self, node: int, index: int) -> tuple[int, int]:
@@ -148,6 +150,7 @@ class Twin:
         self.average: list[float] = state["watch/average"].tolist()
         self.rules, self.depth, self.most = config, config.domain.depth, config.max_leaves
         self.unit, self.longest = self.rules.counter.variance, self.rules.counter.longest
+        assert isinstance(config.domain, BoxDomain)
         self.points = Points(config.name, config.domain)
 
     def step(

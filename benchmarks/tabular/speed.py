@@ -109,7 +109,8 @@ def _refit(engine: GrowingBlocks, data: StreamData) -> tuple[float, int]:
     """Median milliseconds of a warm refit by mbi, and of how many pairs."""
     import jax
 
-    from engines.tabular.papers.pgm import mbi
+    # From there, since that module sets JAX's precision before it imports mbi.
+    from engines.tabular.papers.pgm import mbi  # type: ignore[attr-defined]
 
     evidence = engine._learnt.evidence.sums(len(data.inserts) - 1)[0]
     layout: Marginals = engine.config.larger

@@ -14,6 +14,7 @@ from benchmarks.price.adaptive_grid import AdaptiveGrid, overlaps, reconciled
 from benchmarks.price.report import price
 from benchmarks.price.tree_fit import Measured, TreeModel, fitted
 from benchmarks.results import Results, Run
+from benchmarks.trajectory.data import joined
 from engines.core.noise import seeded
 from engines.trajectory.trips import LATTICE, Trips
 
@@ -182,7 +183,7 @@ def test_trips_are_dealt_once_and_survive_the_rivals_file() -> None:
     def places(of: Trips) -> list[tuple[int, ...]]:
         return sorted(tuple(of.x[a:b].tolist() + of.y[a:b].tolist()) for a, b in pairwise(of.offsets.tolist()))
 
-    assert places(trips.joined(dealt)) == places(every)
+    assert places(joined(dealt)) == places(every)
     again = trips.read(trips.written(every))
     assert again.sizes.tolist() == every.sizes.tolist()
     assert np.abs(again.x - every.x).max() <= 1

@@ -12,7 +12,7 @@ from toy.spec import AnythingDomain
 class NumberedDomain(AnythingDomain):
     """`kind = "numbered"`: texts that end with eight digits."""
 
-    kind: Literal["numbered"] = "numbered"  # type: ignore[assignment]
+    kind: Literal["numbered"] = "numbered"
 
 
 SPEC = dataclasses.replace(
