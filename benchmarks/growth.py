@@ -73,8 +73,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=sized(3000, smallest=20))
     steps = parser.parse_args().steps
     stream = parse_config(CONFIG, {}).streams[0]
-    ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=b"k" * 16, partitions=1), 0)
-    stepper = Stepper.of(stream, 1)
+    ingest = PartitionIngest(SourceSpec.from_stream(stream, build_domain(stream), key=b"k" * 16, partitions=1), 0)
+    stepper = Stepper.from_stream(stream, 1)
     chance = np.random.default_rng(1)
     process = psutil.Process()
     marks: dict[int, dict[str, float]] = {steps // 10: {}, steps: {}}

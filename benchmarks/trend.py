@@ -96,14 +96,14 @@ class Feed:
         file = rows_for(path, self.stream)
         summary = file.summary()
         self.blocks: list[Block] = []
-        spec = SourceSpec.of(self.stream, build_domain(self.stream), key=None, partitions=1)
+        spec = SourceSpec.from_stream(self.stream, build_domain(self.stream), key=None, partitions=1)
         ingest = LocalIngest(spec, lambda _, block: self.blocks.append(block))
         for records, _ in planned(self.stream, file.batches(), source=summary.digest):
             ingest.take_planned(records)
 
     def month(self, step: int) -> str:
         """That a step begins in."""
-        clock, zone = StepClock.of(self.stream), self.stream.time.zone
+        clock, zone = StepClock.from_stream(self.stream), self.stream.time.zone
         return instant(clock.start_of(step)).astimezone(zone).strftime("%Y-%m")
 
     def truth(self) -> Counter[str]:
@@ -117,7 +117,7 @@ class Feed:
 
 def curves(feed: Feed, seed: int, progress: Progress) -> dict[str, Counter[str]]:
     """The four curves of one run."""
-    stepper, drawn = Stepper.of(feed.stream, 1), seeds(seed)
+    stepper, drawn = Stepper.from_stream(feed.stream, 1), seeds(seed)
     for offset, block in enumerate(feed.blocks):
         stepper.fold(offset, block)
     task = progress.add_task(f"{feed.stream.name}, seed {seed}", total=None)

@@ -34,7 +34,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     user_keys(loaded)  # what `run` would refuse is refused here
     check_files(loaded.kafka.registry)
     for stream in loaded.streams:
-        InputFormat.of(stream)
+        InputFormat.from_stream(stream)
     with working("building domains and engines", quiet=as_json):
         remarks = {name: list(said) for name, said in check_streams(loaded).items()}
     for stream in loaded.streams:

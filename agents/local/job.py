@@ -74,7 +74,7 @@ class LocalJob(LocalIngest):
             key: of the hash of user ids. rows: records are rows of a file, whatever the format of the stream's topic.
             caveat: why its releases are not private; empty: they are.
         """
-        spec = SourceSpec.of(stream, build_domain(stream), key=key, partitions=partitions, rows=rows)
+        spec = SourceSpec.from_stream(stream, build_domain(stream), key=key, partitions=partitions, rows=rows)
         super().__init__(spec, self._fold_step)
         self.stream = stream
         self._caveat = caveat
@@ -82,7 +82,7 @@ class LocalJob(LocalIngest):
 
     def new_stepper(self) -> Stepper:
         """Return a stepper at the begin of the stream."""
-        return Stepper.of(self.stream, self.spec.partitions, caveat=self._caveat)
+        return Stepper.from_stream(self.stream, self.spec.partitions, caveat=self._caveat)
 
     def _fold_step(self, offset: int, block: Block) -> None:
         self.stepper.fold(offset, block)  # whichever goes on now: it may be another one than at the begin
@@ -119,5 +119,5 @@ def planned(stream: Stream, parts: Iterable[Sequence[Row]], *, source: str) -> I
     clock, times = clock_of(stream), times_of(stream)
     plan = plan_of(stream, {stream.source: 1}, Progress(source=source), written=False)
     for rows in parts:
-        yield plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0], len(rows)
+        yield plan.chunk(rows, steps_of(clock, times.parse(rows))).records[stream.source, 0], len(rows)
     yield plan.finish().records[stream.source, 0], 0

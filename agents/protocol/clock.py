@@ -35,7 +35,7 @@ class StepClock:
     max_ahead: int
 
     @classmethod
-    def of(cls, stream: Stream) -> StepClock:
+    def from_stream(cls, stream: Stream) -> StepClock:
         """The clock of a configured stream. Raises: ConfigError while it starts "now": `run` resolves that."""
         steps = stream.time.steps
         if steps is None:
@@ -103,7 +103,7 @@ def steps_over(stream: Stream, now_us: int) -> int:
     """Return how many steps are over that a new stream would publish first; 0 where it starts now, or is a replay."""
     if stream.time.clock == "replay" or stream.time.start_us is None:
         return 0
-    return max(0, StepClock.of(stream).last_over(now_us, grace_us=stream.time.grace_us) + 1)
+    return max(0, StepClock.from_stream(stream).last_over(now_us, grace_us=stream.time.grace_us) + 1)
 
 
 def time_for(steps: int) -> str:

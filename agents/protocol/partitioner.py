@@ -41,7 +41,7 @@ def partitions_of(ids: IdBytes, *, partitioner: Partitioner, partitions: int) ->
 @lru_cache(1 << 12)
 def home_partition(stream: str, partitions: int) -> int:
     """Return the partition of the private topics on which everything of a stream is kept: that of its name as a key."""
-    ids = IdBytes.of([stream])
+    ids = IdBytes.from_ids([stream])
     return int(partitions_of(ids, partitioner="murmur2", partitions=partitions)[0])
 
 

@@ -306,7 +306,7 @@ class RowTimes:
     field: str
     parser: TimeParser
 
-    def of(self, rows: Sequence[Row]) -> list[int | None]:
+    def parse(self, rows: Sequence[Row]) -> list[int | None]:
         """Return the microseconds since 1970 UTC of each row; None where the time cannot be read."""
         [path] = paths_of(ROWS, [self.field])
         values = [path.find(row) for row in rows]
@@ -336,7 +336,7 @@ def place_by_user(field: str, partitioner: Partitioner) -> Place:
     [path] = paths_of(ROWS, [field])
 
     def place(rows: Sequence[Row], first: int, partitions: int) -> tuple[list[bytes | None], list[int]]:
-        ids = IdBytes.of([path.find(row) for row in rows])
+        ids = IdBytes.from_ids([path.find(row) for row in rows])
         homes = partitions_of(ids, partitioner=hashing, partitions=partitions).tolist()
         data = ids.data.tobytes()
         keys: list[bytes | None] = []
@@ -358,7 +358,7 @@ def clock_of(stream: Stream) -> StepClock:
             f'stream {stream.name} has clock = "{stream.time.clock}": its steps end by the clock on the wall, so a '
             'file of the past would be late as a whole. Fix: set clock = "replay" and a start in [streams.time].'
         )
-    return StepClock.of(stream)
+    return StepClock.from_stream(stream)
 
 
 def check_writable(stream: Stream) -> None:

@@ -55,10 +55,10 @@ class IdBytes:
     usable: BoolArray
 
     @staticmethod
-    def of(ids: Sequence[object]) -> IdBytes:
+    def from_ids(ids: Sequence[object]) -> IdBytes:
         """Return the bytes of ids.
 
-        >>> IdBytes.of(["ann", 7, "", True]).usable.tolist()
+        >>> IdBytes.from_ids(["ann", 7, "", True]).usable.tolist()
         [True, True, False, False]
         """
         count = len(ids)

@@ -80,7 +80,7 @@ class EngineTask(StreamsTask):
                 self.leave_out(stream.name)
                 continue
             with self.serving(stream.name), alone(stream.name):
-                stepper = Stepper.of(
+                stepper = Stepper.from_stream(
                     stream,
                     job.source_partitions[stream.name],
                     caveat=job.caveat,

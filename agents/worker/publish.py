@@ -149,7 +149,7 @@ class PublishStreamTask:
     @cached_property
     def _clock(self) -> StepClock:
         """The steps; not of a stream that could not start: where it begins may not be known."""
-        return StepClock.of(self._stream)
+        return StepClock.from_stream(self._stream)
 
     def serves(self) -> bool:
         """Return false once nothing more of the stream may be published by this process."""

@@ -84,7 +84,7 @@ async def fill(
         await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     random = np.random.default_rng(7)
     users = random.integers(0, USERS, events)
-    ids = IdBytes.of([f"u{user:07d}" for user in users.tolist()])
+    ids = IdBytes.from_ids([f"u{user:07d}" for user in users.tolist()])
     homes = partitions_of(ids, partitioner="murmur2", partitions=PARTITIONS).tolist()
     task = progress.add_task(f"writing {topic}", total=events)
     total = 0

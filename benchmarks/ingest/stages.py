@@ -40,7 +40,7 @@ def stages() -> list[tuple[str, float]]:
     machine, events = PartitionIngest(spec, 0), _decoded(spec, records)
     filtered, ticked = PureFilter(spec, 0), np.full(SLICE, -1, np.int64)
     users, times = list(map(attrgetter("user"), events)), list(map(attrgetter("time"), events))
-    ids, parser = IdBytes.of(users), spec.time_parser()
+    ids, parser = IdBytes.from_ids(users), spec.time_parser()
     assert spec.key is not None
     hashes, steps = hash_ids(ids, spec.key), np.zeros(SLICE, np.int64)
     assert spec.bounds is not None
@@ -59,7 +59,7 @@ def stages() -> list[tuple[str, float]]:
         ("    columns", lambda: filtered._columns(events, np.ones(SLICE, np.int8))),
         ("    encode in the domain", lambda: spec.domain.encode(columns)),
         ("  bounds", lambda: bounds.accept(hashes, steps)),
-        ("    sort by user", lambda: Groups.of(hashes)),
+        ("    sort by user", lambda: Groups.from_hashes(hashes)),
         ("seal and encode a block of these", lambda: _sealed(spec, records)),
     ]
     return [(name, _best(work) / SLICE * 1e9) for name, work in table]
@@ -90,7 +90,7 @@ def _batches(spec: SourceSpec) -> bytes:
     """Events of partition 0 as a broker sends them, uncompressed."""
     random = np.random.default_rng(7)
     users = random.integers(0, USERS, PARTITIONS * SLICE * 2)
-    ids = IdBytes.of([f"u{user:07d}" for user in users.tolist()])
+    ids = IdBytes.from_ids([f"u{user:07d}" for user in users.tolist()])
     rows = np.flatnonzero(partitions_of(ids, partitioner="murmur2", partitions=PARTITIONS) == 0)[:SLICE]
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 24)
     for offset, row in enumerate(rows.tolist()):

@@ -33,7 +33,7 @@ def prior_mean(noisy: FloatArray, total: float, matrix: FloatArray, *, even: boo
 def kalman(noisy: FloatArray, total: float, matrix: FloatArray, scales: Sequence[Fraction]) -> FloatArray:
     """The collective filter of mode `default` with the noise, of these scales by step, taken for Gaussian."""
     beliefs = DenseFilter(matrix, total, np.ones(len(matrix), np.bool_), exact=False)
-    estimator = Collective(beliefs, Transition.of(matrix), lag=0)
+    estimator = Collective(beliefs, Transition.from_matrix(matrix), lag=0)
     state, counts = estimator.begin(), []
     for step, (row, scale) in enumerate(zip(noisy, scales, strict=True)):
         state, (estimate,) = estimator.observe(state, step, row, scale, last=False)

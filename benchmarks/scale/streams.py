@@ -152,7 +152,9 @@ class MainEvents:
 
     def _of(self, users: list[str]) -> list[int]:
         """The partition of each."""
-        found: list[int] = partitions_of(IdBytes.of(users), partitioner="murmur2", partitions=self.partitions).tolist()
+        found: list[int] = partitions_of(
+            IdBytes.from_ids(users), partitioner="murmur2", partitions=self.partitions
+        ).tolist()
         return found
 
     def take(self, first: int, count: int, at_ms: int) -> list[list[bytes]]:

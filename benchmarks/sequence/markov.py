@@ -195,7 +195,7 @@ def step_times(*, quick: bool) -> dict[str, float]:
     begin = np.repeat(np.arange(MANY), 8)
     end = (begin + rng.integers(-5, 6, len(begin))) % MANY
     moves = sparse.csr_array((np.ones(len(begin)), (begin, end)), shape=(MANY, MANY))
-    chain = Transition.of(sparse.diags_array(1 / np.asarray(moves.sum(axis=1)).ravel()) @ moves)
+    chain = Transition.from_matrix(sparse.diags_array(1 / np.asarray(moves.sum(axis=1)).ravel()) @ moves)
     engine = DiagonalFilter(chain, 50.0 * MANY, np.ones(MANY, np.bool_))
     noisy = np.full(MANY, 50.0) + np.round(rng.laplace(0, 4, MANY))
     belief, _ = engine.update(engine.start(float(MANY)), noisy, 4.0)
@@ -233,7 +233,7 @@ def even(epsilon: str, world: World) -> tuple[Fraction, ...]:
 
 def leaking(alpha: str, world: World) -> tuple[Fraction, ...]:
     """Budgets of alpha-DP_T."""
-    made = allocate(Fraction(alpha), Adversary.of(world.matrix), horizon=world.steps)
+    made = allocate(Fraction(alpha), Adversary.from_matrix(world.matrix), horizon=world.steps)
     return tuple(made.at(step) for step in range(world.steps))
 
 

@@ -78,7 +78,7 @@ def method(name: str, *, mode: str = "default", known: bool = True, **changes: o
             domain=StatesDomain("state", tuple(str(at) for at in range(states))),
             population=world.users,
             epsilon=Fraction(1),
-            transition=Transition.of(world.matrix) if known else None,
+            transition=Transition.from_matrix(world.matrix) if known else None,
             horizon=world.steps,
             **changes,  # type: ignore[arg-type]
         )

@@ -172,7 +172,7 @@ def release(data: SeriesData, epsilon: str, normal: np.ndarray) -> np.ndarray:
     assert isinstance(bank, FilterBank)
     left = config.gaussian.precision(0)
     for step in range(steps):
-        wished = bank.wish(remaining=left, left=steps - step)
+        wished = bank.wanted_precision(remaining=left, left=steps - step)
         spent = left if step == steps - 1 else min(left, wished)
         left -= spent
         released[step] = bank.update(totals[step] + normal[step] / spent**0.5, 1 / spent)[0]

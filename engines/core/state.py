@@ -143,7 +143,7 @@ class Gathered:
     steps: IntArray
 
     @staticmethod
-    def nothing() -> Gathered:
+    def empty() -> Gathered:
         return Gathered(np.zeros((0, 1), np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     @aggregate
@@ -209,7 +209,7 @@ class Expiry:
         }
 
     @staticmethod
-    def of(arrays: Mapping[str, np.ndarray]) -> Expiry:
+    def from_arrays(arrays: Mapping[str, np.ndarray]) -> Expiry:
         """Raises: EngineInputError if arrays are missing or do not fit together."""
         with reading():
             due, rows = arrays["expiry/due"].tolist(), arrays["expiry/rows"].tolist()

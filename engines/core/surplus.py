@@ -52,7 +52,7 @@ class Measured:
     parts: IntArray
 
     @staticmethod
-    def nothing() -> Measured:
+    def empty() -> Measured:
         return Measured(*(np.zeros(0, np.int64) for _ in range(4)))
 
     def with_window(self, begin: int, end: int, value: int, *, ttl: int | None) -> Measured:
@@ -100,10 +100,10 @@ class CorrectedEngine:
         self._epsilon = epsilon * SURPLUS_SHARE
         self._scale = scale_for(reach, self._epsilon)
         self._variance = DiscreteLaplace(self._scale).variance
-        self._budgets = Budgets.of(self._own())
+        self._budgets = Budgets.from_guarantee(self._own())
         self._next, self._last = 0, -1
         self._pending: IntArray = np.zeros(1, np.int64)
-        self._measured = Measured.nothing()
+        self._measured = Measured.empty()
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`."""

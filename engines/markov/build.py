@@ -34,22 +34,22 @@ def transition(stream: Stream) -> Transition | None:
     if matrix is None:
         return None
     shape = (matrix.states, matrix.states)
-    return Transition.of(sparse.csr_array((matrix.probabilities, (matrix.rows, matrix.columns)), shape=shape))
+    return Transition.from_matrix(sparse.csr_array((matrix.probabilities, (matrix.rows, matrix.columns)), shape=shape))
 
 
 def allocation(stream: Stream) -> Allocation | None:
     """Budgets of the steps under `allocation = "leakage"`, else None. Raises: EngineInputError if there are none."""
     chain = transition(stream)
-    if MarkovOptions.of(stream).allocation != "leakage" or chain is None:
+    if MarkovOptions.from_stream(stream).allocation != "leakage" or chain is None:
         return None
     from engines.markov.leakage import EXACT_STATES, Adversary, allocate  # a worker loads what its mode draws on
 
-    known = Adversary.of(chain.dense) if chain.states <= EXACT_STATES else Adversary.worst()
-    return allocate(stream.privacy.epsilon_fraction, known, horizon=MarkovOptions.of(stream).horizon)
+    known = Adversary.from_matrix(chain.dense) if chain.states <= EXACT_STATES else Adversary.worst()
+    return allocate(stream.privacy.epsilon_fraction, known, horizon=MarkovOptions.from_stream(stream).horizon)
 
 
 def build(stream: Stream) -> Engine:
-    section, options = _section(stream), MarkovOptions.of(stream)
+    section, options = _section(stream), MarkovOptions.from_stream(stream)
     return Markov(
         MarkovConfig(
             name=stream.name,

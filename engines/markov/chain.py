@@ -58,12 +58,12 @@ class Transition:
     _squared: Sparse = field(repr=False)
 
     @staticmethod
-    def of(matrix: FloatArray | Sparse) -> Transition:
+    def from_matrix(matrix: FloatArray | Sparse) -> Transition:
         """Check a `(states, states)` matrix, and divide its rows by their sums.
 
         Raises: EngineInputError, naming the first row (from 1) that is negative, not finite or does not sum to 1.
 
-        >>> Transition.of(np.array([[0.5, 0.5], [0.2, 0.7]]))
+        >>> Transition.from_matrix(np.array([[0.5, 0.5], [0.2, 0.7]]))
         Traceback (most recent call last):
         ...
         schemas.errors.EngineInputError: row 2 of the transition matrix sums to 0.9: rows are probabilities and sum to 1

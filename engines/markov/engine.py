@@ -114,7 +114,7 @@ class MarkovConfig:
         if self.states > SPARSE_ABOVE:
             beliefs = DiagonalFilter(self.transition, total, measured)
         else:
-            beliefs = DenseFilter.of(self.transition, total, measured)
+            beliefs = DenseFilter.from_transition(self.transition, total, measured)
         return Collective(beliefs, self.transition, self.lag)
 
     @property
@@ -155,7 +155,7 @@ class Markov:
     >>> from engines.markov.domain import StatesDomain
     >>> from schemas.blocks import Folded
     >>> zones = StatesDomain("zone", ("a", "b"))
-    >>> chain = Transition.of(np.array([[0.9, 0.1], [0.2, 0.8]]))
+    >>> chain = Transition.from_matrix(np.array([[0.9, 0.1], [0.2, 0.8]]))
     >>> engine = Markov(MarkovConfig(name="docs", domain=zones, population=100, epsilon=Fraction(1), transition=chain))
     >>> release = engine.step(Batch(0, Folded(np.array([[0], [1]], np.uint64), np.array([70, 30]))), seeded(1))
     >>> abs(release.added[0].fields["count"] - 70) < 20

@@ -69,7 +69,7 @@ class DenseFilter:
     exact: bool = True
 
     @staticmethod
-    def of(transition: Transition, total: float, measured: BoolArray) -> DenseFilter:
+    def from_transition(transition: Transition, total: float, measured: BoolArray) -> DenseFilter:
         return DenseFilter(transition.dense, total, measured)
 
     def start(self, concentration: float) -> Belief:

@@ -49,7 +49,7 @@ class Correlation:
     sums_d: FloatArray | None
 
     @staticmethod
-    def of(matrix: FloatArray) -> Correlation:
+    def from_matrix(matrix: FloatArray) -> Correlation:
         """Of a matrix `(states, states)` whose row says where a user is, given where they were one step apart."""
         states = len(matrix)
         if states > EXACT_STATES:
@@ -69,7 +69,7 @@ class Correlation:
     def step(self, leakage: float) -> float:
         """L(leakage).
 
-        >>> Correlation.of(np.eye(2)).step(0.7), Correlation.of(np.full((2, 2), 0.5)).step(0.7)
+        >>> Correlation.from_matrix(np.eye(2)).step(0.7), Correlation.from_matrix(np.full((2, 2), 0.5)).step(0.7)
         (0.7, 0.0)
         """
         if self.sums_q is None or self.sums_d is None or leakage > _HUGE:
@@ -126,18 +126,18 @@ class Adversary:
         return Adversary(Correlation(None, None), Correlation(None, None))
 
     @staticmethod
-    def of(matrix: FloatArray) -> Adversary:
+    def from_matrix(matrix: FloatArray) -> Adversary:
         """Knows this transition matrix and its long-run reversal; where there is none, the worst is taken for it."""
         if len(matrix) > EXACT_STATES:
             return Adversary.worst()
         before = reversed_chain(matrix)
-        backward = Correlation(None, None) if before is None else Correlation.of(before)
-        return Adversary(backward, Correlation.of(matrix))
+        backward = Correlation(None, None) if before is None else Correlation.from_matrix(before)
+        return Adversary(backward, Correlation.from_matrix(matrix))
 
     def curve(self, epsilons: Sequence[float]) -> Leakage:
         """Leakage at each of finitely many steps, all of which have been released.
 
-        >>> always = Adversary.of(np.eye(2))
+        >>> always = Adversary.from_matrix(np.eye(2))
         >>> always.curve([0.1, 0.1, 0.1]).total.round(6).tolist()
         [0.3, 0.3, 0.3]
         """

@@ -157,7 +157,7 @@ class Filters:
         self.covariance[:, :, 1] *= rho[:, None]
         self.covariance[:, 1, 1] += self.hypotheses.scale**2 * (1 - rho**2)
 
-    def look(self, regressors: FloatArray, profile: float) -> None:
+    def predict(self, regressors: FloatArray, profile: float) -> None:
         """Predict the present value: `predicted` and `variance`, `(filters,)`.
 
         Args:
@@ -386,7 +386,7 @@ class FilterBank:
         self._fronts = [
             np.clip(_FRONT - _FRONT_SLOPE * np.log10(group.spread / noise**2), 0, 1) for group in self._groups
         ]
-        self._looked = False
+        self._has_predicted = False
 
     @property
     def _weights(self) -> list[FloatArray]:
@@ -401,7 +401,7 @@ class FilterBank:
         found = zip(self._weights if weights is None else weights, self._fronts, strict=True)
         return float(sum((weight * part).sum() for weight, part in found))
 
-    def _look(self) -> FloatArray | None:
+    def _predict(self) -> FloatArray | None:
         """Predict the present step, once; return the profile of the coming period where it is known."""
         profile, now = self._profile()
         for index, group in enumerate(self._groups):
@@ -409,8 +409,8 @@ class FilterBank:
                 group.advance()
             clock = self.clock if index else None
             row = clock.regressors(self._step, 1)[0] if clock is not None else np.zeros(0)
-            group.look(row, now)
-        self._looked = True
+            group.predict(row, now)
+        self._has_predicted = True
         return profile
 
     def _profile(self) -> tuple[FloatArray | None, float]:
@@ -425,13 +425,13 @@ class FilterBank:
         values /= np.sqrt((values**2).mean())
         return values, float(values[0])
 
-    def wish(self, *, remaining: float, left: int) -> float:
+    def wanted_precision(self, *, remaining: float, left: int) -> float:
         """The precision that the present step should get.
 
         Args:
             remaining: precision that all of the budget left in the span buys. left: steps of it, this one included.
         """
-        profile = self._look()
+        profile = self._predict()
         weights = self._weights
         front = self._front(weights)
         if self._step < _FIRST_STEPS:
@@ -460,8 +460,8 @@ class FilterBank:
 
     def update(self, value: float, variance: float) -> tuple[float, float]:
         """Take in the present step's measurement; return the estimate and its variance."""
-        if not self._looked:
-            self._look()
+        if not self._has_predicted:
+            self._predict()
         predicted, spread = self._mixture([(group.predicted, group.variance) for group in self._groups])
         # The first value says where the level is; how well it was predicted says nothing of the hypotheses.
         forgetting = _FORGETTING + _SLOWER * min(1.0, 2 * self._front()) if self._seen else None
@@ -478,8 +478,8 @@ class FilterBank:
 
     def skip(self) -> None:
         """The present step has no measurement."""
-        if not self._looked:
-            self._look()
+        if not self._has_predicted:
+            self._predict()
         self._next()
 
     def _mixture(self, parts: list[tuple[FloatArray, FloatArray]]) -> tuple[float, float]:
@@ -493,7 +493,7 @@ class FilterBank:
 
     def _next(self) -> None:
         self._step += 1
-        self._looked = False
+        self._has_predicted = False
 
     def arrays(self) -> State:
         """State between steps."""
@@ -508,4 +508,4 @@ class FilterBank:
         self._inflation.restore(state)
         for index, group in enumerate(self._groups):
             group.restore(state, str(index))
-        self._looked = False
+        self._has_predicted = False

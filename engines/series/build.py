@@ -41,7 +41,7 @@ def presence(stream: Stream) -> Presence:
     section, privacy = stream.domain, stream.privacy
     assert isinstance(section, SeriesDomainSection)
     renews = stream.period_steps is not None
-    steps = stream.period_steps if renews else SeriesOptions.of(stream).horizon
+    steps = stream.period_steps if renews else SeriesOptions.from_stream(stream).horizon
     if section.readings:
         return Presence(steps=steps, renews=renews)
     most = 1 if privacy.unit == "event" else privacy.max_contributions
@@ -59,7 +59,7 @@ def clock(stream: Stream) -> Clock | None:
     if isinstance(stream.time.step, CalendarLength):
         step_us = stream.time.step.days * _DAY_US
     cut = step_us > 0 and _DAY_US % step_us == 0 and _DAY_US // step_us <= _LONGEST_PERIOD
-    if not SeriesOptions.of(stream).seasonal or not cut:
+    if not SeriesOptions.from_stream(stream).seasonal or not cut:
         return None
     if start_us is None:
         # "now": where a day begins is not known, which waves do not mind; weekends are not told apart.
@@ -81,7 +81,7 @@ def config_class(mode: str) -> type[SeriesConfig]:
 
 def config(stream: Stream) -> SeriesConfig:
     """The recipe of a configured stream. Raises: EngineInputError."""
-    options = SeriesOptions.of(stream)
+    options = SeriesOptions.from_stream(stream)
     return config_class(stream.mode)(
         name=stream.name,
         domain=domain(stream),

@@ -131,7 +131,7 @@ class AdaptiveChannel:
         if left < _LEAST_AMOUNT:
             return 0
         per_amount = self.budget.precision(index) / whole
-        wished = self._banks[index].wish(remaining=left * per_amount, left=self._steps - at)
+        wished = self._banks[index].wanted_precision(remaining=left * per_amount, left=self._steps - at)
         return left if at == self._steps - 1 else min(left, max(_LEAST_AMOUNT, int(wished / per_amount)))
 
     def arrays(self) -> State:

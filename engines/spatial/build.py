@@ -24,7 +24,7 @@ from schemas.config.spatial import (
 
 
 def domain(stream: Stream) -> SpatialDomain:
-    section, depth = stream.domain, SpatialOptions.of(stream).depth
+    section, depth = stream.domain, SpatialOptions.from_stream(stream).depth
     if isinstance(section, ZonesDomainSection):
         return _zones(section)
     if isinstance(section, GeoJsonDomainSection):
@@ -62,7 +62,7 @@ def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float)
 def build(stream: Stream) -> Engine:
     if stream.mode == "paper":
         return _paper(stream)
-    options = SpatialOptions.of(stream)
+    options = SpatialOptions.from_stream(stream)
     return HeldLeaves(
         HeldConfig(
             name=stream.name,
@@ -79,7 +79,7 @@ def _paper(stream: Stream) -> Engine:
     from engines.core.counters.by_name import COUNTERS
     from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 
-    options = SpatialOptions.of(stream)
+    options = SpatialOptions.from_stream(stream)
     return PHDStream(
         PHDStreamConfig(
             name=stream.name,

@@ -27,7 +27,16 @@ from engines.core.answers.contract import (
     Sum,
     answered,
 )
-from engines.core.answers.where import Pieces, Where, fields_of, looking_at, of_interval, of_others, of_value, parts_of
+from engines.core.answers.where import (
+    Pieces,
+    Where,
+    atoms_on,
+    fields_of,
+    interval_pieces,
+    other_pieces,
+    parts_of,
+    value_pieces,
+)
 from engines.core.counters import Counter
 from engines.core.noise import DiscreteLaplace
 from engines.core.registry import uncorrected_engine
@@ -126,18 +135,18 @@ class TabularAnswers:
         return answered(*sums, pending=pending, bounded=not pending, signed=self._deletes)
 
     def _codes(self, name: str, where: Where) -> Sequence[Pieces]:
-        attribute, looking = self._table.attributes[self._places[name]], looking_at(where, name)
+        attribute, looking = self._table.attributes[self._places[name]], atoms_on(where, name)
         assert isinstance(attribute, Category | Numeric)
         if isinstance(attribute, Category):
-            listed = [of_value(looking, value) for value in attribute.values]
+            listed = [value_pieces(looking, value) for value in attribute.values]
         else:
             bins = list(zip(attribute.edges[:-1], attribute.edges[1:], strict=True))
             listed = [
-                of_interval(looking, low, high, integer=attribute.integer, closed=index == len(bins) - 1)
+                interval_pieces(looking, low, high, integer=attribute.integer, closed=index == len(bins) - 1)
                 for index, (low, high) in enumerate(bins)
             ]
-        others = [of_others(looking, attribute.other)] if attribute.unknown == "other" else []
-        return [*listed, *others, *([of_value(looking, None)] if attribute.missing else [])]
+        others = [other_pieces(looking, attribute.other)] if attribute.unknown == "other" else []
+        return [*listed, *others, *([value_pieces(looking, None)] if attribute.missing else [])]
 
     def _share(self, run: Run, asked: Run) -> float:
         """What part of a run's events is the question's: by totals where steps cut it."""

@@ -43,7 +43,7 @@ def _codes(attribute: Attribute, values: Sequence[Scalar]) -> tuple[int, ...]:
 
 
 def _workload(stream: Stream, domain: TableDomain) -> Workload:
-    options = TabularOptions.of(stream)
+    options = TabularOptions.from_stream(stream)
     if not options.marginals:
         return every_marginal(len(domain.names), options.ways)
     places = {name: index for index, name in enumerate(domain.names)}
@@ -53,7 +53,7 @@ def _workload(stream: Stream, domain: TableDomain) -> Workload:
 
 
 def build(stream: Stream) -> Engine:
-    options, table = TabularOptions.of(stream), domain(stream)
+    options, table = TabularOptions.from_stream(stream), domain(stream)
     shared: dict[str, Any] = {
         "name": stream.name,
         "domain": table,

@@ -34,10 +34,10 @@ def domain(stream: Stream) -> TripDomain:
 
 def _mode(stream: Stream) -> TripMode:
     if stream.mode == "default":
-        return Default(side=TrajectoryOptions.of(stream).side, ground=domain(stream).ground)
+        return Default(side=TrajectoryOptions.from_stream(stream).side, ground=domain(stream).ground)
     from engines.trajectory.papers.paper_trees import Paper
 
-    return Paper(spread=TrajectoryOptions.of(stream).spread)
+    return Paper(spread=TrajectoryOptions.from_stream(stream).spread)
 
 
 def shares(stream: Stream) -> Shares:
@@ -50,7 +50,7 @@ def shares(stream: Stream) -> Shares:
 
 
 def _closing(stream: Stream) -> Closing:
-    options, shortest_us = TrajectoryOptions.of(stream), stream.time.shortest_us
+    options, shortest_us = TrajectoryOptions.from_stream(stream), stream.time.shortest_us
     return Closing(
         idle=options.idle_steps(shortest_us),
         life=options.life_steps(shortest_us),
@@ -60,7 +60,7 @@ def _closing(stream: Stream) -> Closing:
 
 
 def build(stream: Stream) -> Trajectories:
-    section, options = _section(stream), TrajectoryOptions.of(stream)
+    section, options = _section(stream), TrajectoryOptions.from_stream(stream)
     return Trajectories(
         TrajectoryConfig(
             name=stream.name,

@@ -152,7 +152,7 @@ class Trajectories:
         self._total = 0
         self._assembly = Assembly.nothing()
         # A trip is in one window, whose histograms cost it epsilon together.
-        self._budgets = Budgets.of(self.guarantee())
+        self._budgets = Budgets.from_guarantee(self.guarantee())
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`. Empty windows are released like any other."""

@@ -29,7 +29,7 @@ class OptionsSection(Section):
     header: ClassVar[str] = "[streams.options]"
 
     @classmethod
-    def of(cls, stream: Optioned) -> Self:
+    def from_stream(cls, stream: Optioned) -> Self:
         """Return the options of a stream of this engine."""
         options = stream.options
         assert isinstance(options, cls), f"stream {stream.name} has the options of another engine"

@@ -83,7 +83,7 @@ def _options(value: Any, handler: Any, info: ValidationInfo) -> Any:
 
 if TYPE_CHECKING:
     Domain = DomainSection
-    Options = OptionsSection  # each engine reads its own, see `OptionsSection.of`
+    Options = OptionsSection  # each engine reads its own, see `OptionsSection.from_stream`
 else:
     Domain = Annotated[SerializeAsAny[DomainSection], WrapValidator(_domain)]
     Options = Annotated[SerializeAsAny[OptionsSection], WrapValidator(_options)]
@@ -158,7 +158,7 @@ class Stream(Source):
         """Steps in which records of a trip pass, where trips are what is bounded."""
         if self.domain.trip_field is None:
             return None
-        return TripOptionsSection.of(self).life_steps(self.time.shortest_us)
+        return TripOptionsSection.from_stream(self).life_steps(self.time.shortest_us)
 
     @property
     def period_steps(self) -> int | None:

@@ -58,7 +58,7 @@ async def test_what_was_answered_and_waits_for_its_time_is_published_then(
 ) -> None:
     """As with `publish_delay`: step 1 is answered, and not due yet, when something of the stream stops."""
     stream = partition.job.config.streams[0]
-    stepper = Stepper.of(stream, 1)
+    stepper = Stepper.from_stream(stream, 1)
     stepper.fold(0, Block("a", 0, 0, 1, 1, {}))
     chunks = [
         chunk for step in range(2) for chunk in cut(stepper.compute(bytes(32)).encode().release, stream="a", step=step)

@@ -21,13 +21,13 @@ from engines.core.answers.where import (
     Either,
     Not,
     Where,
+    atoms_on,
     fields_of,
     holds,
-    looking_at,
-    of_interval,
-    of_others,
-    of_value,
+    interval_pieces,
+    other_pieces,
     parts_of,
+    value_pieces,
 )
 from schemas.errors import PrivstreamError
 
@@ -72,14 +72,14 @@ def test_parts_are_those_of_the_single_values(where: Where) -> None:
     """Whole numbers in bins: each value can be looked at by itself."""
     codes, values = {}, {}
     for name in fields_of(where):
-        looking = looking_at(where, name)
+        looking = atoms_on(where, name)
         if name == "n":
             bins = list(pairwise(EDGES))
-            codes[name] = [of_interval(looking, low, high, integer=True, closed=high == 20) for low, high in bins]
+            codes[name] = [interval_pieces(looking, low, high, integer=True, closed=high == 20) for low, high in bins]
             values[name] = [list(range(low, high + (high == 20))) for low, high in bins]
         else:
             listed: list[Any] = [*WORDS] if name == "w" else [False, True]
-            codes[name] = [of_value(looking, value) for value in [*listed, None]]
+            codes[name] = [value_pieces(looking, value) for value in [*listed, None]]
             values[name] = [[value] for value in [*listed, None]]
     parts = parts_of(where, codes)
     for place in np.ndindex(parts.share.shape):
@@ -94,7 +94,7 @@ def test_parts_are_those_of_the_single_values(where: Where) -> None:
 
 def test_a_number_on_an_edge_is_a_part_of_its_bin() -> None:
     below = Atom("n", "<=", (10,))
-    bins = [of_interval([below], low, high, closed=high == 20) for low, high in ((0, 10), (10, 20))]
+    bins = [interval_pieces([below], low, high, closed=high == 20) for low, high in ((0, 10), (10, 20))]
     parts = parts_of(below, {"n": bins})
     assert parts.share.tolist() == [1.0, 0.0]
     assert parts.whole.tolist() == [True, False]
@@ -103,10 +103,10 @@ def test_a_number_on_an_edge_is_a_part_of_its_bin() -> None:
 
 def test_the_order_of_what_is_not_listed_is_not_known() -> None:
     above = Atom("n", ">", (100,))
-    parts = parts_of(above, {"n": [of_others([above], "other")]})
+    parts = parts_of(above, {"n": [other_pieces([above], "other")]})
     assert (parts.share.tolist(), parts.whole.tolist(), parts.some.tolist()) == ([0.5], [False], [True])
     equal = Atom("n", "=", (5,))
-    assert not parts_of(equal, {"n": [of_others([equal], "other")]}).some.any()
+    assert not parts_of(equal, {"n": [other_pieces([equal], "other")]}).some.any()
 
 
 FIELDS = {

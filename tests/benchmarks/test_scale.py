@@ -99,7 +99,7 @@ def test_events_of_every_engine_are_accepted(engine: str, tmp_path: Path) -> Non
     streams = [side("s", engine, step="10s", start=START)]
     made = job("scale", "x:1", tmp_path, streams=streams, partitions=1, source_partitions=1)
     (stream,) = config_from_mapping(made.table).streams
-    ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=b"k" * 16, partitions=1), 0)
+    ingest = PartitionIngest(SourceSpec.from_stream(stream, build_domain(stream), key=b"k" * 16, partitions=1), 0)
     values = side_events(engine, np.random.default_rng(1), 10, START_MS + 5, 0)
     ingest.take([RawRecord(at, START_MS + 5, None, value) for at, value in enumerate(values)])
     block = ingest.seal()[0]
@@ -126,7 +126,7 @@ def test_events_of_the_main_stream_are_where_they_belong(new: bool, tmp_path: Pa
     users = Counter(json.loads(value)["user"] for values in taken for value in values)
     assert len(users) == 1000
     for partition, values in enumerate(taken):
-        spec = SourceSpec.of(stream, build_domain(stream), key=b"k" * 16, partitions=PARTITIONS)
+        spec = SourceSpec.from_stream(stream, build_domain(stream), key=b"k" * 16, partitions=PARTITIONS)
         ingest = PartitionIngest(spec, partition)
         ingest.take([RawRecord(at, START_MS, None, value) for at, value in enumerate(values)])
         block = ingest.seal()[0]

@@ -36,7 +36,7 @@ def case_run(engine: str, *, steps: int = 6, events: int = 300) -> tuple[Stream,
 
 def run(stream: Stream, batches: list[Folded], *, name: object = "run") -> list[Candidate]:
     """What the job would publish of these events, step by step."""
-    stepper = Stepper.of(stream, 1)
+    stepper = Stepper.from_stream(stream, 1)
     found = []
     for step, events in enumerate(batches):
         stepper.fold(step, Block(stream.name, 0, step, step + 1, step, {step: events} if events.total else {}))

@@ -255,7 +255,7 @@ def test_the_ingest_fills_the_words_of_a_key_that_the_domain_declares_and_no_oth
     stream = contract_case(name).stream(ENGINES[name].facts.modes[0], variant)
     domain: Domain = build_domain(stream) if role == "engine" else build_evaluator(stream).domain
     spec = (
-        SourceSpec.of(stream, domain, key=bytes(16), partitions=1)
+        SourceSpec.from_stream(stream, domain, key=bytes(16), partitions=1)
         if role == "engine"
         else SourceSpec.held_out(stream, domain, partitions=1)
     )

@@ -130,7 +130,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[], AbstractContextManager[Any]]]] = 
         "spatial", "paper", lambda: edited(SplitRule, "scale", "path_cost(self.fanout)", "1"),
     ),
     "a precision that falls and is taken to stay": (
-        "series", "default", lambda: edited(UnitEvents, "of", ", stream.decay)", ")"),
+        "series", "default", lambda: edited(UnitEvents, "from_stream", ", stream.decay)", ")"),
     ),
     "nothing to charge": (
         "series", "paper", lambda: edited(FixedChannel, "arrays", ", **self._accountant.state()", ""),
@@ -157,4 +157,4 @@ def test_a_refusal_stops_before_anything_starts() -> None:
         with pytest.raises(ConfigError, match=r'(?s)streams\[0\].privacy: stream "taxi": .*held event counts.*Nothing'):
             check_streams(config)
         with pytest.raises(BudgetError, match="by its scale"):
-            Stepper.of(config.streams[0], 1)
+            Stepper.from_stream(config.streams[0], 1)

@@ -81,7 +81,7 @@ def test_what_is_measured_while_events_are_gathered_is_published_and_stands_in_t
     releases = run(stream, [MANY] * 4)
     assert [release.gathered for release in releases] == [True, True, False, False]
     assert len(_measured(releases)) == 4
-    stepper = Stepper.of(stream, 1)
+    stepper = Stepper.from_stream(stream, 1)
     stepper.fold(0, Block(stream="s", partition=0, lo=0, hi=1, tick=3, steps={}))
     spent = [orjson.loads(stepper.compute(bytes(32)).ledger)["epsilon_spent"] for _ in range(4)]
     leaves = 0.9 * 0.95
@@ -158,7 +158,7 @@ def test_steps_come_in_order() -> None:
 )
 def test_the_estimate_by_hand(values: list[int], ttl: int | None, wait: int) -> None:
     """Windows of one step each, then nothing for a while."""
-    measured = Measured.nothing()
+    measured = Measured.empty()
     for step, value in enumerate(values):
         measured = measured.with_window(step - 1, step, value, ttl=ttl)
     now, last = len(values) - 1 + wait, len(values) - 1

@@ -129,7 +129,7 @@ def judge(
         spec = next(spec for spec in specs[stream.source] if spec.stream == stream.name)
         found = evidence[stream.name]
         recomputed = [_ingest(PartitionIngest(spec, partition), records) for partition, records in enumerate(found.raw)]
-        stepper = Stepper.of(stream, source_partitions[stream.name])
+        stepper = Stepper.from_stream(stream, source_partitions[stream.name])
         for offset, block in enumerate(block for blocks in recomputed for block in blocks):
             stepper.fold(offset, block)
         verdict += _events(recomputed, found.blocks, stream.name, steps)

@@ -33,12 +33,12 @@ DOCUMENT = {
     ],
 )  # fmt: skip
 def test_names(name: str, found: Any) -> None:
-    assert FieldPath.of(name).find(DOCUMENT) == found
+    assert FieldPath.parse(name).find(DOCUMENT) == found
 
 
 @given(st.text(min_size=1).filter(lambda name: not name.startswith("$")))
 def test_a_field_of_that_very_name_comes_first(name: str) -> None:
-    assert FieldPath.of(name).find({name: "here", "a": {"b": "there"}}) == "here"
+    assert FieldPath.parse(name).find({name: "here", "a": {"b": "there"}}) == "here"
 
 
 @given(st.lists(st.text(st.characters(exclude_characters='"')), min_size=1, max_size=4))
@@ -46,7 +46,7 @@ def test_any_path_can_be_written_with_quotes(parts: list[str]) -> None:
     document: Any = "here"
     for part in reversed(parts):
         document = {part: document}
-    assert FieldPath.of(".".join(f'"{part}"' for part in parts)).find(document) == "here"
+    assert FieldPath.parse(".".join(f'"{part}"' for part in parts)).find(document) == "here"
 
 
 def test_in_a_file_a_column_of_that_name_is_meant() -> None:

@@ -151,7 +151,7 @@ class Bench:
             await producer.send(topic or self.source, b"", partition=partition, headers=[header])
 
     def home(self, user: Any) -> int:
-        ids = IdBytes.of([user])
+        ids = IdBytes.from_ids([user])
         return int(partitions_of(ids, partitioner="murmur2", partitions=self.partitions)[0])
 
     async def result(self, stream: str = "s", *, truth: bool = False) -> Result:

@@ -52,7 +52,7 @@ async def published_stream(
     await create_topics(config, source_partitions=PARTITIONS)
     async with producing(bootstrap) as producer:
         for number, events in enumerate(steps):
-            users = IdBytes.of([event["user"] for event in events])
+            users = IdBytes.from_ids([event["user"] for event in events])
             homes = partitions_of(users, partitioner="murmur2", partitions=PARTITIONS).tolist() if events else []
             for event, home in zip(events, homes, strict=True):
                 await producer.send(config.streams[0].source, json.dumps(event).encode(), partition=home)

@@ -76,7 +76,7 @@ def sent(step: int) -> Iterator[dict[str, Any] | bytes]:
 
 def home(record: dict[str, Any] | bytes) -> int:
     user = record["user"] if isinstance(record, dict) else "u0"
-    return int(partitions_of(IdBytes.of([user]), partitioner="murmur2", partitions=PARTITIONS)[0])
+    return int(partitions_of(IdBytes.from_ids([user]), partitioner="murmur2", partitions=PARTITIONS)[0])
 
 
 async def feed(config: Config) -> None:

@@ -167,7 +167,7 @@ def test_a_row_of_a_file_is_read_by_itself(ending: str, engine: str, tmp_path: P
         path = tmp_path / f"rows{ending}"
         write_file(path, kind, rows[first:last], table.slice(first, last - first))
         found = [row for batch in rows_for(path, stream).batches() for row in batch][kind == "jsonl" :]
-        return list(zip(found, steps_of(clock_of(stream), times_of(stream).of(found)), strict=True))
+        return list(zip(found, steps_of(clock_of(stream), times_of(stream).parse(found)), strict=True))
 
     count = table.num_rows if kind == "parquet" else len(rows)
     together = read(0, count)

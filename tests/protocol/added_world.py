@@ -26,7 +26,7 @@ ALL = 1 << 20  # bytes of snapshots in a transaction: of all buckets
 
 
 def home(user: str, partitions: int) -> int:
-    return int(partitions_of(IdBytes.of([user]), partitioner="murmur2", partitions=partitions)[0])
+    return int(partitions_of(IdBytes.from_ids([user]), partitioner="murmur2", partitions=partitions)[0])
 
 
 class FencedError(Exception):

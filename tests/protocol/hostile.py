@@ -48,7 +48,7 @@ def _streams() -> Iterator[tuple[str, Stream]]:
 
 
 def _spec(stream: Stream) -> SourceSpec:
-    return SourceSpec.of(stream, build_domain(stream), key=KEY, partitions=1)
+    return SourceSpec.from_stream(stream, build_domain(stream), key=KEY, partitions=1)
 
 
 SPECS: Mapping[str, SourceSpec] = {name: _spec(stream) for name, stream in _streams()}

@@ -37,7 +37,7 @@ def trips(tmp_path: Any) -> SourceSpec:
     )
     table["time"] = {**table["time"], "field": "t"}
     [stream] = job_config("localhost:1", tmp_path, streams=[table]).streams
-    spec = SourceSpec.of(stream, build_domain(stream), key=KEY, partitions=1)
+    spec = SourceSpec.from_stream(stream, build_domain(stream), key=KEY, partitions=1)
     return replace(spec, clock=SPEC.clock)
 
 

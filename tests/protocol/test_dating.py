@@ -130,20 +130,20 @@ def rows(days: int) -> list[dict[str, object]]:
 
 
 def blocks(stream: Stream, days: int) -> list[Block]:
-    ingest = LocalIngest(SourceSpec.of(stream, build_domain(stream), key=None, partitions=1))
+    ingest = LocalIngest(SourceSpec.from_stream(stream, build_domain(stream), key=None, partitions=1))
     taken = (ingest.take_planned(records)[0] for records, _ in planned(stream, [rows(days)], source=""))
     return [block for block in taken if block is not None]
 
 
 def run(stream: Stream, found: list[Block], *, restart: int = -1) -> list[Candidate]:
-    stepper = Stepper.of(stream, 1)
+    stepper = Stepper.from_stream(stream, 1)
     for offset, block in enumerate(found):
         stepper.fold(offset, block)
     candidates = []
     while stepper.closable:
         candidates.append(stepper.compute(bytes([stepper.step]) * 32))
         if stepper.step - 1 == restart:
-            stepper = Stepper.of(stream, 1)
+            stepper = Stepper.from_stream(stream, 1)
             stepper.restore(Candidate.decode(*candidates[-1].encode()))
             for offset, block in enumerate(found):
                 stepper.fold(offset, block)

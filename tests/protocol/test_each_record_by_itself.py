@@ -227,13 +227,13 @@ def test_one_user_with_more_records_than_two_bytes_count(
 
 def ids_in_a_dictionary(patch: pytest.MonkeyPatch) -> None:
     """Ids that differ in case are the one that came first."""
-    of = IdBytes.of
+    of = IdBytes.from_ids
 
     def folded(ids: Sequence[Any]) -> IdBytes:
         known: dict[Any, Any] = {}
         return of([known.setdefault(each.casefold(), each) if type(each) is str else each for each in ids])
 
-    patch.setattr(IdBytes, "of", staticmethod(folded))
+    patch.setattr(IdBytes, "from_ids", staticmethod(folded))
 
 
 def ids_are_stripped(patch: pytest.MonkeyPatch) -> None:

@@ -177,7 +177,7 @@ def test_a_block_that_is_no_longer_live_is_refused_everywhere() -> None:
     machine.apply(before)
     with pytest.raises(GapError, match="no longer live"):
         machine.apply(after)
-    stepper = Stepper.of(stream, 1)
+    stepper = Stepper.from_stream(stream, 1)
     stepper.fold(0, replace(before, stream=stream.name))
     for wrong in (after, replace(after, live_from=4)):
         with pytest.raises(GapError, match="not live as those before"):
@@ -189,7 +189,7 @@ def test_a_publication_says_whether_the_clock_closed_its_step() -> None:
     that are stored and restored, and from the first step that ANY partition closed by the clock.
     """
     stream = contract_case("spatial").stream("default")
-    stepper = Stepper.of(stream, 2)
+    stepper = Stepper.from_stream(stream, 2)
     blocks = [
         Block(stream.name, 0, 0, 1, 1, {}),
         Block(stream.name, 1, 0, 1, 2, {}),
@@ -203,7 +203,7 @@ def test_a_publication_says_whether_the_clock_closed_its_step() -> None:
         while not stepper.closable:
             stepper.fold(*next(waiting))
         candidate = stepper.compute(bytes([step]) * 32)
-        again = Stepper.of(stream, 2)
+        again = Stepper.from_stream(stream, 2)
         again.restore(candidate)
         stepper = again
         for chunk in cut(candidate.encode().release, stream=stream.name, step=step):

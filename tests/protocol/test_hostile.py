@@ -182,5 +182,5 @@ def test_refused_records_leave_nothing_behind(name: str) -> None:
 
 def test_the_work_for_an_id_has_a_bound() -> None:
     """An id that is not used has no bytes: a megabyte of it was gone over in Python, word by word, for seconds."""
-    ids = IdBytes.of(["ann", "x" * (1 << 20), "\0" * 5_000, 10**5_000, "y" * MAX_ID_BYTES])
+    ids = IdBytes.from_ids(["ann", "x" * (1 << 20), "\0" * 5_000, 10**5_000, "y" * MAX_ID_BYTES])
     assert ids.lengths.tolist() == [3, 0, 0, 0, MAX_ID_BYTES]

@@ -245,7 +245,7 @@ def _by_hand(value: bytes | None, ticked: int, used: Counter[Any]) -> tuple[Reas
 
 def test_a_record_on_another_partition_than_its_users() -> None:
     spec = replace(SPEC, partitions=4)
-    ids = IdBytes.of(["ann"])
+    ids = IdBytes.from_ids(["ann"])
     home = int(partitions_of(ids, partitioner="murmur2", partitions=4)[0])
     for partition in range(4):
         machine = PartitionIngest(spec, partition)
@@ -287,7 +287,7 @@ def test_the_truth_has_no_users_no_bounds_and_no_letters() -> None:
 def test_a_block_holds_hashes_and_no_ids() -> None:
     block, _ = taken(SPEC, [RawRecord(0, -1, b"ann", body(u="ann-the-user"))])
     assert b"ann" not in block.encode()
-    assert block.users[:, :2].tobytes() == hash_ids(IdBytes.of(["ann-the-user"]), KEY).tobytes()
+    assert block.users[:, :2].tobytes() == hash_ids(IdBytes.from_ids(["ann-the-user"]), KEY).tobytes()
     assert len(PartitionIngest(SPEC, 0).spec.key or b"") == 16
 
 

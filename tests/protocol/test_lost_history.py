@@ -63,7 +63,7 @@ class Life:
         return self
 
     def _engine(self) -> None:
-        machine = StreamCandidates(Stepper.of(STREAM, 1))
+        machine = StreamCandidates(Stepper.from_stream(STREAM, 1))
         machine.read(self.history.log)
         self._drive(machine.recover(self.history.table, log_is_trimmed=self.history.trimmed))
         for offset, block in self.history.blocks:

@@ -18,7 +18,7 @@ USERS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categori
 
 @given(USERS)
 def test_hashes_are_those_of_the_slow_twins(users: list[str]) -> None:
-    ids = IdBytes.of(users)
+    ids = IdBytes.from_ids(users)
     assert murmur2(ids).tolist() == [slow_murmur2(user.encode()) & 0xFFFFFFFF for user in users]
     assert crc32(ids).tolist() == [zlib.crc32(user.encode()) for user in users]
 
@@ -27,13 +27,13 @@ def test_hashes_are_those_of_the_slow_twins(users: list[str]) -> None:
 def test_murmur2_is_where_aiokafka_puts_it(users: list[str], partitions: int) -> None:
     everywhere = list(range(partitions))
     expected = [DefaultPartitioner()(user.encode(), everywhere, everywhere) for user in users]
-    assert partitions_of(IdBytes.of(users), partitioner="murmur2", partitions=partitions).tolist() == expected
+    assert partitions_of(IdBytes.from_ids(users), partitioner="murmur2", partitions=partitions).tolist() == expected
 
 
 @given(USERS, st.integers(1, 64))
 def test_crc32_is_where_librdkafka_puts_it(users: list[str], partitions: int) -> None:
     expected = [zlib.crc32(user.encode()) % partitions for user in users]
-    assert partitions_of(IdBytes.of(users), partitioner="crc32", partitions=partitions).tolist() == expected
+    assert partitions_of(IdBytes.from_ids(users), partitioner="crc32", partitions=partitions).tolist() == expected
 
 
 @pytest.mark.parametrize(("key", "partition"), [("taxi", 3), ("a", 0), ("privstream", 3)])

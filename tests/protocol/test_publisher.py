@@ -24,7 +24,7 @@ STREAM = contract_case("spatial").stream("default")
 
 def candidates(stream: Stream) -> list[Candidate]:
     """Of the first steps of a stream without events."""
-    stepper = Stepper.of(stream, 1)
+    stepper = Stepper.from_stream(stream, 1)
     stepper.fold(0, Block(stream.name, 0, 0, 1, STEPS - 1, {}))
     return [stepper.compute(bytes([step, 0]) * 16) for step in range(STEPS)]
 
@@ -62,7 +62,7 @@ def test_a_second_answer_has_another_chain_even_where_it_says_the_same() -> None
         stream = contract_case(engine).stream("default")
         before: Candidate | None = None
         for first in candidates(stream):
-            stepper = Stepper.of(stream, 1)
+            stepper = Stepper.from_stream(stream, 1)
             if before is None:
                 stepper.fold(0, Block(stream.name, 0, 0, 1, STEPS - 1, {}))
             else:
@@ -147,7 +147,7 @@ def reading(answered: list[Candidate], *, public: int, newest: int | None) -> St
 def test_the_last_step_with_measurements_is_handed_on_to_steps_without() -> None:
     assert [candidate.measured for candidate in OFTEN] == [0, 1, 2, 3]
     assert [candidate.measured for candidate in SELDOM] == [0, 0, 0, 0]
-    stepper = Stepper.of(STREAM, 1)
+    stepper = Stepper.from_stream(STREAM, 1)
     stepper.restore(SELDOM[2])
     assert stepper.measured == 0
 

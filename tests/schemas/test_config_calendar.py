@@ -189,7 +189,7 @@ def test_now_is_the_unit_that_is_under_way() -> None:
     stored = Fingerprint("ev", asked(soon, Fingerprint("ev", {}, known)).fields, known)
     # Asked again at another time it is that of the stored start.
     stored.check(asked(soon, stored))
-    clock_ = StepClock.of(started(soon, known))
+    clock_ = StepClock.from_stream(started(soon, known))
     assert instant(clock_.start_of(0)).isoformat() == "2024-04-29T04:00:00+00:00"
     # What looks at the source before anybody has started it takes all that there is for its own.
     long_ago = soon.time.steps_from(-(10**17))
@@ -283,7 +283,7 @@ horizon = 100
 
 
 def test_a_step_is_over_when_its_day_is() -> None:
-    clock_ = StepClock.of(stream())
+    clock_ = StepClock.from_stream(stream())
     spring, autumn = datetime(2024, 3, 11, 4, tzinfo=UTC), datetime(2024, 11, 4, 5, tzinfo=UTC)
     for end in (spring, autumn):
         us = (end - sequence.EPOCH) // timedelta(microseconds=1)
@@ -297,7 +297,7 @@ def test_a_step_is_over_when_its_day_is() -> None:
 
 def test_what_lies_behind_the_last_step_is_too_far_ahead() -> None:
     """Also where its Kafka timestamp says that it came then: there is no such step to hold it for."""
-    clock_ = StepClock.of(stream())
+    clock_ = StepClock.from_stream(stream())
     never = np.array([2**61])
     assert clock_.assign(never, ticked=3, arrivals_us=never)[1].tolist() == [Reason.TOO_FAR_AHEAD]
     soon = np.array([clock_.start_of(40)])

@@ -142,11 +142,11 @@ def test_a_quoted_name_may_begin_with_anything() -> None:
 
 def test_a_library_that_is_not_there_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = parse_config(TEXT).streams[0]
-    assert InputFormat.of(stream) == InputFormat("avro")
+    assert InputFormat.from_stream(stream) == InputFormat("avro")
     monkeypatch.setattr(build, "_there", lambda module: False)
     with pytest.raises(ConfigError, match=r"streams.rides.format.*fastavro(.|\n)*privstream\[registry\]"):
-        InputFormat.of(stream)
-    InputFormat.of(parse_config(TEXT.replace('"avro"', '"msgpack"')).streams[0])
+        InputFormat.from_stream(stream)
+    InputFormat.from_stream(parse_config(TEXT.replace('"avro"', '"msgpack"')).streams[0])
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_the_file_of_the_architecture() -> None:
     assert (stream.time.shortest_us, stream.time.grace_us) == (86_400_000_000, 30_000_000)
     assert stream.time.start_us == 1_451_624_400_000_000  # midnight in New York is 05:00 UTC
     assert stream.event_epsilon == 1
-    assert SpatialOptions.of(stream).depth == 18
+    assert SpatialOptions.from_stream(stream).depth == 18
     assert stream.domain.fields == ("pickup_longitude", "pickup_latitude")
     assert not stream.checks_partition
     with pytest.raises(KeyError):

@@ -275,7 +275,10 @@ async def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path
     config = load_config(path, {})
     port, log = config.job.http_port, tmp_path / "worker.log"
     assert port is not None
-    specs = {s.name: SourceSpec.of(s, build_domain(s), key=KEY, partitions=1) for s in config.streams[: len(DOMAINS)]}
+    specs = {
+        s.name: SourceSpec.from_stream(s, build_domain(s), key=KEY, partitions=1)
+        for s in config.streams[: len(DOMAINS)]
+    }
     feeds = {name: feed(spec) for name, spec in specs.items()}
     wanted = {name: counted(specs[name], records) for name, records in feeds.items()}
     # Times of records are hostile too: retention would delete the old ones before a slow worker reads them.

@@ -37,11 +37,11 @@ def test_one_step_is_the_worst_of_all_pairs_and_sets(seed: int, leakage: float) 
     matrix[rng.random(matrix.shape) < 0.3] = 0.0
     matrix[:, -1] += 1e-3
     matrix /= matrix.sum(axis=1, keepdims=True)
-    assert Correlation.of(matrix).step(leakage) == pytest.approx(brute(matrix, leakage), abs=1e-9)
+    assert Correlation.from_matrix(matrix).step(leakage) == pytest.approx(brute(matrix, leakage), abs=1e-9)
 
 
 def test_the_two_extremes() -> None:
-    still, never = Adversary.of(np.eye(3)), Adversary.of(np.full((3, 3), 1 / 3))
+    still, never = Adversary.from_matrix(np.eye(3)), Adversary.from_matrix(np.full((3, 3), 1 / 3))
     assert still.curve([0.2] * 5).total == pytest.approx([1.0] * 5)
     assert never.curve([0.2] * 5).total == pytest.approx([0.2] * 5)
     assert still.supremum(0.2) is None
@@ -49,9 +49,9 @@ def test_the_two_extremes() -> None:
 
 
 def test_large_leakage_does_not_overflow_and_many_states_take_the_bound() -> None:
-    assert Correlation.of(smoothed(0.01)).step(5000.0) <= 5000.0
-    assert Correlation.of(np.eye(200)).step(0.3) == 0.3
-    assert Adversary.of(np.full((200, 200), 1 / 200)).curve([0.1, 0.1]).total == pytest.approx([0.2, 0.2])
+    assert Correlation.from_matrix(smoothed(0.01)).step(5000.0) <= 5000.0
+    assert Correlation.from_matrix(np.eye(200)).step(0.3) == 0.3
+    assert Adversary.from_matrix(np.full((200, 200), 1 / 200)).curve([0.1, 0.1]).total == pytest.approx([0.2, 0.2])
 
 
 def test_the_reversal_is_bayes_rule_in_the_long_run() -> None:
@@ -72,7 +72,7 @@ def test_the_reversal_is_bayes_rule_in_the_long_run() -> None:
 @pytest.mark.parametrize("s", [0.005, 0.1, 1.0])
 @pytest.mark.parametrize("horizon", [1, 2, 3, 10, 60])
 def test_no_step_of_a_finite_horizon_leaks_more_than_alpha(s: float, horizon: int) -> None:
-    adversary = Adversary.of(smoothed(s))
+    adversary = Adversary.from_matrix(smoothed(s))
     made = allocate(Fraction(1), adversary, horizon=horizon)
     totals = adversary.curve([float(made.at(step)) for step in range(horizon)]).total
     assert totals.max() <= 1.0
@@ -82,7 +82,7 @@ def test_no_step_of_a_finite_horizon_leaks_more_than_alpha(s: float, horizon: in
 
 @pytest.mark.parametrize("s", [0.005, 0.1, 1.0])
 def test_an_endless_stream_approaches_alpha_from_below(s: float) -> None:
-    adversary = Adversary.of(smoothed(s))
+    adversary = Adversary.from_matrix(smoothed(s))
     made = allocate(Fraction(1), adversary, horizon=None)
     supremum = adversary.supremum(float(made.middle))
     assert supremum is not None
@@ -94,7 +94,7 @@ def test_an_endless_stream_approaches_alpha_from_below(s: float) -> None:
 
 
 def test_where_users_stay_for_ever_an_endless_stream_is_refused_and_a_finite_one_shares_evenly() -> None:
-    adversary = Adversary.of(np.eye(3))
+    adversary = Adversary.from_matrix(np.eye(3))
     with pytest.raises(EngineInputError, match="declare a horizon"):
         allocate(Fraction(1), adversary, horizon=None)
     made = allocate(Fraction(1), adversary, horizon=10)

@@ -142,12 +142,12 @@ def test_users_are_bounded_and_their_budgets_add_up_under_replacement(tmp_path: 
     stream = config.streams[0]
     assert stream.contributions == 10
     assert stream.event_epsilon == Fraction(1, 5)
-    spec = SourceSpec.of(stream, build_domain(stream), key=bytes(16), partitions=2)
+    spec = SourceSpec.from_stream(stream, build_domain(stream), key=bytes(16), partitions=2)
     assert spec.bounds is not None
     assert (spec.bounds.max_contributions, spec.bounds.max_per_step) == (10, 1)
     assert spec.partitioner == "murmur2"
     with pytest.raises(ConfigError, match="user_key_file"):
-        SourceSpec.of(stream, build_domain(stream), key=None, partitions=2)
+        SourceSpec.from_stream(stream, build_domain(stream), key=None, partitions=2)
     (total,) = totals(config)
     assert (total.unit, total.who, total.lifetime) == ("user", "u", (Fraction(2), Fraction(0)))
 

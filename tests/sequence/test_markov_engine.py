@@ -25,13 +25,13 @@ from schemas.errors import EngineInputError
 from schemas.events import Reason
 
 MODES = ENGINES["markov"].facts.modes
-CHAIN = Transition.of(np.array([[0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]]))
+CHAIN = Transition.from_matrix(np.array([[0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]]))
 STATES = ("a", "b", "c")
 
 
 def sticky(states: int, stay: float) -> Transition:
     """The chain that stays with probability `stay` and else goes anywhere, evenly."""
-    return Transition.of(stay * np.eye(states) + (1 - stay) / states)
+    return Transition.from_matrix(stay * np.eye(states) + (1 - stay) / states)
 
 
 def config(mode: str = "default", **changes: Any) -> MarkovConfig:
@@ -136,7 +136,7 @@ def test_a_chain_of_one_state_and_constant_counts(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_state_that_nobody_can_have_reached_is_released_empty(mode: str) -> None:
-    gone = Transition.of(np.array([[0.0, 0.5, 0.5], [0.0, 0.5, 0.5], [0.0, 0.5, 0.5]]))
+    gone = Transition.from_matrix(np.array([[0.0, 0.5, 0.5], [0.0, 0.5, 0.5], [0.0, 0.5, 0.5]]))
     releases = run(Markov(config(mode, transition=gone)), batches([[50, 0, 0]] + [[30, 10, 10]] * 7), seed=2)
     for release in releases[1:]:
         for record in release.added:
@@ -164,7 +164,7 @@ def test_revisions_replace_the_records_that_they_revise() -> None:
 
 
 def test_budgets_that_hold_leakage_are_charged_and_refused_above_epsilon() -> None:
-    made = allocate(Fraction(1), Adversary.of(CHAIN.dense), horizon=5)
+    made = allocate(Fraction(1), Adversary.from_matrix(CHAIN.dense), horizon=5)
     recipe = config(epsilon=Fraction(1), horizon=5, allocation=made)
     releases = run(Markov(recipe), batches([[20, 20, 10]] * 5), seed=4)
     assert [release.notes["epsilon"] for release in releases] == [float(made.at(step)) for step in range(5)]

@@ -66,7 +66,7 @@ def test_it_is_finite_far_out(noisy: list[float], scale: float) -> None:
     measured = np.ones(3, np.bool_)
     for filter_ in (
         DenseFilter(np.eye(3), 1000.0, measured),
-        DiagonalFilter(Transition.of(np.eye(3)), 1000.0, measured),
+        DiagonalFilter(Transition.from_matrix(np.eye(3)), 1000.0, measured),
     ):
         belief = filter_.belief(found.mean, found.variance)
         assert np.isfinite(filter_.update(belief, np.array(noisy), scale)[0].mean).all()
@@ -115,11 +115,11 @@ def test_matched_scale_has_the_discrete_variance() -> None:
 )
 def test_what_is_no_transition_matrix_is_refused_by_its_row(matrix: list[list[float]], message: str) -> None:
     with pytest.raises(EngineInputError, match=message):
-        Transition.of(np.array(matrix))
+        Transition.from_matrix(np.array(matrix))
 
 
 def test_a_matrix_with_rounded_entries_is_taken_and_structural_zeros_are_seen() -> None:
-    chain = Transition.of(np.array([[0.3333333, 0.3333333, 0.3333333], [0, 1, 0], [0, 0, 1]]))
+    chain = Transition.from_matrix(np.array([[0.3333333, 0.3333333, 0.3333333], [0, 1, 0], [0, 0, 1]]))
     assert chain.dense.sum(axis=1) == pytest.approx([1, 1, 1])
     assert chain.reachable(np.array([False, True, False])).tolist() == [False, True, False]
     assert np.count_nonzero(chain.dense) == 5
@@ -134,7 +134,7 @@ def test_prediction_has_the_moments_of_independent_moves() -> None:
     # 6 standard errors: false alarms below 1e-6 for these 9 numbers.
     assert np.abs(runs.mean(0) - mean).max() < 6 * np.sqrt(12 / 40_000)
     assert np.abs(np.cov(runs.T) - covariance).max() < 6 * 20 / np.sqrt(40_000)
-    diagonal = DiagonalFilter(Transition.of(matrix), 75.0, np.ones(3, bool))
+    diagonal = DiagonalFilter(Transition.from_matrix(matrix), 75.0, np.ones(3, bool))
     after = diagonal.predict(Belief(now.astype(float), np.full(3, 1e-6)))
     assert after.mean == pytest.approx(mean)
     assert after.spread == pytest.approx(np.diag(covariance), abs=1e-4)
@@ -206,8 +206,8 @@ def test_the_diagonal_filter_is_near_the_dense_one_and_keeps_the_total() -> None
     rng = np.random.default_rng(2)
     states, users = 30, 1500
     matrix = 0.8 * np.eye(states) + 0.1 * np.roll(np.eye(states), 1, 1) + 0.1 * np.roll(np.eye(states), -1, 1)
-    chain = Transition.of(sparse.csr_array(matrix))
-    dense = DenseFilter.of(chain, users, np.ones(states, bool))
+    chain = Transition.from_matrix(sparse.csr_array(matrix))
+    dense = DenseFilter.from_transition(chain, users, np.ones(states, bool))
     diagonal = DiagonalFilter(chain, users, np.ones(states, bool))
     counts = rng.multinomial(users, rng.dirichlet(np.ones(states)))
     full, flat = dense.start(states), diagonal.start(states)

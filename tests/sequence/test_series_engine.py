@@ -197,7 +197,7 @@ def test_a_clock_finds_the_days() -> None:
     for clocked in (None, Clock(period=24)):
         bank, random, squares = FilterBank(noise, clocked, steps), np.random.default_rng(3), []
         for step in range(steps):
-            bank.wish(remaining=float(steps - step) / noise**2, left=steps - step)
+            bank.wanted_precision(remaining=float(steps - step) / noise**2, left=steps - step)
             value, _ = bank.update(200 + day[step] + noise * random.normal(), noise**2)
             squares.append((value - 200 - day[step]) ** 2)
         found.append(np.mean(squares[48:]))
@@ -288,7 +288,7 @@ def test_the_state_of_another_mode_is_refused() -> None:
 
 def test_clipped_values_are_counted_and_used() -> None:
     configured = stream()
-    spec = SourceSpec.of(configured, build_domain(configured), key=None, partitions=1)
+    spec = SourceSpec.from_stream(configured, build_domain(configured), key=None, partitions=1)
     machine = PartitionIngest(spec, 0)
     values = [5, 400, -3, 100]
     records = [

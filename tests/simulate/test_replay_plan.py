@@ -381,8 +381,8 @@ def test_times_are_read_in_the_stream_s_zone_and_what_cannot_be_read_has_none() 
         {},
         {"at": "2016-01-01 00:00:01"},
     ]
-    assert times.of(rows) == [1_451_624_400_000_000, None, None, None, 1_451_624_401_000_000]
-    assert RowTimes("at", TimeParser("s", ZoneInfo("UTC"))).of([{"at": 2}, {"at": None}, {"at": True}]) == [
+    assert times.parse(rows) == [1_451_624_400_000_000, None, None, None, 1_451_624_401_000_000]
+    assert RowTimes("at", TimeParser("s", ZoneInfo("UTC"))).parse([{"at": 2}, {"at": None}, {"at": True}]) == [
         2_000_000,
         None,
         None,

@@ -152,7 +152,7 @@ def test_lines_that_are_no_json_are_refused_one_by_one_and_the_file_goes_on(conf
     assert found.seen.tally["NOT_JSON", ""] == 3
     plan = plan_of(stream, {"raw": 2, "held": 1}, Progress())
     rows = [each for part in open_rows(path).batches() for each in part]
-    chunk = plan.chunk(rows, steps_of(clock_of(stream), times_of(stream).of(rows)))
+    chunk = plan.chunk(rows, steps_of(clock_of(stream), times_of(stream).parse(rows)))
     for place, numbers in {("raw", 0): (51, 61), ("raw", 1): (4, 8), ("held", 0): (4, 8, 51, 61)}.items():
         unkeyed = [record.value for record in chunk.records[place] if record.tick is None and record.key is None]
         assert unkeyed == [lines[number] for number in numbers], place

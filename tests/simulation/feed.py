@@ -36,7 +36,11 @@ def events(chance: random.Random, *, steps: int, partitions: int) -> Iterator[li
     """Bursts of events, by time: most on time, some late or early, few unusable, some users beyond the bound."""
     users = [f"u{number}" for number in range(USERS)]
     places = dict(
-        zip(users, partitions_of(IdBytes.of(users), partitioner="murmur2", partitions=partitions).tolist(), strict=True)
+        zip(
+            users,
+            partitions_of(IdBytes.from_ids(users), partitioner="murmur2", partitions=partitions).tolist(),
+            strict=True,
+        )
     )
     for step in range(steps):
         for at_s in sorted(STEP_S * (step + chance.random()) for _ in range(2)):

@@ -229,7 +229,7 @@ def _public(
     if len(ledger) < (due := _due(world, stream)) and not world.observed.forbidden:
         why = Counter(world.observed.refusals).most_common(2)
         yield f"stuck: {len(ledger)} steps are public and {due} are due; workers ended with {why}"
-    stepper = Stepper.of(stream, partitions)
+    stepper = Stepper.from_stream(stream, partitions)
     waiting = iter(enumerate(blocks))
     expected: dict[Channel, list[tuple[int, bytes | None, bytes | None]]] = {channel: [] for channel in CHANNELS}
     for step in range(max(ledger, default=-1) + 1):
@@ -264,7 +264,7 @@ def _due(world: World, stream: Stream) -> int:
     if stream.time.clock == "replay" and not stream.name.startswith("live"):
         last = orjson.loads((world.folder / f"{stream.name}.jsonl").read_bytes().splitlines()[-1])
         at = np.array([last["at"]], np.int64) * 1_000_000
-        return int(StepClock.of(stream).step_of(at)[0]) + 1
+        return int(StepClock.from_stream(stream).step_of(at)[0]) + 1
     grace_s = (stream.time.grace_us + stream.publish_delay_us) / 1e6
-    before_s = EPOCH_S - StepClock.of(stream).start_of(0) / 1e6
+    before_s = EPOCH_S - StepClock.from_stream(stream).start_of(0) / 1e6
     return int((world.end_s + before_s - grace_s - NOTICED_S) // STEP_S)

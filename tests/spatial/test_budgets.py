@@ -85,7 +85,7 @@ STATED = split(Fraction(1, 20), Fraction(19, 20))
 
 
 def test_the_same_step_twice_is_refused_also_after_a_restart() -> None:
-    budgets = Budgets.of(STATED)
+    budgets = Budgets.from_guarantee(STATED)
     once = budgets.charged(STATED, "watch", "leaves", step=3)
     for state in (once, budgets.restored(once.arrays())):
         with pytest.raises(BudgetError):
@@ -95,17 +95,17 @@ def test_the_same_step_twice_is_refused_also_after_a_restart() -> None:
 
 def test_a_mechanism_without_an_account_is_not_charged_for() -> None:
     with pytest.raises(KeyError):
-        Budgets.of(STATED).charged(STATED, "counts", step=0)
+        Budgets.from_guarantee(STATED).charged(STATED, "counts", step=0)
 
 
 def test_mechanisms_that_cost_more_than_is_promised_get_no_budget() -> None:
     with pytest.raises(BudgetError, match="more than"):
-        Budgets.of(replace(STATED, epsilon=Fraction(99, 100)))
+        Budgets.from_guarantee(replace(STATED, epsilon=Fraction(99, 100)))
 
 
 def test_a_state_of_other_budgets_is_refused() -> None:
-    arrays = Budgets.of(STATED).arrays()
+    arrays = Budgets.from_guarantee(STATED).arrays()
     with pytest.raises(EngineInputError):
-        Budgets.of(split(Fraction(1, 10), Fraction(9, 10))).restored(arrays)
+        Budgets.from_guarantee(split(Fraction(1, 10), Fraction(9, 10))).restored(arrays)
     with pytest.raises(EngineInputError):
-        Budgets.of(STATED).restored({})
+        Budgets.from_guarantee(STATED).restored({})

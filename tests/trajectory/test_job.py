@@ -50,7 +50,7 @@ def point(user: str, trip: object, time: int, at: float, **more: Any) -> bytes:
 def blocks_of(values: list[list[bytes]], *, batch: int, privacy: Mapping[str, Any] = {}) -> list[Block]:
     """A partition's blocks: the records of each step, then its tick, in such batches; a new worker each step."""
     configured = stream(privacy)
-    spec = SourceSpec.of(configured, build_domain(configured), key=bytes(16), partitions=1)
+    spec = SourceSpec.from_stream(configured, build_domain(configured), key=bytes(16), partitions=1)
     blocks: list[Block] = []
     offset = 0
     for step, records in enumerate(values):
@@ -104,7 +104,7 @@ def test_trips_are_bounded_by_user_however_records_are_cut(batch: int) -> None:
 
 
 def released(configured: Stream, blocks: list[Block]) -> list[tuple[Release, list[dict[str, Any]]]]:
-    stepper = Stepper.of(configured, 1)
+    stepper = Stepper.from_stream(configured, 1)
     for offset, block in enumerate(blocks):
         stepper.fold(offset, block)
     out = []

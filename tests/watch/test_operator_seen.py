@@ -36,7 +36,7 @@ def test_the_operators_rows_are_errors_named_as_in_the_report_and_a_repeated_ste
 def test_true_events_are_compared_with_records_where_the_engine_says_that_they_can_be(engine: str) -> None:
     """What the audit measures is what the page draws."""
     stream = contract_case(engine).stream("default")
-    audit, stepper, block = HeldOutAudit(stream, 1), Stepper.of(stream, 1), Block(stream.name, 0, 0, 1, 0, {})
+    audit, stepper, block = HeldOutAudit(stream, 1), Stepper.from_stream(stream, 1), Block(stream.name, 0, 0, 1, 0, {})
     audit.fold(0, block)
     stepper.fold(0, block)
     entry = LedgerEntry.decode(stepper.compute(bytes(32)).ledger, stream.name)

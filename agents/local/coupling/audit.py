@@ -81,7 +81,7 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int, each_pair: Callab
     """
     stream = audited(stream)
     steps = min(STEPS + gathered_steps(stream), LONGEST)
-    claim = Claim.of(stream)
+    claim = Claim.from_stream(stream)
     found = Audit(name, float(claim.epsilon), claim.delta)
     for number in range(pairs):
         found.add(couple(name, stream, seed + number, steps=steps))

@@ -24,7 +24,7 @@ class Claim:
     delta: float = 0.0
 
     @staticmethod
-    def of(stream: Stream) -> Claim:
+    def from_stream(stream: Stream) -> Claim:
         """Return the claim of a configured stream."""
         return Claim(stream.privacy.epsilon_fraction, float(stream.privacy.delta))
 

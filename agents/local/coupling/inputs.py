@@ -88,7 +88,7 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
     Args:
         crowd: events of a burst, of which there are a few. unit: makes those in which they differ; None: by chance.
     """
-    clock = StepClock.of(stream)
+    clock = StepClock.from_stream(stream)
     arrangement = chance.choice(["spread", "bunched", "early", "many"])
     quiet = QUIET if arrangement == "early" else 0
 
@@ -237,7 +237,7 @@ def span_of(stream: Stream, chance: random.Random, steps: int) -> list[int]:
 def _home(partitioner: Partitioner, user: str, partitions: int) -> int:
     if partitions == 1:
         return 0
-    return int(partitions_of(IdBytes.of([user]), partitioner=partitioner, partitions=partitions)[0])
+    return int(partitions_of(IdBytes.from_ids([user]), partitioner=partitioner, partitions=partitions)[0])
 
 
 def _moment(clock: StepClock, step: int, offset: int) -> int:

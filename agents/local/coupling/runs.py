@@ -157,7 +157,7 @@ def couple(
         ):
             forced.check_complete(step)
             _compare(step, expected, found)
-            _check_account(step, expected, Claim.of(stream), forced)
+            _check_account(step, expected, Claim.from_stream(stream), forced)
     except (CouplingBroken, PrivateValueRead) as broken:
         verdict.broken.append(str(broken))
     except PrivstreamError as stopped:
@@ -165,7 +165,7 @@ def couple(
         verdict.broken.append(f"{type(stopped).__name__}: {stopped}")
     verdict.events = _events(first)
     losses = Losses.of(forced.pairs)
-    claim = Claim.of(stream)
+    claim = Claim.from_stream(stream)
     verdict.share, verdict.touched = claim.share(losses), dict(losses.touched)
     if not claim.holds(losses):
         verdict.broken.append(f"one unit costs {verdict.share:.6f} of what is claimed ({drawn.arrangement})")

@@ -46,7 +46,7 @@ class Promise:
     unprotected: tuple[str, ...]
 
     @staticmethod
-    def of(stream: Stream, *, caveat: str = "") -> Promise:
+    def from_stream(stream: Stream, *, caveat: str = "") -> Promise:
         """Return the guarantee of a stream.
 
         Args: caveat: why nothing is promised after all; empty: it is.

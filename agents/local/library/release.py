@@ -43,7 +43,7 @@ class Taken:
     refused: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @staticmethod
-    def of(tally: Counter[tuple[str, str]], *, rows: int, waiting: int, late: int) -> Taken:
+    def from_tally(tally: Counter[tuple[str, str]], *, rows: int, waiting: int, late: int) -> Taken:
         """Return what became of rows, from counts by (reason, column)."""
         beside = {reason: sum(n for (name, _), n in tally.items() if name == reason) for reason in _BESIDE}
         return Taken(
@@ -97,7 +97,7 @@ class StepRelease:
     taken: Taken = field(repr=False)
 
     @staticmethod
-    def of(answer: Candidate, published: Sequence[PublicRecord], taken: Taken) -> StepRelease:
+    def from_candidate(answer: Candidate, published: Sequence[PublicRecord], taken: Taken) -> StepRelease:
         """Read the public bytes of a step's answer back."""
         ledger = LedgerEntry.decode(answer.ledger, answer.stream)
         ids, records, removed, measurements = [], [], [], []

@@ -80,7 +80,7 @@ class PrivateStream:
     def guarantee(self) -> Promise:
         """Return what is promised to whom, in words and symbols."""
         if self._promise is None:
-            self._promise = Promise.of(self._stream, caveat=self._caveat)
+            self._promise = Promise.from_stream(self._stream, caveat=self._caveat)
         return self._promise
 
     def synthetic(self) -> pa.Table:
@@ -215,7 +215,7 @@ class PrivateStream:
         candidate = Candidate.decode(entry.candidate, entry.state) if entry.candidate else None
         if candidate is not None:
             taken = _taken(entry.taken.get("last"))
-            self._last = StepRelease.of(candidate, unframe_records(candidate.payload), taken)
+            self._last = StepRelease.from_candidate(candidate, unframe_records(candidate.payload), taken)
         self._job.restore(candidate, entry.blocks, first_block=entry.first_block, snapshots=entry.snapshots)
         self._whole = True
 
@@ -278,7 +278,7 @@ class PrivateStream:
     def _steps(self, rows: BatchRows) -> list[int | None]:
         """Return the step of each row's own time; None where that cannot be read."""
         field = self._stream.time.field
-        return steps_of(clock_of(self._stream), times_of(self._stream).of([{field: time} for time in rows.times]))
+        return steps_of(clock_of(self._stream), times_of(self._stream).parse([{field: time} for time in rows.times]))
 
     def _take(self, rows: BatchRows, *, close: bool, digest: str = "") -> Taken:
         """Take in rows; with `close` the next step is begun: everything that it will be computed of is in the journal.
@@ -299,7 +299,7 @@ class PrivateStream:
             waiting += sum(events.total for joins, events in block.steps.items() if joins > step)
         own = self._steps(rows)
         late = sum(0 <= each < step for each in own if each is not None)
-        taken = Taken.of(tally, rows=len(rows.records), waiting=waiting, late=late)
+        taken = Taken.from_tally(tally, rows=len(rows.records), waiting=waiting, late=late)
         snapshots = dict(entry.snapshots)
         if close:
             ingest.tick(step)
@@ -346,7 +346,7 @@ class PrivateStream:
             first_block=floor,
         )
         self._open = Taken()
-        self._last = StepRelease.of(candidate, published, taken)
+        self._last = StepRelease.from_candidate(candidate, published, taken)
         return self._last
 
     def _finish(self) -> StepRelease:

@@ -63,7 +63,7 @@ class BrokenLine(bytes):
     number: int
 
     @classmethod
-    def of(cls, line: bytes, number: int) -> Self:
+    def from_line(cls, line: bytes, number: int) -> Self:
         made = cls(line)
         made.number = number
         return made
@@ -96,7 +96,7 @@ def _json_row(line: bytes, number: int) -> Row:
     with contextlib.suppress(orjson.JSONDecodeError):
         if isinstance(row := orjson.loads(line), dict):
             return row
-    return BrokenLine.of(line, number)
+    return BrokenLine.from_line(line, number)
 
 
 # JSON's own grammar of numbers, so that ids such as 007 keep their zeros. 18 digits always fit 64 bits.

@@ -145,7 +145,7 @@ class GoingLive:
         self.streams: Sequence[Stream] = [
             each for each in config.streams if each.time.clock == "replay" and {each.source, each.audit} & topics.keys()
         ]
-        self._steps = steps = StepClock.of(stream)
+        self._steps = steps = StepClock.from_stream(stream)
         for each in self.streams:
             if each.time.steps != steps.steps:
                 raise ReplayError(
@@ -402,7 +402,7 @@ class _Feed:
     _origin: tuple[float, int] | None = field(default=None, init=False)
 
     async def chunks(self, rows: list[Row]) -> AsyncIterator[ReplayChunk]:
-        times = times_of(self.stream).of(rows)
+        times = times_of(self.stream).parse(rows)
         steps = steps_of(self.clock, times)
         if self.options.speed is None:
             yield self.plan.chunk(rows, steps)
@@ -454,7 +454,7 @@ class _Feed:
 def last_step(file: RowFile, stream: Stream, clock: StepClock) -> int:
     """Return the largest step of a row of the file, -1 for none. Reads all of it."""
     times = times_of(stream)
-    steps = (step for rows in file.batches() for step in steps_of(clock, times.of(rows)) if step is not None)
+    steps = (step for rows in file.batches() for step in steps_of(clock, times.parse(rows)) if step is not None)
     return max(steps, default=-1)
 
 

@@ -193,11 +193,13 @@ def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRS
     Raises: FileError; ReplayError for rows that are not sorted by time.
     """
     # A key of no worth: whose users are whose is not asked, only whether they can be read.
-    ingest = LocalIngest(SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True))
+    ingest = LocalIngest(
+        SourceSpec.from_stream(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True)
+    )
     clock, times = clock_of(stream), times_of(stream)
     plan, found = plan_of(stream, {stream.source: 1}, Progress(row=skip)), RowsSeen(stream.time, before=skip)
     for rows in file.batches(skip=skip):
-        records = plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0]
+        records = plan.chunk(rows, steps_of(clock, times.parse(rows))).records[stream.source, 0]
         block, letters = ingest.take_planned(records)
         assert block is not None, "a chunk ends with a tick"
         found.take(records, block, letters)

@@ -342,7 +342,7 @@ def driven_by_ticks(stream: Stream, file: RowFile) -> Stream:
     """
     changes: dict[str, Any] = {"clock": "replay"}
     if stream.time.start_us is None:
-        first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
+        first = next((at for rows in file.batches() for at in times_of(stream).parse(rows) if at is not None), None)
         if first is None:
             name = stream.time.field
             there = (row for rows in file.batches() for row in rows if isinstance(row, dict))

@@ -450,7 +450,7 @@ class History:
         self._key = user_key(fresh_seed(), stream=stream.name)
         domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
         self.evaluator: Evaluator = audit.evaluator
-        spec = SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True)
+        spec = SourceSpec.from_stream(stream, domain, key=self._key, partitions=1, rows=True)
         assert spec.bounds is not None, "the stream bounds its users"
         unbounded = replace(spec, bounds=replace(spec.bounds, max_contributions=_ALL, max_per_step=None))
         usable = Ingested(unbounded, stream.time)
@@ -483,8 +483,8 @@ class History:
         """Return what the bound of a stream lets through. Reads the file once more."""
         domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
         both = EventsOfBoth(domain, audit.evaluator.domain)
-        engine = Ingested(SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True), stream.time)
-        kept = Ingested(SourceSpec.of(stream, both, key=self._key, partitions=1, rows=True), stream.time)
+        engine = Ingested(SourceSpec.from_stream(stream, domain, key=self._key, partitions=1, rows=True), stream.time)
+        kept = Ingested(SourceSpec.from_stream(stream, both, key=self._key, partitions=1, rows=True), stream.time)
         for records, rows in planned(stream, self._file.batches(), source=self._digest):
             for each in (engine, kept):
                 each.take_rows(records, rows)
@@ -549,7 +549,7 @@ class Bounded:
 
     def run(self, stream: Stream, progress: Callable[[int], None], draw: Callable[[], bytes]) -> ErrorSplit:
         """Release every step once, and split the error."""
-        stepper, evaluator = Stepper.of(stream, 1), HeldOutAudit(stream, 1).evaluator
+        stepper, evaluator = Stepper.from_stream(stream, 1), HeldOutAudit(stream, 1).evaluator
         metrics = metrics_of(stream)
         alive: dict[bytes, tuple[Any, ...]] = {}
         splits = []

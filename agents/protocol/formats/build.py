@@ -32,7 +32,7 @@ class InputFormat:
     csv: CsvSection | None = None
 
     @staticmethod
-    def of(stream: Stream) -> InputFormat:
+    def from_stream(stream: Stream) -> InputFormat:
         """Raises: ConfigError where a library is not there."""
         for key, chosen in (("format", stream.format), ("key_format", stream.key_format)):
             if missing := [name for name in NEEDS.get(chosen, ()) if not _there(name)]:

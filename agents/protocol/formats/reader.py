@@ -67,10 +67,10 @@ class FieldPath:
     parts: tuple[str, ...]
 
     @staticmethod
-    def of(name: str) -> FieldPath:
+    def parse(name: str) -> FieldPath:
         """Take a field's name apart.
 
-        >>> FieldPath.of('"a.b".c').parts, FieldPath.of("$key.id").root
+        >>> FieldPath.parse('"a.b".c').parts, FieldPath.parse("$key.id").root
         (('a.b', 'c'), '$key')
         """
         root, _, rest = name.partition(".")
@@ -89,7 +89,7 @@ class FieldPath:
     def find(self, document: Any) -> Any:
         """Return what stands there in a document; `ABSENT` where nothing does.
 
-        >>> FieldPath.of("a.b").find({"a": {"b": 1}}), FieldPath.of("a.b").find({"a.b": 2, "a": {"b": 1}})
+        >>> FieldPath.parse("a.b").find({"a": {"b": 1}}), FieldPath.parse("a.b").find({"a.b": 2, "a": {"b": 1}})
         (1, 2)
         """
         if self.root == "" and isinstance(document, Mapping) and self.name in document:
@@ -217,7 +217,7 @@ def _unreadable(record: SourceRecord, error: UnreadableError) -> ReadRecord:
 
 def paths_of(form: InputFormat, names: Iterable[str]) -> list[FieldPath]:
     """Return where the fields are."""
-    paths = [FieldPath.of(name) for name in names]
+    paths = [FieldPath.parse(name) for name in names]
     if form == ROWS:
         paths = [path if path.root == "" else FieldPath(path.name, "", (path.name,)) for path in paths]
     return paths

@@ -65,7 +65,7 @@ class Groups:
     users: Hashes
 
     @staticmethod
-    def of(hashes: Hashes) -> Groups:
+    def from_hashes(hashes: Hashes) -> Groups:
         order = np.argsort(hashes[:, 0], kind="stable")
         first = hashes[order, 0]
         second = hashes[order, 1]
@@ -130,7 +130,7 @@ class Bounds:
         periods = self.spec.period_of(steps)
         for period in distinct(periods):
             events = np.flatnonzero(accepted & (periods == period))
-            groups = Groups.of(hashes[events])
+            groups = Groups.from_hashes(hashes[events])
             table = self._table("period", period)
             found = table.find(groups.users)
             room = (self.spec.max_contributions - found.counts) // self.spec.charge
@@ -142,7 +142,7 @@ class Bounds:
                 charges.append(charged[charged > 0])
         if self.spec.max_per_step is not None:
             for step in distinct(steps[accepted]):
-                groups = Groups.of(hashes[accepted & (steps == step)])
+                groups = Groups.from_hashes(hashes[accepted & (steps == step)])
                 self._add("step", step, groups.users, groups.sizes)
                 rows.append(_rows(groups.users, step))
                 charges.append(groups.sizes * self.spec.charge)
@@ -169,7 +169,7 @@ class Bounds:
             return accepted
         for step in distinct(steps):
             events = np.flatnonzero(steps == step)
-            groups = Groups.of(hashes[events])
+            groups = Groups.from_hashes(hashes[events])
             table = self.steps.get(step)
             before = np.zeros(len(groups.users), np.int64) if table is None else table.read(groups.users)
             accepted[events] = groups.first_of_each(cap - before)
@@ -184,7 +184,7 @@ class Bounds:
         slots = rows[:, 2].astype(np.int64)
         for slot in distinct(slots):
             here = slots == slot
-            groups = Groups.of(rows[here, :2])
+            groups = Groups.from_hashes(rows[here, :2])
             charged = np.add.reduceat(charges[here][groups.order], groups.begins)
             period = slot
             if self._is_step(slot):

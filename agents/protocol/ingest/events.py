@@ -109,7 +109,7 @@ class PureFilter:
         spec = self._spec
         assert spec.key is not None
         assert spec.partitioner is not None
-        ids = IdBytes.of(list(map(attrgetter("user"), events)))
+        ids = IdBytes.from_ids(list(map(attrgetter("user"), events)))
         _mark(reasons, Reason.BAD_USER, ~ids.usable)
         homes = partitions_of(ids, partitioner=spec.partitioner, partitions=spec.partitions)
         _mark(reasons, Reason.WRONG_PARTITION, homes != self._partition)
@@ -123,7 +123,7 @@ class PureFilter:
         at_fault: dict[int, str],
     ) -> npt.NDArray[np.uint64]:
         """Hashes of user and trip; of the trip alone where users are not told apart, for the operator's truth."""
-        ids = IdBytes.of(list(map(attrgetter("trip"), events)))
+        ids = IdBytes.from_ids(list(map(attrgetter("trip"), events)))
         assert self._spec.fields.trip is not None
         unusable = np.flatnonzero(~ids.usable & (reasons == 0)).tolist()
         at_fault.update(dict.fromkeys(unusable, self._spec.fields.trip))

@@ -57,7 +57,7 @@ class SourceSpec:
     schemas: SchemaBook = dataclass_field(default_factory=SchemaBook)
 
     @staticmethod
-    def of(
+    def from_stream(
         stream: Stream,
         domain: Domain,
         *,
@@ -121,7 +121,7 @@ class SourceSpec:
             key=key if user is not None else None,
             partitioner=stream.partitioner if user is not None else None,
             bounds=_bounds(stream) if user is not None else None,
-            input=ROWS if rows else InputFormat.of(stream),
+            input=ROWS if rows else InputFormat.from_stream(stream),
             schemas=SchemaBook() if schemas is None else schemas,
         )
 
@@ -131,7 +131,7 @@ class SourceSpec:
 
         A simulation has held-out data without a topic.
         """
-        spec = SourceSpec.of(stream, domain, key=None, bounded=False, **settings)
+        spec = SourceSpec.from_stream(stream, domain, key=None, bounded=False, **settings)
         return replace(spec, topic=stream.audit or "", role="held_out")
 
     @property

@@ -62,7 +62,7 @@ class Stepper:
         self._dating = Dating() if stream.time.records == "dated" else None
 
     @classmethod
-    def of(cls, stream: Stream, source_partitions: int, *, caveat: str = "", witness: str = "") -> Stepper:
+    def from_stream(cls, stream: Stream, source_partitions: int, *, caveat: str = "", witness: str = "") -> Stepper:
         """Return the stepper of a configured stream. `caveat` says why its releases are not private; empty: they are.
         `witness`: what its ledger entries say in place of a configured witness; empty: nothing.
         """
@@ -71,7 +71,7 @@ class Stepper:
             stream,
             build_engine(stream),
             BlockMerge(stream.name, source_partitions, words),
-            StepClock.of(stream),
+            StepClock.from_stream(stream),
             caveat=caveat,
             witness=witness,
         )

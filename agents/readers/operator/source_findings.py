@@ -67,7 +67,9 @@ async def newest_records(config: Config, stream: Stream, *, partitions: int, sta
 def filters_of(stream: Stream, *, partitions: int, start_us: int | None) -> SourceSpec:
     """Return the spec of a source with all filters and no bounds. Its key hashes nothing that is kept."""
     steps = stream.time.steps_from(LONG_AGO_US if start_us is None else start_us)
-    spec = SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps)
+    spec = SourceSpec.from_stream(
+        stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps
+    )
     clock = spec.clock
     if spec.replay:  # how far its ticks have come is not known here
         clock = StepClock(steps, max_ahead=1 << 40)

@@ -122,7 +122,7 @@ def leakage(engine: Markov, *, steps: int = _CURVE) -> Leakage | None:
     if config.transition is None or config.transition.states > EXACT_STATES:
         return None
     shown = min(config.horizon or _CURVE, _CURVE, steps)
-    return Adversary.of(config.transition.dense).curve([float(config.budget(step)) for step in range(shown)])
+    return Adversary.from_matrix(config.transition.dense).curve([float(config.budget(step)) for step in range(shown)])
 
 
 def bars(values: Sequence[float]) -> str:
@@ -167,7 +167,7 @@ def leakage_lines(engine: Markov) -> Iterator[str]:
     )
     yield f"In all, from the first step to step {steps}, of {worst:.3g}: {bars(curve.total.tolist())}"
     if config.horizon is None:
-        supremum = Adversary.of(config.transition.dense).supremum(float(config.budget(1)))
+        supremum = Adversary.from_matrix(config.transition.dense).supremum(float(config.budget(1)))
         yield (
             "Without an end it grows beyond every bound."
             if supremum is None

@@ -59,7 +59,7 @@ _ZONES = {
 
 
 def _domain(stream: Stream) -> str:
-    domain, depth = stream.domain, SpatialOptions.of(stream).depth
+    domain, depth = stream.domain, SpatialOptions.from_stream(stream).depth
     if isinstance(domain, ZonesDomainSection):
         return _zones_sentence(domain)
     if isinstance(domain, GeoJsonDomainSection):
@@ -151,7 +151,7 @@ class LeafNoise:
 def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     """Return the errors of regions from one leaf to the whole domain."""
     noise = LeafNoise.of(stream, guarantee)
-    most = SpatialOptions.of(stream).max_leaves
+    most = SpatialOptions.from_stream(stream).max_leaves
     answers = [noise.answer("one leaf", 1, "the smallest cell that is counted")]
     for name, (low, high) in SIZES.items():
         share = math.sqrt(low * high)

@@ -155,7 +155,7 @@ def _remarks(stream: Stream) -> Iterator[str]:
             "Rows are private while a block is open. A block closes when enough events have come, by the noisy totals; "
             "its counts are then published with noise, once, and forgotten."
         )
-    if TabularOptions.of(stream).records:
+    if TabularOptions.from_stream(stream).records:
         yield (
             "Synthetic rows are made from what was published and cost nothing. Each is an invention: none stands for a "
             "person."

@@ -45,8 +45,9 @@ def _section(stream: Stream) -> TripsDomainSection:
 def _domain(stream: Stream) -> str:
     section = _section(stream)
     xmin, ymin, xmax, ymax = section.bounds
+    side = TrajectoryOptions.from_stream(stream).side
     cells = {
-        "default": f"a grid of {TrajectoryOptions.of(stream).side} x {TrajectoryOptions.of(stream).side} cells at most",
+        "default": f"a grid of {side} x {side} cells at most",
         "paper": "cells that a private tree finds",
     }[stream.mode]
     return (
@@ -99,7 +100,7 @@ def _warnings(stream: Stream) -> Iterator[str]:
 
 
 def _remarks(stream: Stream) -> Iterator[str]:
-    section, options, shortest_us = _section(stream), TrajectoryOptions.of(stream), stream.time.shortest_us
+    section, options, shortest_us = _section(stream), TrajectoryOptions.from_stream(stream), stream.time.shortest_us
     yield f"One contribution is one trip with all its records. Warning: {_few_trips(stream)}"
     ends = f"on a record whose {section.end} is {section.end_value}, or " if section.end is not None else ""
     period = ", and at the end of each period of the bound" if stream.privacy.per_us is not None else ""

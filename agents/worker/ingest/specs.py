@@ -60,7 +60,7 @@ def source_specs(
         if stream.name not in source_partitions:
             continue  # it could not start
         partitions = source_partitions[stream.name]
-        spec = SourceSpec.of(
+        spec = SourceSpec.from_stream(
             stream, build_domain(stream), key=keys[stream.name], partitions=partitions, schemas=schemas
         )
         specs.setdefault(spec.topic, []).append(spec)

@@ -28,7 +28,7 @@ class Budgets:
     accountants: Mapping[str, Accountant]
 
     @staticmethod
-    def of(guarantee: Guarantee) -> Budgets:
+    def from_guarantee(guarantee: Guarantee) -> Budgets:
         """Return them unspent. Raises: BudgetError if the mechanisms cost more than is promised, EngineInputError."""
         if guarantee.delta:
             unspent = Accountant(epsilon=guarantee.epsilon, delta=guarantee.delta, rule="gaussian")

@@ -46,7 +46,7 @@ class UnitEvents:
     decay: Fraction = Fraction(1)
 
     @staticmethod
-    def of(stream: Stream) -> UnitEvents:
+    def from_stream(stream: Stream) -> UnitEvents:
         """By the configuration alone."""
         privacy, expires = stream.privacy, stream.domain.lifetime is not None
         if privacy.unit == "event":
@@ -86,7 +86,7 @@ def check_promise(stream: Stream, guarantee: Guarantee, accountants: Mapping[str
 
 
 def _problems(stream: Stream, guarantee: Guarantee, accountants: Mapping[str, Accountant]) -> Iterator[str]:
-    privacy, unit = stream.privacy, UnitEvents.of(stream)
+    privacy, unit = stream.privacy, UnitEvents.from_stream(stream)
     epsilon, delta = privacy.epsilon_fraction, float(privacy.delta)
     # Of an engine that accounts for all events of a unit; what others state is of one event.
     times = 1 if stream.facts.whole_unit or delta else unit.most

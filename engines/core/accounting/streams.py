@@ -42,7 +42,7 @@ class StreamCost:
     calendar: tuple[str, str] | None = None
 
     @staticmethod
-    def of(stream: Stream) -> StreamCost:
+    def from_stream(stream: Stream) -> StreamCost:
         privacy = stream.privacy
         return StreamCost(
             stream.name,
@@ -123,6 +123,6 @@ def totals(config: Config, earlier: Iterable[Config] = ()) -> tuple[Total, ...]:
             # Replacing a user's records is no less than taking them away: both add up under the user's field.
             named = privacy.bounds_users
             unit: Unit = "user" if named else privacy.unit
-            groups[unit, str(privacy.user) if named else stream.source, named].append(StreamCost.of(stream))
+            groups[unit, str(privacy.user) if named else stream.source, named].append(StreamCost.from_stream(stream))
     found = [Total(unit, who, named, tuple(streams)) for (unit, who, named), streams in groups.items()]
     return tuple(sorted(found, key=lambda total: total.unit != "user"))

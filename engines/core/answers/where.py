@@ -113,12 +113,12 @@ def holds(where: Where, record: Mapping[str, Any]) -> bool:
     return truth(where, {atom: atom.holds(record.get(atom.field)) for atom in atoms(where)}) is True
 
 
-def of_value(looking: Sequence[Atom], value: Any) -> Pieces:
+def value_pieces(looking: Sequence[Atom], value: Any) -> Pieces:
     """A code that is one value."""
     return [(1.0, tuple(atom.holds(value) for atom in looking))]
 
 
-def of_others(looking: Sequence[Atom], shown: Any) -> Pieces:
+def other_pieces(looking: Sequence[Atom], shown: Any) -> Pieces:
     """A code of whatever is not listed, which a record shows as `shown`: an order of it is not known."""
     known = [atom.holds(shown) if atom.op in ("=", "in", "null") else None for atom in looking]
     if None not in known:
@@ -126,7 +126,7 @@ def of_others(looking: Sequence[Atom], shown: Any) -> Pieces:
     return [(0.5, tuple(side if each is None else each for each in known)) for side in (True, False)]
 
 
-def of_interval(
+def interval_pieces(
     looking: Sequence[Atom], low: float, high: float, *, integer: bool = False, closed: bool = False
 ) -> Pieces:
     """A bin from `low` up to `high`, which belongs to it where it is `closed`; `integer`: it holds whole numbers "
@@ -134,7 +134,7 @@ def of_interval(
     limits = sorted({float(v) for atom in looking for v in atom.values if kind(v) == "number" and low <= v <= high})
     if integer:
         last = math.floor(high) if closed else math.ceil(high) - 1
-        return _of_integers(looking, math.ceil(low), last, limits)
+        return _integer_pieces(looking, math.ceil(low), last, limits)
     inside = [limit for limit in limits if low < limit < high]
     pieces = [
         ((end - begin) / (high - low), tuple(atom.holds((begin + end) / 2) for atom in looking))
@@ -144,7 +144,7 @@ def of_interval(
     return [*pieces, *((0.0, tuple(atom.holds(limit) for atom in looking)) for limit in single)]
 
 
-def _of_integers(looking: Sequence[Atom], first: int, last: int, limits: Iterable[float]) -> Pieces:
+def _integer_pieces(looking: Sequence[Atom], first: int, last: int, limits: Iterable[float]) -> Pieces:
     begins = {first}
     for limit in limits:
         begins |= {math.ceil(limit), math.floor(limit) + 1}
@@ -174,7 +174,7 @@ def parts_of(where: Where, codes: Mapping[str, Sequence[Pieces]]) -> Parts:
     codes: for each field of the condition, in the order of the table's axes, the pieces of each of its codes, made with
         the atoms of that field in their order, each once.
     """
-    looking = {name: looking_at(where, name) for name in codes}
+    looking = {name: atoms_on(where, name) for name in codes}
     signatures = {
         name: list(dict.fromkeys(sign for each in found for _, sign in each)) for name, found in codes.items()
     }
@@ -199,6 +199,6 @@ def parts_of(where: Where, codes: Mapping[str, Sequence[Pieces]]) -> Parts:
     return Parts(share, cannot == 0, can > 0)
 
 
-def looking_at(where: Where, field: str) -> list[Atom]:
+def atoms_on(where: Where, field: str) -> list[Atom]:
     """The atoms of a field, each once."""
     return list(dict.fromkeys(atom for atom in atoms(where) if atom.field == field))

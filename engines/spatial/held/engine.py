@@ -273,11 +273,11 @@ class HeldLeaves:
         self._next = 0
         self._started = False
         # An event is once in the watch, at its step, and once in a leaf measurement, then or later.
-        self._budgets = Budgets.of(self.guarantee())
+        self._budgets = Budgets.from_guarantee(self.guarantee())
         self._tree = HeldTree.full(config.domain, 0)
         self._average: FloatArray = np.zeros(0)
         self._windows = Windows.none()
-        self._gathered = Gathered.nothing()
+        self._gathered = Gathered.empty()
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`. Draws no noise while gathering."""
@@ -306,7 +306,7 @@ class HeldLeaves:
         after = tree.released()
         added, removed = difference(domain, self.config.placement, before=self._tree.released(), after=after)
         self._tree, self._average, self._windows = tree, work.average, work.windows
-        self._gathered, self._started, self._next = Gathered.nothing(), True, work.now + 1
+        self._gathered, self._started, self._next = Gathered.empty(), True, work.now + 1
         self._budgets = budgets
         return Release(
             step=work.now,

@@ -187,7 +187,7 @@ class PHDStream:
         self._started = False
         self._tree = Tree.root()
         self._counters = NodeCounters.none(config.leaf_counter)
-        self._budgets = Budgets.of(self.guarantee())
+        self._budgets = Budgets.from_guarantee(self.guarantee())
         self._released = Counts.nothing()
         self._pending = Folded.empty(1)
         self._expiry = Expiry.empty()
@@ -294,7 +294,7 @@ class PHDStream:
             nodes = np.array(state["released/nodes"], np.int64)
             released = Counts(nodes, node_depths(nodes), np.array(state["released/counts"], np.int64))
         pending = Folded(**loaded(Folded, "pending", state))
-        tree, expiry, budgets = Tree.of(state), Expiry.of(state), self._budgets.restored(state)
+        tree, expiry, budgets = Tree.of(state), Expiry.from_arrays(state), self._budgets.restored(state)
         counters = self._counters.restored(state)
         self._next, self._started = step, flag_of(started)
         self._tree, self._released, self._expiry, self._budgets = tree, released, expiry, budgets

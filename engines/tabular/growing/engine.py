@@ -52,7 +52,7 @@ class GrowingBlocks:
 
     def __init__(self, config: GrowingConfig) -> None:
         self.config = config
-        self._budgets = Budgets.of(self.guarantee())
+        self._budgets = Budgets.from_guarantee(self.guarantee())
         self._next = 0
         self._learnt = GrowingState(
             Totals(config.totals_counter, config.ttl_steps),

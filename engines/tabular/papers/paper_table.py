@@ -70,7 +70,7 @@ class PaperTable:
         self._released = config.released
         self._next = 0
         # An event is in one step, where it meets all the rounds.
-        self._budgets = Budgets.of(self.guarantee())
+        self._budgets = Budgets.from_guarantee(self.guarantee())
         self._expiry = Expiry.empty(config.domain.words)
         self._model = self._parts.empty()
         self._last = LearntStep(np.zeros(self._released.cells), 0.0, ())
@@ -197,7 +197,7 @@ class PaperTable:
         (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
         with reading():
             released, total = np.array(state["released"], np.float64), float(state["total"][0])
-            expiry, budgets = Expiry.of(state), self._budgets.restored(state)
+            expiry, budgets = Expiry.from_arrays(state), self._budgets.restored(state)
             kept = Rows.of(state, self.config.domain)
             model = self._model_of(state)
         self._next, self._model = step, model

@@ -58,7 +58,7 @@ class Totals:
         self._identity = np.frombuffer(hashlib.sha256(f"toy {name}".encode()).digest(), np.uint8)
         self._epsilon, self._scale = epsilon, scale_for(1, epsilon)
         self._next = 0
-        self._budgets = Budgets.of(self.guarantee())
+        self._budgets = Budgets.from_guarantee(self.guarantee())
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         if batch.step != self._next:

@@ -135,7 +135,7 @@ def _bounds_only(self: Bounds, rows: KeyArray, charges: IntArray) -> None:
     _add(self, rows[of_bounds], charges[of_bounds])
 
 
-_apply, _take, _spec = PartitionIngest.apply, PartitionIngest.take, SourceSpec.of
+_apply, _take, _spec = PartitionIngest.apply, PartitionIngest.take, SourceSpec.from_stream
 _accept, _add = Bounds.accept, Bounds.add
 _compute, _restore = Stepper.compute, Stepper.restore
 _LONG = {"options": {"horizon": 40}}
@@ -152,7 +152,9 @@ SPATIAL: Mapping[str, Planted | Fault] = {
     ),
     "a worker that takes over measures the last step's events again": _remeasured,
     "a bound that drops others' events": replaced(Bounds, "accept", _filtered),
-    "a bound that renews within what it is for": Fault(replaced(SourceSpec, "of", staticmethod(_renewing)), shown_by=4),
+    "a bound that renews within what it is for": Fault(
+        replaced(SourceSpec, "from_stream", staticmethod(_renewing)), shown_by=4
+    ),
     "noise for one of a user's events": _whole_epsilon,
     # Beside what the engine notes, and whatever engine it is.
     "the job writes an exact count into the ledger": edit(
@@ -181,7 +183,7 @@ SPATIAL: Mapping[str, Planted | Fault] = {
 }
 SERIES = {
     "as many events of a user in a step as they like": Fault(
-        replaced(SourceSpec, "of", staticmethod(_unbounded_in_a_step)), _LONG
+        replaced(SourceSpec, "from_stream", staticmethod(_unbounded_in_a_step)), _LONG
     ),
     "values are clipped after they were added up": Fault(_clipped_late, _LONG),
 }

@@ -47,7 +47,7 @@ _ONCE: Mapping[str, Any] = {"options": {"horizon": 40}, "privacy": {"max_contrib
 @contextmanager
 def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
     """The budget of a step goes by the TRUE mean of its hour. `read`: how the totals are come by."""
-    measure, wish = AdaptiveChannel.measure, FilterBank.wish
+    measure, wish = AdaptiveChannel.measure, FilterBank.wanted_precision
     hours: dict[int, tuple[Any, list[Any]]] = {}
 
     def looking(self: AdaptiveChannel, at: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
@@ -62,7 +62,7 @@ def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
         share = sum(alike) * len(seen) / (len(alike) * (sum(seen) + 1))
         return wished * np.clip(share, _LEAST, _MOST)
 
-    with patch.object(AdaptiveChannel, "measure", looking), patch.object(FilterBank, "wish", weighed):
+    with patch.object(AdaptiveChannel, "measure", looking), patch.object(FilterBank, "wanted_precision", weighed):
         yield
 
 
