@@ -26,10 +26,10 @@ class Batch:
     """The private events of one step.
 
     Attributes:
-        step: counts from 0 at the stream's start.
-        surplus: how many events the bounds refused, up to a bound of its own; PRIVATE, 0 where nobody counts them.
-        beyond: events that are alive and were refused, as `engines.core.surplus` estimates them. Public: it was
-        released.
+        step: number of the step, from 0.
+        events: PRIVATE.
+        surplus: number of events that the bounds on users refused, itself bounded. PRIVATE; 0 if it is not counted.
+        beyond: estimated number of refused events that are still alive (`engines.core.surplus`). Public.
     """
 
     step: int
@@ -43,10 +43,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticRecord:
-    """One synthetic record that appears. `fields` use the raw events' field names; `id` is its key for ever.
+    """One added synthetic record. `fields` has the raw events' field names; `id` is the key and never changes.
 
-    `step` is the one whose events it stands for, in engines whose `EngineFacts.dates_records`. Elsewhere it is None:
-    all records together stand for what is alive, and none has an event time of its own.
+    `step` is the step whose events the record represents, if the engine has `EngineFacts.dates_records`. Otherwise it
+    is None: the records together represent all live events, and no record has an event time of its own.
     """
 
     id: str
@@ -56,17 +56,17 @@ class SyntheticRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """Everything that a step lets out. Public once published.
+    """The whole output of a step. Public once published.
 
     Attributes:
-        added, removed: records that appear, ids that are withdrawn. All of them in order give the synthetic data.
-        measurements: JSON-able objects, what was measured, with variances.
-        total: synthetic records alive after this step.
-        gathered: True while the engine still gathers its first steps and therefore releases no data. A surplus that was
-            measured meanwhile (`engines.core.surplus`) is in `notes`, and is paid for.
+        added, removed: records that are added, ids that are withdrawn. Applied in order, they give the synthetic data.
+        measurements: JSON-able noisy measurements, with variances.
+        total: number of synthetic records after this step.
+        gathered: True if the engine only collected events in this step and releases no data yet. A surplus measured
+            meanwhile (`engines.core.surplus`) is in `notes`, and is paid for.
         notes: public facts for the ledger, such as the number of leaves.
-        spans: of records without a step, when what is new came: (since, weight), so much of it in steps since + 1 to
-            this one, by what was measured. Public. None: it came in this step.
+        spans: for records without a step, when the new events arrived, as measured: pairs (since, weight), where
+            `weight` of them arrived in steps since + 1 to this one. Public. Empty: all arrived in this step.
     """
 
     step: int
@@ -80,7 +80,7 @@ class Release:
 
 
 ScalarKind = Literal["text", "number", "boolean"]
-"""What JSON can tell apart, beside null."""
+"""JSON types of a scalar other than null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,12 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class FilledWords:
-    """Words of a key, by their index, that `encode` leaves 0 and the ingest fills where records are points of trips.
+    """Indices of the words of a key that `encode` leaves 0 and ingest fills, if records are points of trips.
 
     Attributes:
         trip: keyed hash of user and trip.
-        admitted: the step that admitted the trip: with the hash, the name of ONE contribution.
-        time: in microseconds, plus 2**63: ascending as unsigned numbers.
+        admitted: step that admitted the trip; with the hash it identifies one contribution.
+        time: microseconds plus 2**63, so that unsigned order is order in time.
     """
 
     trip: tuple[int, int]
@@ -113,7 +113,7 @@ class FilledWords:
 
 
 class Domain(Protocol):
-    """Public description of what an event can be; turns raw columns into keys. Knows no data."""
+    """Public description of the possible events, which encodes raw columns as keys. Independent of the data."""
 
     @property
     def number_fields(self) -> tuple[str, ...]: ...
@@ -123,25 +123,26 @@ class Domain(Protocol):
 
     @property
     def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
-        """Fields that are read as any JSON scalar, see `Columns`, and which kinds their values can be, null apart.
+        """Fields that are read as any JSON scalar (`Columns.values`), with the possible types of their values.
 
-        Where a file has texts alone, as CSV, they are read as these. No name is in two of the three.
+        Values of files that hold only text, such as CSV, are converted to these types. A field is in only one of
+        `number_fields`, `text_fields` and `value_fields`.
         """
         ...
 
     @property
     def words(self) -> int:
-        """uint64 words of a key."""
+        """Number of uint64 words in a key."""
         ...
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, words)` and `(events,)` `schemas.events.Reason`s: where not 0, the key means nothing."""
+        """Return keys `(events, words)` and `(events,)` `schemas.events.Reason`s; a key is valid if its reason is 0."""
         ...
 
 
 @runtime_checkable
 class FilledDomain(Protocol):
-    """A domain whose events are points of trips. Of any other the ingest changes no word of a key."""
+    """A domain whose events are points of trips. Ingest changes the keys of no other domain."""
 
     @property
     def filled(self) -> FilledWords: ...
@@ -149,24 +150,24 @@ class FilledDomain(Protocol):
 
 @runtime_checkable
 class ClippingDomain(Protocol):
-    """A domain that moves values outside its limits to them, instead of refusing the event."""
+    """A domain that clips values to its limits instead of refusing the event."""
 
     def clipped(self, columns: Columns) -> BoolArray:
-        """`(events,)` True where a value is moved. Private."""
+        """Return `(events,)` bool, True where a value is clipped. Private."""
         ...
 
 
 @runtime_checkable
 class FaultNamingDomain(Protocol):
-    """A domain that can tell which of its fields keeps an event out."""
+    """A domain that can name the fields for which it refuses an event."""
 
     def at_fault(self, columns: Columns) -> Sequence[str]:
-        """Of each event, all of which `encode` refuses, the field or fields at fault. Names, never values."""
+        """Return the names of the fields at fault for each event; `encode` refuses all of them. Never values."""
         ...
 
 
 class Engine(Protocol):
-    """See the module. Built by `EngineSpec.build`; owns its state; one call of `step` for each step, in order."""
+    """An engine, built by `EngineSpec.build`. It owns its state; `step` is called once for each step, in order."""
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """Release step `batch.step`.
@@ -177,60 +178,59 @@ class Engine(Protocol):
         ...
 
     def state(self) -> State:
-        """Everything that later steps depend on, as arrays. Private. Copies: later steps do not change it."""
+        """Return everything that later steps depend on, as copies of arrays. Private."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on exactly as the engine whose `state()` this was. Raises: EngineInputError if it is another engine's."""
+        """Continue exactly as the engine that returned this state. Raises: EngineInputError if that was another one."""
         ...
 
     def guarantee(self) -> Guarantee:
-        """What one event is promised over the whole stream, however long it lives."""
+        """Return the guarantee for one event over the whole stream, however long it runs."""
         ...
 
 
 class Evaluator(Protocol):
-    """Utility against the truth, for operators only: its numbers are not private."""
+    """Utility metrics against the true events. For operators only: they are not differentially private."""
 
     @property
     def domain(self) -> Domain:
-        """How true events are encoded for evaluation; may be finer than the engine's."""
+        """Domain that encodes true events for evaluation; it may be finer than the engine's."""
         ...
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names of what `measure` gives, in the order of `steps.csv`."""
+        """Names of the metrics of `measure`, in the order of `steps.csv`."""
         ...
 
     @property
     def scope(self) -> Literal["alive", "step"]:
-        """What is compared: all that is alive after a step, or what the one step brought."""
+        """Whether all events alive after a step are compared, or only the events of the step."""
         ...
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Fields of the synthetic records that `measure` looks at."""
+        """Fields of the synthetic records that `measure` reads."""
         ...
 
     def size(self, truth: Folded) -> int:
-        """How many true records these are: inserts less deletes."""
+        """Return the number of true records: inserts minus deletes."""
         ...
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """Metrics by name, as in `steps.csv`.
+        """Return the metrics by name, as in `steps.csv`.
 
         Args:
-            truth: all events alive, or those of the step (see `scope`), encoded by `domain`; where something is alive,
-                keys that say delete count negatively.
-            synthetic: fields of the synthetic records alive, or of those that the step added, column by column, as
-                consumers see them. A field that a record lacks is None.
+            truth: all live events, or those of the step (see `scope`), encoded by `domain`; deletes count negatively.
+            synthetic: columns of the live synthetic records, or of those that the step added, as consumers see them.
+                A missing field is None.
         """
         ...
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """What `measure` would give for a release that held exactly the events `kept`, without noise.
+        """Return what `measure` would return for a release of exactly the events `kept`, without noise.
 
         Args:
-            truth, kept: both encoded by `domain`, of the same step; `kept` is the part of `truth` that bounds let in.
+            truth, kept: encoded by `domain`, of the same step; `kept` is the part of `truth` within the bounds.
         """
         ...

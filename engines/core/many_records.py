@@ -15,18 +15,18 @@ from typing import Any, TypeVar, overload
 from engines.core.contract import SyntheticRecord
 
 PART = 1 << 14
-"""Records at a time."""
+"""Most records in one part."""
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Some synthetic records with the same fields.
+    """Synthetic records with the same fields, as columns.
 
     Attributes:
         ids: `(records,)`.
         fields: in their order, each with `(records,)` JSON-able values.
-        steps: `(records,)`; None: none of them says its step.
+        steps: `(records,)`; None: no record has a step.
     """
 
     ids: Sequence[str]
@@ -34,7 +34,7 @@ class RecordColumns:
     steps: Sequence[int | None] | None = None
 
     def records(self) -> Iterator[SyntheticRecord]:
-        """One after the other."""
+        """Yield the records in order."""
         names = tuple(self.fields)
         rows = zip(*self.fields.values(), strict=True) if names else ((),) * len(self.ids)
         steps = (None,) * len(self.ids) if self.steps is None else self.steps
@@ -43,11 +43,11 @@ class RecordColumns:
 
 
 class MadeWhenRead(Sequence[Item]):
-    """A sequence whose items are made when they are read, some thousands at a time. Say `__len__` and `made`."""
+    """A lazy sequence: items are made when read, `PART` at a time. Subclasses define `__len__` and `made`."""
 
     @abstractmethod
     def made(self, rows: range) -> Iterable[Item]:
-        """Make the items at some places, which lie in the sequence."""
+        """Return the items at these indices, which are in range."""
 
     def __iter__(self) -> Iterator[Item]:
         for rows in _parts(len(self)):
@@ -78,14 +78,14 @@ def _parts(size: int) -> Iterator[range]:
 
 
 class ManyRecords(MadeWhenRead[SyntheticRecord]):
-    """Records that are made when they are read. Say `__len__` and `part`."""
+    """A lazy sequence of records. Subclasses define `__len__` and `part`."""
 
     @abstractmethod
     def part(self, rows: range) -> RecordColumns:
-        """Those at some places, which lie in the sequence."""
+        """Return the records at these indices, which are in range."""
 
     def parts(self) -> Iterator[RecordColumns]:
-        """All of them."""
+        """Yield all records, at most `PART` at a time."""
         return map(self.part, _parts(len(self)))
 
     def made(self, rows: range) -> Iterator[SyntheticRecord]:
@@ -93,7 +93,7 @@ class ManyRecords(MadeWhenRead[SyntheticRecord]):
 
 
 def parts_of(records: Sequence[SyntheticRecord]) -> Iterator[RecordColumns]:
-    """Any records as columns, in their order and at most `PART` at a time.
+    """Yield records as columns, in order and at most `PART` at a time.
 
     >>> one = SyntheticRecord("a", {"x": 1}), SyntheticRecord("b", {"x": 2})
     >>> list(parts_of(one))

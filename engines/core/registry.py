@@ -1,7 +1,6 @@
-"""The parts of every installed engine, each loaded when it is asked for.
+"""The parts of every installed engine, each loaded when it is first used.
 
-A worker that has just been started again waits for its own engines only. Which engines there are is said by
-`schemas.config.ENGINES`; nothing here, or elsewhere, lists them.
+So a restarted worker loads only its own engines. `schemas.config.ENGINES` is the only list of engines.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from schemas.errors import BudgetError, PrivstreamError
 
 
 def part(engine: str, name: str) -> Any:
-    """A part of an engine that its `EngineSpec` refers to, such as "build".
+    """Return a part of an engine that its `EngineSpec` names, such as "build".
 
     Raises: PrivstreamError if it cannot be loaded.
     """
@@ -33,15 +32,15 @@ def part(engine: str, name: str) -> Any:
 
 
 def build_domain(stream: Stream) -> Domain:
-    """The domain that encodes a configured stream's events. Raises: EngineInputError."""
+    """Return the domain that encodes a stream's events. Raises: EngineInputError."""
     domain: Domain = part(stream.engine, "domain")(stream)
     return domain
 
 
 def build_engine(stream: Stream) -> Engine:
-    """What runs a configured stream, before its first step.
+    """Return the engine of a stream, before its first step.
 
-    Raises: EngineInputError; BudgetError if it would cost the configured unit more than is configured.
+    Raises: EngineInputError; BudgetError if a unit would pay more than the configured budget.
     """
     try:
         engine = uncorrected_engine(stream)
@@ -63,12 +62,12 @@ def build_engine(stream: Stream) -> Engine:
 
 
 def uncorrected_engine(stream: Stream) -> Engine:
-    """The engine itself, without the correction for what bounds drop. Raises: EngineInputError."""
+    """Return the engine without the correction for the surplus. Raises: EngineInputError."""
     engine: Engine = part(stream.engine, "build")(stream)
     return engine
 
 
 def build_evaluator(stream: Stream) -> Evaluator:
-    """What measures a configured stream's utility. Raises: EngineInputError."""
+    """Return the evaluator of a stream's utility. Raises: EngineInputError."""
     evaluator: Evaluator = part(stream.engine, "evaluator")(stream)
     return evaluator

@@ -39,9 +39,9 @@ COUNTERS: tuple[tuple[Fraction, Family], ...] = (
     (Fraction(1, 2**22), "blt-coarse"),
     (Fraction(0), "blt-coarsest"),
 )
-"""From which share on a lattice leaves room for the noise."""
+"""Least share for which each family is used: its lattice must be fine enough for the noise."""
 LARGEST = 2**16
-"""Of mu^2: far beyond any promise."""
+"""Largest mu^2, far beyond any useful guarantee."""
 _SHORT = 2**20
 
 
@@ -57,12 +57,12 @@ class LaplaceCells:
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise."""
+        """Scale of the noise."""
         return scale_for(self.unit, self.cost)
 
     @property
     def variance(self) -> float:
-        """Of one cell, in squared events."""
+        """Variance of one cell, in squared events."""
         return DiscreteLaplace(self.scale).variance / self.unit**2
 
     def added(self, counts: IntArray, source: NoiseSource) -> IntArray:
@@ -83,28 +83,28 @@ class GaussianCells:
 
     @property
     def refined(self) -> int:
-        """Exponent of the factor."""
+        """Exponent of the factor by which counts are multiplied."""
         return max(0, ceil(log2(FINE * sqrt(self.cost) / self.unit)))
 
     @property
     def sigma_squared(self) -> Fraction:
-        """Of the noise, on the refined lattice."""
+        """Squared scale of the noise on the refined lattice."""
         least = sigma_squared_of(Fraction(4**self.refined * self.unit**2), self.cost)
         if self.unit == 1:
             return least
-        # So large that terms are long: draws are a hundred times as fast where the root is whole.
+        # Draws are a hundred times as fast if sigma is an integer, since these numbers are long.
         return Fraction((isqrt(ceil(least) - 1) + 1) ** 2)
 
     @property
     def variance(self) -> float:
-        """Of one cell, in squared events; rounding adds a twelfth of a unit at most, and less where noise is below."""
+        """Variance of one cell, in squared events; rounding adds at most 1/12 squared unit."""
         noise = float(self.sigma_squared / 4**self.refined)
         return (noise + (1 / 12 if self.refined else 0.0)) / self.unit**2
 
     def added(self, counts: IntArray, source: NoiseSource) -> IntArray:
         """Noisy counts `(n,)` of PRIVATE ones.
 
-        Sums beyond int64 begin anew at the other end, which is a function of the noisy count and raises nothing.
+        Sums beyond int64 wrap around. That is post-processing of the noisy count, and raises no error.
         Raises: EngineInputError if the cost is too small for exact noise.
         """
         return _rounded(gaussian_mechanism(counts * (1 << self.refined), self.sigma_squared, source), self.refined)
@@ -114,7 +114,7 @@ CellNoise = LaplaceCells | GaussianCells
 
 
 def _rounded(values: IntArray, bits: int) -> IntArray:
-    """values / 2**bits to the nearest, halves to even: symmetric noise stays so."""
+    """Return values / 2**bits rounded to the nearest, halves to even, so that symmetric noise stays symmetric."""
     if not bits:
         return values
     whole, rest, half = values >> bits, values & ((1 << bits) - 1), 1 << (bits - 1)
@@ -134,7 +134,7 @@ class PureShares:
 
     @property
     def whole(self) -> Fraction:
-        """All that one event may spend."""
+        """Budget of one event."""
         return self.epsilon
 
     @property
@@ -142,19 +142,19 @@ class PureShares:
         return 0.0
 
     def cells(self, share: Fraction, unit: int = 1) -> LaplaceCells:
-        """Noise of a histogram, counted in so many units to an event."""
+        """Return the noise of a histogram in which one event counts as `unit` units."""
         return LaplaceCells(share, unit)
 
     def counter(self, share: Fraction) -> Counter:
-        """That counts events at every step without end."""
+        """Return a counter of events for an unbounded number of steps."""
         return EpochsCounter(cost=share, family="kary")
 
     def epsilon_of(self, share: Fraction) -> Fraction:
-        """What a share costs by itself."""
+        """Return the epsilon of a share by itself."""
         return share
 
     def mu_squared_of(self, share: Fraction) -> None:
-        """Pure noise has none."""
+        """Return None: pure noise is not accounted in mu^2."""
         return
 
 
@@ -187,15 +187,15 @@ class GaussianShares:
 
     @property
     def whole(self) -> Fraction:
-        """mu^2 of one event."""
+        """Budget of one event, as mu^2."""
         return event_mu_squared(self.epsilon, self.delta, self.changes, self.together)
 
     def cells(self, share: Fraction, unit: int = 1) -> GaussianCells:
-        """Noise of a histogram, counted in so many units to an event."""
+        """Return the noise of a histogram in which one event counts as `unit` units."""
         return GaussianCells(share, unit)
 
     def counter(self, share: Fraction) -> Counter:
-        """That counts events at every step without end.
+        """Return a counter of events for an unbounded number of steps.
 
         An event is in one epoch, and moves the noise there by D in L2 norm, at least by s, its lattice steps to an
         event. sigma^2 >= D^2/(share * COUNTED), so sigma^2 - 9 >= D^2/share: it is enough that D^2/share >= 9 * 2^16.
@@ -206,14 +206,14 @@ class GaussianShares:
         return EpochsCounter(cost=share * COUNTED / 2, family=family)
 
     def epsilon_of(self, share: Fraction) -> Fraction:
-        """Epsilon of the unit at its delta, if it met nothing else. Such epsilons do not add up: mu^2 does."""
+        """Return the epsilon of a unit at its delta for this share. Such epsilons do not add up; mu^2 does."""
         from engines.core.accounting import gaussian  # here: what is pure need not load scipy
 
-        alone = gaussian.epsilon(self.delta, sqrt(self._times) * sqrt(share))
-        return max(Fraction(alone).limit_denominator(_SHORT), Fraction(1, _SHORT))
+        epsilon = gaussian.epsilon(self.delta, sqrt(self._times) * sqrt(share))
+        return max(Fraction(epsilon).limit_denominator(_SHORT), Fraction(1, _SHORT))
 
     def mu_squared_of(self, share: Fraction) -> Fraction:
-        """Of the unit: shifts of its events add up."""
+        """Return the mu^2 of a unit: shifts of its events add up."""
         return share * self._times
 
     @property

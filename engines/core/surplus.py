@@ -1,8 +1,8 @@
 """An engine whose release is scaled up by what the bounds on its users' contributions drop.
 
-A bound keeps noise small and drops what people do beyond it, so a release of bounded events is too small: by more than
-half where a few do most. The ingest counts what it drops of each user, up to a bound of its own, the *surplus*. Here
-these counts are measured, with noise of their own, and the engine is told how many events are alive beyond the bound.
+A bound on contributions keeps noise small but drops events, so released counts are biased downwards: by more than half
+if a few users make most events. Ingest counts the events that it drops, up to a second bound for each user: the
+*surplus*. This module measures the surplus with noise of its own, and passes the estimate to the engine.
 Guarantee: what the engine promises at its share of the budget, and epsilon/10 for the surplus: in a period a user makes
     `max_contributions` charges and `reach` times as many events are counted, each in one measurement. Noise of scale
     `reach / (epsilon of one contribution / 10)` makes that a tenth of the unit's epsilon, so each contribution pays for
@@ -34,13 +34,13 @@ STATE_FORMAT = 1
 ACCOUNT = SURPLUS
 _PREFIX = "surplus/"
 PARTS = 4
-"""The surplus is measured when it was gathered for this part of the time that the stream, or its `ttl`, has run."""
+"""A measurement covers 1 / PARTS of the steps so far, or of `ttl` if that is shorter."""
 NORMAL_90 = 1.645
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """Noisy surplus by window of steps; released. `(windows,)` int64 each, in order.
+    """Noisy surplus by window of steps, in order. Public. `(windows,)` int64 each.
 
     Attributes:
         begins, ends: steps `begins + 1` to `ends`. values: their surplus, with the noise of `parts` measurements.
@@ -56,7 +56,7 @@ class Measured:
         return Measured(*(np.zeros(0, np.int64) for _ in range(4)))
 
     def with_window(self, begin: int, end: int, value: int, *, ttl: int | None) -> Measured:
-        """One more. Without a ttl all windows are one; with it, those that are gone are dropped."""
+        """Add a window. Without a ttl all windows are merged; with one, expired windows are dropped."""
         if ttl is None:
             total, parts = int(self.values.sum()) + value, int(self.parts.sum()) + 1
             return Measured(*(np.array([number]) for number in (-1, end, total, parts)))
@@ -65,9 +65,9 @@ class Measured:
         return Measured(*(np.append(column[alive], number) for column, number in columns))
 
     def alive(self, now: int, *, ttl: int | None, variance: float) -> tuple[float, float]:
-        """Surplus that is alive after step `now`, and the standard deviation of its noise.
+        """Return the surplus that is alive after step `now`, and the standard deviation of its noise.
 
-        Steps that are not measured yet are taken to be like the average one.
+        Steps that are not measured yet are assumed to have the average surplus.
         """
         if not len(self.ends):
             return 0.0, 0.0
@@ -85,13 +85,13 @@ class Measured:
 
 
 class CorrectedEngine:
-    """See the module; implements `engines.core.contract.Engine` by another one that scales its release up.
+    """An `engines.core.contract.Engine` that measures the surplus and passes it to another engine.
 
     Args:
         engine: runs at nine tenths of the epsilon of a contribution, and takes `Batch.beyond`.
         epsilon: of one contribution, the surplus' part included.
         reach: events of a user that are counted beyond the bound, as a multiple of `max_contributions`.
-        ttl_steps: steps after which an event is gone.
+        ttl_steps: steps after which an event expires; None: never.
     """
 
     def __init__(self, engine: Engine, *, epsilon: Fraction, reach: int, ttl_steps: int | None = None) -> None:
@@ -130,7 +130,7 @@ class CorrectedEngine:
         return replace(release, notes={**release.notes, **found, **_notes(release.total, beyond, noisy, deviation)})
 
     def _own(self) -> Guarantee:
-        """Of the surplus alone."""
+        """Return the guarantee of the surplus only."""
         mechanism = Mechanism(
             name="events beyond the bound, how many",
             distribution="discrete Laplace",
@@ -178,7 +178,7 @@ class CorrectedEngine:
 
 
 def _shrunk(value: float, deviation: float) -> float:
-    """Nothing where the noise could be all there is, nearly everything where it is small."""
+    """Shrink an estimate towards 0: to 0 if it is within one standard deviation of its noise."""
     if value <= deviation:
         return 0.0
     noise = deviation / value
@@ -186,7 +186,7 @@ def _shrunk(value: float, deviation: float) -> float:
 
 
 def _notes(total: int, beyond: float, noisy: float, deviation: float) -> dict[str, object]:
-    """For the ledger: events beyond the bound, and which share of all events counts, with 90 % intervals."""
+    """Return the ledger's notes: events beyond the bound, and the share of events within it, with 90 % intervals."""
     within = max(total - beyond, 0.0)
     ends = [max(noisy + sign * NORMAL_90 * deviation, 0.0) for sign in (-1, 1)]
     shares = [round(within / (within + end), 4) if within + end > 0 else 1.0 for end in reversed(ends)]

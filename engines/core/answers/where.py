@@ -1,9 +1,10 @@
-"""Conditions on fields, and what part of a code, a bin or a listed value, meets one.
+"""Conditions on fields, and the share of a code (a bin or a listed value) that meets one.
 
-A condition is a tree of atoms, each of which looks at one field. A code is cut into pieces on which every atom is
-constant: an interval at the numbers that atoms name. So whether all, none or some of a code meets a condition is exact,
-also where several atoms look at one field; how much of it does is by width.
-Logic is SQL's: what is missing is neither true nor false, and only what is true is counted.
+A condition is a tree of atoms, each on one field. A code is cut into pieces on which every atom is constant: an
+interval is cut at the numbers in the atoms. So whether all, some or none of a code meets a condition is exact, also if
+several atoms are on one field; the share that meets it is by width.
+Logic is three-valued, as in SQL: an atom on a missing value is unknown (None), and only records for which the condition
+is true are counted.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from schemas.arrays import BoolArray, FloatArray
 Truth = bool | None
 Signature = tuple[Truth, ...]
 Pieces = Sequence[tuple[float, Signature]]
-"""Of a code: shares that add up to one, and what the atoms are there; a share of 0 is a single number."""
+"""Pieces of a code: shares that add up to 1, with the truth of each atom there. A single number has share 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """`field op value`; `in` has several values, `null` none."""
+    """A comparison `field op value`; `in` has several values, `null` has none."""
 
     field: str
     op: Literal["=", "<", "<=", ">", ">=", "in", "null"]
     values: tuple[Any, ...] = ()
 
     def holds(self, value: Any) -> Truth:
-        """Of one value; None where it is missing, or of another kind."""
+        """Return whether a value meets the atom; None if it is missing or of another type."""
         if self.op == "null":
             return value is None
         if value is None:
@@ -43,8 +44,8 @@ class Atom:
         (limit,) = self.values
         if kind(value) != kind(limit):
             return None
-        found: bool = {"<": value < limit, "<=": value <= limit, ">": value > limit, ">=": value >= limit}[self.op]
-        return found
+        met: bool = {"<": value < limit, "<=": value <= limit, ">": value > limit, ">=": value >= limit}[self.op]
+        return met
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,12 @@ def kind(value: Any) -> str:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal in JSON: `true` is not 1, 1.0 is."""
+    """Return whether two values are equal in JSON: 1.0 equals 1, `true` does not."""
     return kind(one) == kind(other) and bool(one == other)
 
 
 def atoms(where: Where) -> Iterator[Atom]:
-    """In order; one that stands in it twice comes twice."""
+    """Yield the atoms in order, repeated ones too."""
     if isinstance(where, Atom):
         yield where
     elif isinstance(where, Not):
@@ -90,12 +91,12 @@ def atoms(where: Where) -> Iterator[Atom]:
 
 
 def fields_of(where: Where | None) -> tuple[str, ...]:
-    """Names, each once."""
+    """Return the distinct names of the fields of a condition."""
     return () if where is None else tuple(dict.fromkeys(atom.field for atom in atoms(where)))
 
 
 def truth(where: Where, known: Mapping[Atom, Truth]) -> Truth:
-    """Of the whole condition, where that of each atom is known."""
+    """Return the truth of a condition, given that of each atom."""
     if isinstance(where, Atom):
         return known[where]
     if isinstance(where, Not):
@@ -109,17 +110,17 @@ def truth(where: Where, known: Mapping[Atom, Truth]) -> Truth:
 
 
 def holds(where: Where, record: Mapping[str, Any]) -> bool:
-    """Of one record: what a count counts."""
+    """Return whether a record meets a condition, and so is counted."""
     return truth(where, {atom: atom.holds(record.get(atom.field)) for atom in atoms(where)}) is True
 
 
 def value_pieces(looking: Sequence[Atom], value: Any) -> Pieces:
-    """A code that is one value."""
+    """Return the pieces of a code that is a single value."""
     return [(1.0, tuple(atom.holds(value) for atom in looking))]
 
 
 def other_pieces(looking: Sequence[Atom], shown: Any) -> Pieces:
-    """A code of whatever is not listed, which a record shows as `shown`: an order of it is not known."""
+    """Return the pieces of the code for all unlisted values, released as `shown`; their order is unknown."""
     known = [atom.holds(shown) if atom.op in ("=", "in", "null") else None for atom in looking]
     if None not in known:
         return [(1.0, tuple(known))]
@@ -129,8 +130,10 @@ def other_pieces(looking: Sequence[Atom], shown: Any) -> Pieces:
 def interval_pieces(
     looking: Sequence[Atom], low: float, high: float, *, integer: bool = False, closed: bool = False
 ) -> Pieces:
-    """A bin from `low` up to `high`, which belongs to it where it is `closed`; `integer`: it holds whole numbers "
-    "only."""
+    """Return the pieces of a bin [low, high), or [low, high] if `closed`.
+
+    Args: integer: the bin holds whole numbers only.
+    """
     limits = sorted({float(v) for atom in looking for v in atom.values if kind(v) == "number" and low <= v <= high})
     if integer:
         last = math.floor(high) if closed else math.ceil(high) - 1
@@ -157,10 +160,10 @@ def _integer_pieces(looking: Sequence[Atom], first: int, last: int, limits: Iter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What of each cell of a table meets a condition. `(codes of the first field, codes of the second, ...)` each.
+    """How much of each cell of a table meets a condition; one axis for each field, `(codes, codes, ...)`.
 
     Attributes:
-        share: by width. whole: all of it does. some: a part of it may.
+        share: by width. whole: True if all of the cell does. some: True if part of it may.
     """
 
     share: FloatArray
@@ -169,10 +172,10 @@ class Parts:
 
 
 def parts_of(where: Where, codes: Mapping[str, Sequence[Pieces]]) -> Parts:
-    """Args:
+    """Return how much of each cell of a table meets a condition.
 
-    codes: for each field of the condition, in the order of the table's axes, the pieces of each of its codes, made with
-        the atoms of that field in their order, each once.
+    Args: codes: the pieces of each code of each field of the condition, in the order of the table's axes, made with
+        `atoms_on` that field.
     """
     looking = {name: atoms_on(where, name) for name in codes}
     signatures = {
@@ -193,12 +196,12 @@ def parts_of(where: Where, codes: Mapping[str, Sequence[Pieces]]) -> Parts:
                 at = signatures[name].index(sign)
                 widths[code, at] += width
                 there[code, at] = 1.0
-        # The first axis becomes the last: after all fields they stand in their order again.
+        # The first axis becomes the last, so after all fields the axes are in order again.
         share = np.tensordot(share, widths, axes=(0, 1))
         can, cannot = (np.tensordot(each, there, axes=(0, 1)) for each in (can, cannot))
     return Parts(share, cannot == 0, can > 0)
 
 
 def atoms_on(where: Where, field: str) -> list[Atom]:
-    """The atoms of a field, each once."""
+    """Return the distinct atoms on a field."""
     return list(dict.fromkeys(atom for atom in atoms(where) if atom.field == field))
