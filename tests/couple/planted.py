@@ -53,7 +53,7 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     """Settings of the site's engine, or those with a surplus where no engine is the site's.
 
     First those with a delta where it draws Gaussian noise, then those of `FIRST` and of modes that the site's module is
-    named after, then one of each mode.
+    named after, then one of each mode. Each is tried in short pairs first.
     """
     every = list(settings(SHARED.get(site.engine, site.engine))) or [each for each in settings() if each[1].surplus]
     module = site.module.rpartition(".")[2]
@@ -65,7 +65,8 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
         return gaussian and not stream.privacy.delta, not named, not _longer(name)
 
     every.sort(key=lambda each: last(*each))
-    for seed in range(max(2, TRIES // len(every))):
+    tries = max(2, TRIES // len(every))
+    for seed in (*range(1, tries, 2), *range(0, tries, 2)):
         for name, stream in every:
             yield name, stream, seed
 

@@ -168,7 +168,9 @@ SPATIAL: Mapping[str, Planted | Fault] = {
         edit(CorrectedEngine, "step", "    if due:\n", "    if peeked(pending)[0]:\n", peeked=peeked), _SURPLUS
     ),
     "the surplus is measured again and again": Fault(
-        edit(CorrectedEngine, "step", "pending, last = np.zeros(1, np.int64), now", "last = now"), _SURPLUS
+        edit(CorrectedEngine, "step", "pending, last = np.zeros(1, np.int64), now", "last = now"),
+        _SURPLUS,
+        shown_by=13,
     ),
     "the engine is told the surplus itself": Fault(
         edit(
@@ -179,6 +181,7 @@ SPATIAL: Mapping[str, Planted | Fault] = {
             peeked=peeked,
         ),
         _SURPLUS,
+        shown_by=13,
     ),
 }
 SERIES = {

@@ -326,15 +326,15 @@ PAPER = {
     "the fraction of w z passes": Fault(real_valued(peeked), _LONG),
     "parameters from revealed totals": Fault(partial(raw_parameters, peeked), _LONG),
     "standard error of a true total": Fault(partial(in_the_record, error_of_truth), _LONG),
-    "a note of a quiet step": Fault(busy_noted, _LONG),
+    "a note of a quiet step": Fault(busy_noted, _LONG, shown_by=13),
     "first weights not accounted for": Fault(first_weights_dropped(), _LONG),
-    "half the sensitivity of a reading": Fault(half_sensitivity(), _READINGS),
+    "half the sensitivity of a reading": Fault(half_sensitivity(), _READINGS, shown_by=29),
     "half the noise": Fault(_HALF_NOISE, _LONG),
 }
 BINOMIAL = {
     "an empty step is left out": Fault(silent_when_empty(), _LONG),
-    "a true total's parity in an id": Fault(partial(in_the_record, odd_id), _LONG),
-    "a quarter of the coins": Fault(fewer_coins(), _ONCE),
+    "a true total's parity in an id": Fault(partial(in_the_record, odd_id), _LONG, shown_by=21),
+    "a quarter of the coins": Fault(fewer_coins(), _ONCE, shown_by=17),
 }
 PLANTS: tuple[Plant, ...] = (
     *plants("series", "default", DEFAULT),

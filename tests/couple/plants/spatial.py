@@ -184,7 +184,9 @@ DEFAULT: Mapping[str, Planted | Fault] = {
     "noise of floats": replaced(LeafCounter, "noisy", _floats),
     "noise of a seeded generator": replaced(Watch, "noisy", _seeded),
     "noise of a constant seed": replaced(LeafCounter, "noisy", _of_a_constant_seed),
-    "leaves that are broken with probability delta, each by itself": replaced(LeafCounter, "noisy", _broken_at_times),
+    "leaves that are broken with probability delta, each by itself": Fault(
+        replaced(LeafCounter, "noisy", _broken_at_times), shown_by=15
+    ),
     "an exact count in the ledger": replaced(build, "HeldLeaves", CountInNotes),
     "a parity in the ids, from step 30 on": Fault(replaced(build, "HeldLeaves", LateGlance), shown_by=14),
     "steps of many rows are sampled": Fault(
@@ -201,7 +203,7 @@ DEFAULT: Mapping[str, Planted | Fault] = {
     ),
 }
 PAPER: Mapping[str, Planted | Fault] = {
-    "empty cells are never split": replaced(tree, "split_bits", _bits_of_empty_cells),
+    "empty cells are never split": Fault(replaced(tree, "split_bits", _bits_of_empty_cells), shown_by=9),
     "a standard error from the net count": replaced(phdstream, "PHDStream", ErrorsOfTruth),
     "records ordered by the parity of a true total": replaced(phdstream, "PHDStream", OrderedByParity),
     "half of PrivTree's lambda": Fault(replaced(split.SplitRule, "scale", _SHRUNK), _EVENT),

@@ -162,8 +162,8 @@ PEEKS: dict[str, Planted | Fault] = {
 }
 HIDDEN: dict[str, Planted | Fault] = {
     "a block is not emptied after it was measured": edit(Line, "closed", "np.zeros_like(self.pending)", "self.pending"),
-    "a block leaves the parity of its counts behind": edit(
-        Line, "closed", "np.zeros_like(self.pending)", "self.pending & 1"
+    "a block leaves the parity of its counts behind": Fault(
+        edit(Line, "closed", "np.zeros_like(self.pending)", "self.pending & 1"), shown_by=9
     ),
     "one-way blocks keep the share of early ones": Fault(
         edit(
@@ -327,6 +327,7 @@ PAPER_HIDDEN: dict[str, Planted | Fault] = {
     "an expiry by ttl is measured twice": Fault(
         edit(PaperTable, "step", "events = merged(events, expired)", "events = merged(events, expired, expired)"),
         {"domain": {"ttl": "2h"}},
+        shown_by=3,
     ),
     "the counts of all rounds share their noise": edit(
         Rounds, "step", 'noise.child("count", at)', 'anew(noise).child("count")', anew=anew
