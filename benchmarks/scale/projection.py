@@ -9,10 +9,10 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 from benchmarks.scale.replay import PER_STEP
-from benchmarks.scale.statistics import slope
 from benchmarks.size import RESULTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/scale.md"
@@ -237,7 +237,7 @@ def stream_limit(g: Measured) -> float:
 def memory_of_streams(g: Measured) -> tuple[float, float]:
     """MB that a stream adds, and of a worker with one."""
     found = {int(streams): size for streams, size in g["rss_mb_by_streams"].items()}
-    return slope(list(map(float, found)), list(found.values())), found[1]
+    return linear_regression(list(map(float, found)), list(found.values())).slope, found[1]
 
 
 def _power(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 
 WARM_UP = 0.02
 """Of the steps: the first ones are not looked at."""
@@ -20,16 +20,6 @@ def quantile(values: Sequence[float], share: float) -> float:
     99
     """
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of the line of least squares.
-
-    >>> slope([1.0, 20.0, 200.0], [103.0, 160.0, 700.0])
-    3.0
-    """
-    middle, high = fmean(x), fmean(y)
-    return sum((a - middle) * (b - high) for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
 
 
 def step_times(seen: Mapping[int, float]) -> list[float]:

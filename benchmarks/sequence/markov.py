@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from math import exp, log
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -59,10 +59,6 @@ def by(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
     return found
 
 
-def geometric(values: Sequence[float]) -> float:
-    return exp(sum(log(value) for value in values) / len(values))
-
-
 def summary(rows: Sequence[Row]) -> dict[str, float]:
     """What the last line says. `markov_worst`: over all chains, default over the best rival, both priors tried."""
     cells = by(rows)
@@ -74,8 +70,8 @@ def summary(rows: Sequence[Row]) -> dict[str, float]:
         return max(found["default"] / min(found[name] for name in (*RIVALS, *EVEN)) for found in where.values())
 
     return {
-        "markov_ratio": round(geometric([found["default"] / found["MAP"] for found in strong]), 4),
-        "markov_smoother_ratio": round(geometric([found["default, lag 5"] / found["MAP"] for found in strong]), 4),
+        "markov_ratio": round(geometric_mean([found["default"] / found["MAP"] for found in strong]), 4),
+        "markov_smoother_ratio": round(geometric_mean([found["default, lag 5"] / found["MAP"] for found in strong]), 4),
         "markov_worst": round(worst(usual), 4),
         "markov_worst_at_0.01": round(worst(strict), 4),
     }

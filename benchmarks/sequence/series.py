@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from statistics import geometric_mean
 
 import numpy as np
 from rich.console import Console
@@ -71,20 +72,15 @@ def ratios(found: Sequence[Row], other: str, *, drive: bool = False) -> dict[tup
     }
 
 
-def mean(values: Sequence[float]) -> float:
-    """Geometric mean."""
-    return float(np.exp(np.log(values).mean()))
-
-
 def summary(found: Sequence[Row]) -> dict[str, float]:
     """Geometric means over series and epsilons, the drive cycle apart; the worst of all against the exact paper."""
     paper, exact = ratios(found, PAPER), ratios(found, EXACT)
     untouched = [ratio for (series, _), ratio in exact.items() if not SOURCES[series].tuned]
     return {
-        "series_ratio": round(mean(list(paper.values())), 3),
-        "series_ratio_exact": round(mean(list(exact.values())), 3),
+        "series_ratio": round(geometric_mean(list(paper.values())), 3),
+        "series_ratio_exact": round(geometric_mean(list(exact.values())), 3),
         "series_worst": round(max(exact.values()), 3),
-        **({"series_ratio_exact_untouched": round(mean(untouched), 3)} if untouched else {}),
+        **({"series_ratio_exact_untouched": round(geometric_mean(untouched), 3)} if untouched else {}),
     }
 
 
@@ -102,8 +98,8 @@ def table(found: Sequence[Row]) -> str:
         cells = [f"{of_paper[name, e]:.2f} / {of_exact[name, e]:.2f}" for e in epsilons]
         lines.append(f"| {name}{' (tuned)' if SOURCES[name].tuned else ''} | {' | '.join(cells)} |")
     means = [
-        f"{mean([r for (_, x), r in paper.items() if x == e]):.2f} / "
-        f"{mean([r for (_, x), r in exact.items() if x == e]):.2f}"
+        f"{geometric_mean([r for (_, x), r in paper.items() if x == e]):.2f} / "
+        f"{geometric_mean([r for (_, x), r in exact.items() if x == e]):.2f}"
         for e in epsilons
     ]
     lines += [f"| geometric mean, {DRIVE} apart | {' | '.join(means)} |", ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from fractions import Fraction
 from pathlib import Path
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def ratios(results: Results, *, of: str = "default", to: str = "paper") -> dict[
 
 
 def _geometric(values: np.ndarray) -> float | None:
-    return round(float(np.exp(np.log(values).mean())), 3) if values.size else None
+    return round(geometric_mean(values.ravel().tolist()), 3) if values.size else None
 
 
 def last_line(results: Results) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def ratios(results: Results, column: str = "avg_we_all") -> dict[str, np.ndarray
 def ratio(results: Results, column: str = "avg_we_all") -> float | None:
     """Geometric mean over the streams of the ratio of means over the seeds; None where nothing was run."""
     each = [figures[1].mean() / figures[0].mean() for figures in ratios(results, column).values()]
-    return round(float(np.exp(np.log(each).mean())), 3) if each else None
+    return round(geometric_mean(each), 3) if each else None
 
 
 def summary(results: Results) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 import numpy as np
 
@@ -218,4 +218,4 @@ def _known(figure: float | None) -> float | None:
 
 def _mean(ratios: Sequence[float]) -> float | None:
     """Geometric."""
-    return round(float(np.exp(np.mean(np.log(ratios)))), 3) if len(ratios) else None
+    return round(geometric_mean(ratios), 3) if ratios else None

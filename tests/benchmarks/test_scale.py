@@ -19,7 +19,7 @@ from benchmarks.scale import projection, results
 from benchmarks.scale.latency import Case, cases
 from benchmarks.scale.profile import between
 from benchmarks.scale.results import Row, Run, read, summary, write
-from benchmarks.scale.statistics import flatness, growth, quantile, slope, step_times
+from benchmarks.scale.statistics import flatness, growth, quantile, step_times
 from benchmarks.scale.streams import ENGINES, MAIN, START, START_MS, MainEvents, job, main_stream, side_events
 from benchmarks.scale.streams import side_stream as side
 from benchmarks.scale.workers import phases, total
@@ -36,10 +36,6 @@ def test_a_quantile_is_one_of_the_values() -> None:
     assert quantile(range(1, 101), 0.99) == 99
     assert quantile([3.0, 1.0], 0.99) == 3.0
     assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
-
-
-def test_the_slope_is_that_of_least_squares() -> None:
-    assert slope([1.0, 20.0, 200.0], [103.0, 160.0, 700.0]) == pytest.approx(3.0)
 
 
 def test_steps_that_come_together_share_their_time() -> None:
