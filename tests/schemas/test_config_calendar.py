@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -214,34 +215,18 @@ def test_what_is_said_of_it() -> None:
     assert 'step = "1 week"' in weekly
 
 
+def entry(stream: Stream) -> bytes:
+    said, _ = ledger_entry(
+        Release(0, [], [], [], 0), stream, build_engine(stream).guarantee(), spent=Fraction(1, 2), start_us=0, end_us=1,
+        digest="", previous_chain="", draw="",
+    )  # fmt: skip
+    return said
+
+
 def test_the_ledger_says_periods_of_the_calendar() -> None:
-    days = stream()
-    entry, _ = ledger_entry(
-        Release(0, [], [], [], 0),
-        days,
-        build_engine(days).guarantee(),
-        spent=Fraction(1, 2),
-        start_us=0,
-        end_us=1,
-        digest="",
-        previous_chain="",
-        draw="",
-    )
-    assert b'"epsilon_per":"28 days"' in entry
-    assert b'"epsilon_per_us":2289600000000' in entry  # 28 days less what clocks may take from them
-    fixed = stream(*FIXED)
-    entry, _ = ledger_entry(
-        Release(0, [], [], [], 0),
-        fixed,
-        build_engine(fixed).guarantee(),
-        spent=Fraction(1, 2),
-        start_us=0,
-        end_us=1,
-        digest="",
-        previous_chain="",
-        draw="",
-    )
-    assert b'"epsilon_per"' not in entry
+    assert b'"epsilon_per":"28 days"' in entry(stream())
+    assert b'"epsilon_per_us":2289600000000' in entry(stream())  # 28 days less what clocks may take from them
+    assert b'"epsilon_per"' not in entry(stream(*FIXED))
 
 
 def test_periods_of_two_zones_do_not_coincide() -> None:
@@ -252,34 +237,21 @@ def test_periods_of_two_zones_do_not_coincide() -> None:
 
 
 def test_days_of_the_calendar_have_weeks() -> None:
-    text = """
-[job]
-name = "job"
-[kafka]
-bootstrap = "localhost:9092"
-[[streams]]
-name = "s"
-engine = "series"
-source = "raw"
-[streams.privacy]
-epsilon = 1.0
-delta = 1e-6
-[streams.time]
-field = "at"
-timezone = "America/New_York"
-start = "2024-03-01"
-step = "1 day"
-[streams.domain]
-kind = "series"
-fields = [{ name = "v", of = "value", limits = [0, 1], sensitivity = 1 }]
-[streams.options]
-horizon = 100
-"""
-    found = clock(parse_config(text).streams[0])
-    assert found is not None
+    readings = [{"name": "v", "of": "value", "limits": [0, 1], "sensitivity": 1}]
+    document = stream().model_dump() | {
+        "engine": "series",
+        "privacy": {"epsilon": 1, "delta": 1e-6},
+        "domain": {"kind": "series", "fields": readings},
+        "options": {"horizon": 100},
+    }
+
+    def told(step: str) -> Any:
+        return clock(Stream.model_validate({**document, "time": {**document["time"], "step": step}}))
+
+    found = told("1 day")
     assert (found.period, found.phase) == (7, 4)  # a Friday
-    assert found == clock(parse_config(text.replace('"1 day"', '"1d"')).streams[0])
-    assert clock(parse_config(text.replace('"1 day"', '"1 month"')).streams[0]) is None
+    assert found == told("1d")
+    assert told("1 month") is None
 
 
 def test_a_step_is_over_when_its_day_is() -> None:
