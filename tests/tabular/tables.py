@@ -33,6 +33,10 @@ def folded(domain: TableDomain, codes: IntArray, signs: IntArray | None = None) 
     return Folded.of(domain.keys.pack(np.asarray(codes, np.int64).reshape(-1, len(domain.sizes)), operations))
 
 
+def batch(domain: TableDomain, step: int, codes: np.ndarray, signs: IntArray | None = None) -> Batch:
+    return Batch(step, folded(domain, codes, signs))
+
+
 def random_rows(domain: TableDomain, rows: int, seed: int) -> IntArray:
     """Dependent attributes: half of the rows have the code of the first one in all, as far as there is one."""
     random = np.random.default_rng(seed)
@@ -52,9 +56,27 @@ def streams(draw: st.DrawFn, domain: TableDomain, *, deletes: bool, most: int = 
         signs = np.ones(rows, np.int64)
         if deletes:
             signs[: draw(st.sampled_from([0, rows // 3, rows]))] = -1
-        made.append(Batch(step, folded(domain, codes, signs)))
+        made.append(batch(domain, step, codes, signs))
     return made
 
 
 def triples(domain: TableDomain) -> Workload:
     return every_marginal(len(domain.sizes), (1, 2, 3))
+
+
+def random_batches(domain: TableDomain, *, steps: int, rows: int, seed: int, deletes: bool = False) -> list[Batch]:
+    """Dependent attributes; every third step is empty; deletes undo earlier inserts."""
+    rng = np.random.default_rng(seed)
+    made, alive = [], np.zeros((0, len(domain.sizes)), np.int64)
+    for step in range(steps):
+        count = 0 if step % 3 == 2 else rows
+        hidden = rng.integers(0, 2, count)
+        codes = np.stack([np.minimum(hidden + rng.integers(0, size, count), size - 1) for size in domain.sizes], axis=1)
+        gone = np.zeros((0, codes.shape[1]), np.int64)
+        if deletes and len(alive):
+            gone = alive[: len(alive) // 2]
+            alive = alive[len(alive) // 2 :]
+        alive = np.concatenate([alive, codes])
+        signs = np.repeat([1, -1], [len(codes), len(gone)])
+        made.append(batch(domain, step, np.concatenate([codes, gone]), signs))
+    return made

@@ -19,12 +19,12 @@ from engines.tabular.marginals import weighted_marginals
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
 from schemas.errors import EngineInputError
-from tests.tabular.small_tables import batch, random_batches, small_domain
+from tests.tabular.tables import batch, random_batches, table
 
 pytestmark = pytest.mark.seconds(0.3)
 
 PURE = [name for name in sorted(COUNTERS) if COUNTERS[name](8, Fraction(1)).measure == "epsilon"]
-DOMAIN = small_domain()
+DOMAIN = table(3, 2, 4)
 
 
 def recipe(**settings: Any) -> RoundsConfig:
@@ -76,7 +76,7 @@ def test_a_marginal_goes_on_from_its_own_counts_only_while_it_is_measured() -> N
     for each in steps:
         release = made.step(each, seeded(each.step))
         [chosen] = [m["marginal"] for m in release.measurements]
-        index = [[f"a{a}" for a in clique] for clique in layout.cliques].index(chosen)
+        index = [["abc"[a] for a in clique] for clique in layout.cliques].index(chosen)
         seen.add(index)
         after = made._model
         for other in range(len(layout)):
@@ -109,14 +109,14 @@ def test_a_table_that_shrinks_to_nothing_keeps_one_row_at_most() -> None:
     made = engine(epsilon=Fraction(50), rounds=3, deletable=True)
     codes = np.tile([[0, 1, 2], [2, 0, 1]], (100, 1))
     made.step(batch(DOMAIN, 0, codes), seeded(1))
-    made.step(batch(DOMAIN, 1, codes, [-1] * 200), seeded(2))
+    made.step(batch(DOMAIN, 1, codes, np.full(200, -1)), seeded(2))
     assert made.learnt.total <= 5.0
     assert (made.learnt.released >= 0).all()
 
 
 @pytest.mark.parametrize("sizes", [(4,), (1, 3), (1, 1)])
 def test_tables_of_one_attribute_or_one_value_work(sizes: tuple[int, ...]) -> None:
-    domain = small_domain(sizes)
+    domain = table(*sizes)
     made = engine(domain=domain)
     for each in random_batches(domain, steps=3, rows=10, seed=8):
         release = made.step(each, seeded(each.step))
@@ -130,7 +130,7 @@ def test_the_workload_decides_what_is_chosen() -> None:
     assert made._parts.layout.cliques == ((1,), (0, 2))
     assert made._parts.selection.sensitivity == 256
     release = run(made, [batch(DOMAIN, 0, np.zeros((5, 3)))], seed=1)[0]
-    assert sorted(m["marginal"] for m in release.measurements) == [["a0", "a2"], ["a1"]]
+    assert sorted(m["marginal"] for m in release.measurements) == [["a", "c"], ["b"]]
 
 
 def test_marginals_without_room_are_refused_with_the_numbers() -> None:
@@ -155,7 +155,7 @@ def test_a_horizon_ends_the_stream_before_noise_is_drawn() -> None:
 
 def test_states_of_others_and_batches_of_other_tables_are_refused() -> None:
     made = engine()
-    for other in (engine(domain=small_domain((3, 3, 3))), engine(deletable=True)):
+    for other in (engine(domain=table(3, 3, 3)), engine(deletable=True)):
         with pytest.raises(EngineInputError, match="another"):
             made.restore(other.state())
     for name in made.state():

@@ -12,9 +12,9 @@ from engines.core.noise import NoiseSource, seeded
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.config import RoundsConfig
 from schemas.arrays import FloatArray, IntArray
-from tests.tabular.small_tables import small_domain
+from tests.tabular.tables import table
 
-DOMAIN = small_domain()
+DOMAIN = table(3, 2, 4)
 PAIRS = Marginals(DOMAIN.sizes, ((0, 1), (0, 2), (1, 2)))
 STEPS = 12
 
