@@ -17,8 +17,7 @@ from agents.kafka.lifecycle.state_folder import SET_IT, root_of
 from agents.kafka.lifecycle.vitals import VitalsWatch
 from agents.kafka.membership import HEARTBEAT_S
 from agents.kafka.security import faust_credentials
-from agents.kafka.transport import JobTransport
-from agents.worker.audit import AuditTask, held_out_start
+from agents.kafka.transport import JobTransport, StartOffset
 from agents.worker.engine import EngineTask, blocks_start
 from agents.worker.metrics import REBALANCES
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
@@ -43,12 +42,10 @@ def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type
     config, topics, roles = job.config, job.topics, tuple(roles)
     app = faust.App(config.job.name, consumer_group_instance_id=job.instance_id, **_settings(config))
     table = durable_table(app, topics.table, topics.partitions)
-    starts = {
+    starts: dict[str, StartOffset] = {
         topics.blocks: blocks_start(job, table),
         topics.releases: lambda partition: 0,
-        topics.held_out: held_out_start(job, table),
     }
-    app.transport = JobTransport(app.conf.broker, app, starts=starts)
 
     factories: dict[str, Callable[[int], PartitionTask]] = {}
     sources: dict[str, str] = {}
@@ -57,7 +54,11 @@ def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type
     if "publish" in roles:
         factories["publish"], sources["publish"] = (lambda partition: PublishTask(job, partition)), topics.releases
     if "audit" in roles and any(stream.audit for stream in config.streams):
+        from agents.worker.audit import AuditTask, held_out_start  # here: most jobs hold no events out
+
         factories["audit"], sources["audit"] = (lambda partition: AuditTask(job, table, partition)), topics.held_out
+        starts[topics.held_out] = held_out_start(job, table)
+    app.transport = JobTransport(app.conf.broker, app, starts=starts)
     tasks = PartitionTasks(factories, app.crash, job.vitals)
     for role, topic in sources.items():
         _attach(app, tasks, role, topic)

@@ -11,7 +11,6 @@ from typing import Any
 from engines.core.accounting.accountant import Accountant
 from engines.core.accounting.promise import check_promise
 from engines.core.contract import Domain, Engine, Evaluator
-from engines.core.surplus import CorrectedEngine
 from schemas.config import ENGINES, Stream
 from schemas.errors import BudgetError, PrivstreamError
 
@@ -45,6 +44,8 @@ def build_engine(stream: Stream) -> Engine:
     try:
         engine = uncorrected_engine(stream)
         if stream.surplus:
+            from engines.core.surplus import CorrectedEngine  # here: an option that most streams do not set
+
             assert stream.privacy.surplus is not None
             engine = CorrectedEngine(
                 engine,

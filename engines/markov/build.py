@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from scipy import sparse
 
-from engines.core.contract import Engine
+from engines.core.contract import Engine, Evaluator
 from engines.markov.chain import Transition
-from engines.markov.domain import MarkovEvaluator, StatesDomain
+from engines.markov.domain import StatesDomain
 from engines.markov.engine import Markov, MarkovConfig
 from schemas.config import Stream
 from schemas.config.markov import MarkovOptions, StatesDomainSection
@@ -67,5 +67,7 @@ def build(stream: Stream) -> Engine:
     )
 
 
-def evaluator(stream: Stream) -> MarkovEvaluator:
+def evaluator(stream: Stream) -> Evaluator:
+    from engines.markov.evaluator import MarkovEvaluator  # here: a worker measures no utility
+
     return MarkovEvaluator(domain(stream))

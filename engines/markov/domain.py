@@ -2,15 +2,12 @@
 
 A key is one word: the number of the state in the declared order.
 Privacy: knows no data. What a record becomes depends on that record and on the public list only.
-
-`MarkovEvaluator` compares released counts with true ones, for operators: its numbers are not private.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import numpy as np
 
@@ -95,45 +92,3 @@ class StatesDomain:
         occupied = np.zeros(len(self.values), np.int64)
         np.add.at(occupied, keys[:, 0].astype(np.int64), counts)
         return occupied
-
-
-@dataclass(frozen=True, slots=True)
-class MarkovEvaluator:
-    """Implements `engines.core.contract.Evaluator` with the metric mse: of this step's counts as first released.
-
-    Revisions of earlier steps are passed over, since their truth is gone by then.
-    """
-
-    domain: StatesDomain
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("mse",)
-
-    @property
-    def scope(self) -> Literal["alive", "step"]:
-        return "step"
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (self.domain.field_name, "count", "revised")
-
-    def size(self, truth: Folded) -> int:
-        return truth.total
-
-    def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.core.contract.Evaluator.measure`. NaN where nothing was released, as beyond the horizon."""
-        true = self.domain.counts(truth).astype(np.float64)
-        released, found = np.zeros(len(true)), False
-        states = {value: number for number, value in enumerate(self.domain.values)}
-        columns = (synthetic[name] for name in self.fields)
-        for value, count, revised in zip(*columns, strict=True):
-            if value in states and not revised:
-                released[states[value]] = count
-                found = True
-        return {"mse": float(np.mean((true - released) ** 2)) if found else float("nan")}
-
-    def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.core.contract.Evaluator.exact`."""
-        gaps = self.domain.counts(truth).astype(np.float64) - self.domain.counts(kept)
-        return {"mse": float(np.mean(gaps**2))}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from engines.core.contract import Engine
+from engines.core.contract import Engine, Evaluator
 from engines.series.bank import Clock
 from engines.series.budget import Presence
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
-from engines.series.fields import SeriesDomain, SeriesEvaluator, SeriesField
+from engines.series.fields import SeriesDomain, SeriesField
 from schemas.config import Stream
 from schemas.config.series import SeriesDomainSection, SeriesOptions
 from schemas.steps import CalendarLength
@@ -101,5 +101,7 @@ def build(stream: Stream) -> Engine:
     return Series(config(stream))
 
 
-def evaluator(stream: Stream) -> SeriesEvaluator:
+def evaluator(stream: Stream) -> Evaluator:
+    from engines.series.evaluator import SeriesEvaluator  # here: a worker measures no utility
+
     return SeriesEvaluator(domain(stream))

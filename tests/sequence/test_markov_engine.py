@@ -16,8 +16,9 @@ from engines.checks.contract_checks import SilentNoise, check_engine, check_rele
 from engines.core.contract import Batch, Columns, Release
 from engines.core.noise import DiscreteLaplace, NoiseSource, seeded
 from engines.markov.chain import Transition, project
-from engines.markov.domain import MarkovEvaluator, StatesDomain
+from engines.markov.domain import StatesDomain
 from engines.markov.engine import Markov, MarkovConfig
+from engines.markov.evaluator import MarkovEvaluator
 from engines.markov.leakage import Adversary, allocate
 from schemas.blocks import Folded
 from schemas.config import ENGINES

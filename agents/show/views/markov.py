@@ -30,8 +30,8 @@ from agents.show.view import (
     plain,
 )
 from engines.core.registry import build_engine
-from engines.markov.domain import MarkovEvaluator
 from engines.markov.engine import UNSEEN, Markov
+from engines.markov.evaluator import MarkovEvaluator
 from engines.markov.leakage import EXACT_STATES, Adversary, Leakage
 from schemas.arrays import FloatArray
 from schemas.config import Stream
