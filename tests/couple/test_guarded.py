@@ -10,9 +10,10 @@ import pytest
 
 from engines.checks.contract_case import contract_case
 from engines.checks.coupling import check_guarded
+from engines.checks.coupling.sealed import sealed
 from engines.core.contract import Batch
 from engines.core.noise import NoiseSource
-from engines.core.noise.private import PrivateValueRead, sealed
+from engines.core.noise.private import PrivateValueRead
 from engines.core.registry import build_engine
 from schemas.blocks import Folded
 from tests.contracts.test_engines import CASES

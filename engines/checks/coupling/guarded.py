@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engines.checks.contract_checks import contents
+from engines.checks.coupling.sealed import sealed
 from engines.core.contract import Batch, Engine, Release
-from engines.core.noise.private import PrivateValueRead, is_private, sealed
+from engines.core.noise.private import PrivateValueRead, is_private
 from engines.core.noise.source import NoiseSource
 
 

@@ -1,17 +1,15 @@
 """Private values as a type: what may be added up and moved, but read by a mechanism alone.
 
-Under test an engine is handed `sealed` events. Functions marked `aggregate` (they fold records into counts, and are
-listed in `tests/test_doors.py`) take them and give `Private` counts; those may be added, shifted, indexed by
-public numbers and stored. A comparison, a condition, a conversion or an index made of one raises `PrivateValueRead`:
-whatever the data are, so that a threshold is found on data that does not straddle it. Mechanisms open them.
-Guarantee: none of its own. In production nothing is sealed: arrays are plain, and nothing here costs time.
+Under test an engine is handed events that are `Hidden` (`engines.checks.coupling.sealed`). Functions marked `aggregate`
+(they fold records into counts, and are listed in `tests/test_doors.py`) take them and give hidden counts. Mechanisms
+open them.
+Guarantee: none of its own. In production nothing is hidden: arrays are plain, and nothing here costs time.
 Source: information-flow typing ([myers1999]) at run time; ours.
 """
 
 from __future__ import annotations
 
 import functools
-import operator
 import sys
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
@@ -26,198 +24,24 @@ class PrivateValueRead(AssertionError):  # noqa: N818 - a verdict of the tests, 
     """A private value decided something, or left, without a mechanism. Names the operation, never the value."""
 
 
-class Private:
-    """Private numbers of public shape. See the module; made by `sealed` and `aggregate`.
-
-    >>> counts = Private(np.array([3, 5]))
-    >>> (counts + 1)[0]
-    <private>
-    >>> bool(counts.sum() > 7)
-    Traceback (most recent call last):
-    engines.core.noise.private.PrivateValueRead: a private value decides a condition
-    """
+class Hidden:
+    """A private value as a test hands it in. What is made of it is made such by `_again`."""
 
     __slots__ = ("_value",)
-    __hash__ = None  # type: ignore[assignment]
+    _value: Any
 
-    def __init__(self, value: Any) -> None:
-        self._value = _opened(value)
-
-    def __repr__(self) -> str:
-        return "<private>"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Public."""
-        return np.shape(self._value)
-
-    @property
-    def size(self) -> int:
-        """Public."""
-        return int(np.size(self._value))
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.asarray(self._value).dtype
-
-    def __len__(self) -> int:
-        return len(self._value)
-
-    def __getitem__(self, index: Any) -> Private:
-        return Private(self._value[_public_index(index)])
-
-    def __setitem__(self, index: Any, values: Any) -> None:
-        self._value[_public_index(index)] = _opened(values)
-
-    def __iter__(self) -> Any:
-        return (Private(each) for each in self._value)
-
-    def copy(self) -> Private:
-        return Private(self._value.copy())
-
-    def astype(self, dtype: Any, **options: Any) -> Private:
-        return Private(self._value.astype(dtype, **options))
-
-    def reshape(self, *shape: Any) -> Private:
-        return Private(self._value.reshape(*shape))
-
-    def sum(self, axis: Any = None) -> Private:
-        return Private(np.sum(self._value, axis=axis))
-
-    def any(self) -> Private:
-        return Private(np.any(self._value))
-
-    def max(self) -> Private:
-        return Private(np.max(self._value))
-
-    def min(self) -> Private:
-        return Private(np.min(self._value))
-
-    def tolist(self) -> list[Private]:
-        """One private number for each entry of a vector: the number of entries is public."""
-        return [Private(each) for each in self._value.tolist()]
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Private:
-        for target in (*options.get("out", ()), *(inputs[:1] if method == "at" else ())):
-            if not isinstance(target, Private):
-                raise PrivateValueRead("a private value is written into a public array")
-        result: Private = _sealed(getattr(ufunc, method)(*_opened(inputs), **_opened(options)))
-        return result
-
-    def __array_function__(self, func: Any, types: Any, args: Any, options: Any) -> Any:
-        if func not in _MOVES:
-            raise PrivateValueRead(f"a private value goes through numpy.{func.__name__}")
-        return _sealed(func(*_opened(args), **_opened(options)))
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise PrivateValueRead("a private value becomes an array")
-
-    def __bool__(self) -> bool:
-        raise PrivateValueRead("a private value decides a condition")
-
-    def __format__(self, _: str) -> str:
-        raise PrivateValueRead("a private value is written as text")
-
-    def _number(self) -> Any:
-        raise PrivateValueRead("a private value becomes a number")
-
-    __int__ = __float__ = __complex__ = __index__ = __round__ = __trunc__ = __floor__ = __ceil__ = _number
-    item = _number
-
-
-_MOVES = frozenset(
-    getattr(np, name)
-    for name in (
-        "append concatenate stack diff cumsum sum where repeat reshape clip array_split split zeros_like round "
-        "transpose ravel copy shape size ndim"
-    ).split()
-)
-"""Functions of numpy that combine and move values, whose results' shapes do not depend on them."""
-
-
-def _unary(name: str) -> None:
-    function = getattr(operator, name)
-    setattr(Private, f"__{name}__", lambda self: Private(function(self._value)))
-
-
-def _comparison(name: str) -> None:
-    function = getattr(operator, name)
-    setattr(Private, f"__{name.strip('_')}__", lambda self, other: Private(function(self._value, _opened(other))))
-
-
-def _binary(name: str) -> None:
-    _comparison(name)
-    function = getattr(operator, name)
-    setattr(Private, f"__r{name.strip('_')}__", lambda self, other: Private(function(_opened(other), self._value)))
-
-
-for _name in ("neg", "pos", "abs", "invert"):
-    _unary(_name)
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    _comparison(_name)
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor"):
-    _binary(_name)
-
-
-class Sealed:
-    """A private object of any kind (events, trips): only its methods that are marked `aggregate` can be called."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __repr__(self) -> str:
-        return f"<private {type(self._value).__name__}>"
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(type(self._value), name, None)
-        if getattr(method, "_aggregate", False):
-            return functools.partial(cast("Callable[..., Any]", method), self)
-        raise PrivateValueRead(f"{name} of private {type(self._value).__name__} is read")
-
-    def __len__(self) -> int:
-        raise PrivateValueRead(f"the length of private {type(self._value).__name__} is read")
-
-    def __bool__(self) -> bool:
-        raise PrivateValueRead("a private value decides a condition")
-
-    def __iter__(self) -> Any:
-        raise PrivateValueRead(f"private {type(self._value).__name__} is read")
-
-
-def sealed(value: T) -> T:
-    """Return the same value, private from here on; for tests.
-
-    Arrays and numbers become `Private`, lists and tuples of them likewise, everything else `Sealed`. A class with a
-    method `_sealed_parts` says itself which of its fields are private.
-    """
-    return cast("T", _sealed(value))
-
-
-def _sealed(value: Any) -> Any:
-    match value:
-        case None | Private() | Sealed() | str():
-            return value
-        case np.ndarray() | np.generic() | int() | float():
-            return Private(value)
-        case tuple():
-            return tuple(_sealed(each) for each in value)
-        case list():
-            return [_sealed(each) for each in value]
-        case _ if hasattr(value, "_sealed_parts"):
-            return value._sealed_parts(_sealed)
-        case _:
-            return Sealed(value)
+    def _again(self, value: Any) -> Any:
+        """Return what is made of private values, private again."""
+        raise NotImplementedError
 
 
 def _opened(value: Any) -> Any:
     match value:
-        case Private() | Sealed():
+        case Hidden():
             return value._value
-        case tuple() if any(isinstance(each, Private | Sealed | tuple | list) for each in value):
+        case tuple() if any(isinstance(each, Hidden | tuple | list) for each in value):
             return tuple(_opened(each) for each in value)
-        case list() if any(isinstance(each, Private | Sealed | tuple | list) for each in value):
+        case list() if any(isinstance(each, Hidden | tuple | list) for each in value):
             return [_opened(each) for each in value]
         case dict():
             return {name: _opened(each) for name, each in value.items()}
@@ -227,26 +51,33 @@ def _opened(value: Any) -> Any:
             return value
 
 
-def is_private(*values: Any) -> bool:
-    """True if one of these values is private, or a list, tuple or mapping holds one that is."""
+def _hidden_in(*values: Any) -> Hidden | None:
+    """The first private value among these, or in a list, tuple or mapping of them."""
     for value in values:
-        if isinstance(value, Private | Sealed):
-            return True
-        if isinstance(value, list | tuple) and is_private(*value):
-            return True
-        if isinstance(value, dict) and is_private(*value.values()):
-            return True
-        if hasattr(value, "_sealed_parts"):
-            found: list[bool] = []
+        found: Hidden | None = None
+        if isinstance(value, Hidden):
+            found = value
+        elif isinstance(value, list | tuple):
+            found = _hidden_in(*value)
+        elif isinstance(value, dict):
+            found = _hidden_in(*value.values())
+        elif hasattr(value, "_sealed_parts"):
+            parts: list[Any] = []
 
-            def look(part: Any, found: list[bool] = found) -> Any:
-                found.append(isinstance(part, Private | Sealed))
+            def look(part: Any, parts: list[Any] = parts) -> Any:
+                parts.append(part)
                 return part
 
             value._sealed_parts(look)
-            if any(found):
-                return True
-    return False
+            found = next((part for part in parts if isinstance(part, Hidden)), None)
+        if found is not None:
+            return found
+    return None
+
+
+def is_private(*values: Any) -> bool:
+    """True if one of these values is private, or a list, tuple or mapping holds one that is."""
+    return _hidden_in(*values) is not None
 
 
 OPENING = ("engines.core.noise.door", "engines.series.fields")
@@ -264,7 +95,8 @@ def revealed(value: T) -> T:
 
 def private_like(array: T, values: object) -> T:
     """Return `array`, private if `values` are: before private values are added to what began as public zeros."""
-    return cast("T", Private(array)) if is_private(values) and not is_private(array) else array
+    hidden = _hidden_in(values)
+    return array if hidden is None or is_private(array) else cast("T", hidden._again(array))
 
 
 def aggregate(function: Callable[P, T]) -> Callable[P, T]:
@@ -276,19 +108,14 @@ def aggregate(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def marked(*args: P.args, **options: P.kwargs) -> T:
-        if not is_private(*args, *options.values()):
+        hidden = _hidden_in(*args, *options.values())
+        if hidden is None:
             return function(*args, **options)
         opened = function(*(_opened(each) for each in args), **{name: _opened(each) for name, each in options.items()})
-        return cast("T", _sealed(opened))
+        return cast("T", hidden._again(opened))
 
     marked._aggregate = True  # type: ignore[attr-defined]
     return marked
-
-
-def _public_index(index: Any) -> Any:
-    if is_private(index):
-        raise PrivateValueRead("a private value is an index")
-    return index
 
 
 def minimum(values: T, bound: int) -> T:
@@ -304,4 +131,4 @@ def clipped(values: T, low: int, high: int) -> T:
 def _elementwise(plain: Callable[..., Any], ufunc: Callable[..., Any], values: T, bound: int) -> T:
     raw = _opened(values)
     result = plain(raw, bound) if isinstance(raw, int) else ufunc(raw, bound)
-    return cast("T", Private(result) if isinstance(values, Private) else result)
+    return cast("T", values._again(result) if isinstance(values, Hidden) else result)
