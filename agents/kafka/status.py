@@ -19,11 +19,13 @@ from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.membership import members_of
 from agents.kafka.stop_log import recorded
 from agents.kafka.topics import TopicIdentity, admin_client, topic_identities
-from agents.kafka.witness import witness_state
+from agents.kafka.witness import store_of
+from agents.kafka.witness_places import within
 from agents.protocol.ingest.partition import nested
 from agents.protocol.partitioner import home_partition
+from agents.protocol.release.witness import Mark
 from schemas.blocks import Block, Tally
-from schemas.errors import BrokerError, SourceError, WireError
+from schemas.errors import BrokerError, ConfigError, SourceError, WireError, WitnessAwayError, WitnessError
 from schemas.ledger import LedgerEntry
 from schemas.topics import TopicAndPartition, Topics
 
@@ -291,3 +293,21 @@ async def _look_back(
         if (len(found) >= partitions and enough) or looked_at >= MOST_BLOCKS:
             break
     return found, recent.tally
+
+
+async def witness_state(config: Config, stream: str, published: int) -> str | None:
+    """Say in a line what the witness has of a stream that is public up to a step; None where none is configured."""
+    if config.job.witness is None:
+        return None
+    try:
+        store = store_of(config.job)
+        data = (await within(store.read(stream), store.place)).data
+        mark = None if data is None else Mark.decode(data, stream=stream, place=store.place)
+    except (ConfigError, WitnessAwayError, WitnessError) as error:
+        return str(error)
+    if mark is None:
+        return "has never seen this stream" if published >= 0 else "waits for the first step"
+    since = "" if mark.since < 0 else f", since step {mark.since + 1}: what was before is taken on the ledger's word"
+    if mark.step < published:
+        return f"ENDS AT STEP {mark.step}, before the public ledger{since}"
+    return f"step {mark.step}{since}"

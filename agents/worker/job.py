@@ -12,7 +12,8 @@ from agents.kafka.fingerprint import stored_fingerprints
 from agents.kafka.lifecycle.advice import PAGE
 from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.lifecycle.vitals import Vitals
-from agents.kafka.witness import Store, store_of
+from agents.kafka.witness import store_of
+from agents.kafka.witness_places import Store
 from agents.protocol.partitioner import home_partition
 from engines.core.noise import fresh_seed, repeated_seed
 from schemas.topics import Topics

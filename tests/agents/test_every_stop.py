@@ -56,7 +56,7 @@ SWALLOWED = {
     ("agents/kafka/lifecycle/cancellations.py", "LongService._told"): "the worker leaves, and raises it otherwise",
     ("agents/kafka/witness.py", "StreamWitness._patiently"): "waits for its witness, and says so",
     ("agents/kafka/witness.py", "StreamWitness._tell"): "the log and the metric say what could not be recorded",
-    ("agents/kafka/witness.py", "witness_state"): "a command",
+    ("agents/kafka/status.py", "witness_state"): "a command",
     ("agents/worker/engine.py", "EngineTask._commit"): FORGOTTEN,
     ("agents/worker/engine.py", "EngineTask._drive"): "goes back into the machine, which raises it",
     ("agents/worker/ingest/add_partitions.py", "_check_drained"): "a command",

@@ -11,20 +11,12 @@ from typing import Any
 
 import pytest
 
-from agents.kafka import stop_log, witness
+from agents.kafka import stop_log, witness, witness_places
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.lifecycle.vitals import Pulse
-from agents.kafka.witness import (
-    ChangedError,
-    Folder,
-    Noted,
-    Store,
-    StreamWitness,
-    prove,
-    store_of,
-    within,
-    witness_state,
-)
+from agents.kafka.status import witness_state
+from agents.kafka.witness import StreamWitness, store_of
+from agents.kafka.witness_places import ChangedError, Folder, Noted, Store, prove, within
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.witness import Mark
 from schemas.config import Config
@@ -107,7 +99,7 @@ async def test_what_cannot_be_reached_is_away_and_never_empty(
                 await within(work(), place.place)
         if kind != "folder":
             documents.fails, documents.hangs = None, asyncio.Event()
-            monkeypatch.setattr(witness, "TIMEOUT_S", 0.2)
+            monkeypatch.setattr(witness_places, "TIMEOUT_S", 0.2)
             with pytest.raises(WitnessAwayError, match="does not answer"):
                 await within(place.read("a"), place.place)
             documents.hangs.set()
