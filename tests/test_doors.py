@@ -50,7 +50,7 @@ AGGREGATES = """
     engines.trajectory.default.questions._number
     engines.trajectory.trips.Trips.first
 """
-ADDING = ("engines.core.counters.linear", "engines.core.noise.mechanisms")
+ADDING = ("engines.core.counters.linear", "engines.core.noise.binomial", "engines.core.noise.mechanisms")
 DECIDING = ("engines.core.noise.exponential", "engines.core.noise.split")
 SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomials")
 DRAWING = ("engines.core.noise", "engines.core.counters.linear", "engines.checks.contract_checks")

@@ -15,7 +15,8 @@ from math import ceil
 
 import numpy as np
 
-from engines.core.noise import NoiseSource, aggregate, laplace_exceeds
+from engines.core.noise import NoiseSource, aggregate
+from engines.core.noise.split import laplace_exceeds
 from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from engines.core.noise import exponential_mechanism, seeded
+from engines.core.noise import seeded
+from engines.core.noise.exponential import exponential_mechanism
 from schemas.errors import EngineInputError
 from tests.noise.goodness import misfit
 

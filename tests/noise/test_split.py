@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.core.noise import laplace_exceeds, seeded
+from engines.core.noise import seeded
+from engines.core.noise.split import laplace_exceeds
 from schemas.errors import EngineInputError
 from tests.noise.goodness import Scripted, misfit
 

@@ -15,7 +15,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from engines.core.noise import laplace_exceeds, seeded
+from engines.core.noise import seeded
+from engines.core.noise.split import laplace_exceeds
 from engines.core.shares import PureShares
 from engines.trajectory.default import points as dwell
 from engines.trajectory.default.mode import Default

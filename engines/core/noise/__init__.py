@@ -1,6 +1,7 @@
 """Exact noise from a seed: every draw is integer arithmetic on words of one `NoiseSource`.
 
 Nothing here computes a probability in floating point: the only floats are those that the laws report.
+Mechanisms of the papers alone are imported from their modules: `binomial`, `exponential`, `split`.
 How long a draw takes depends on the noise drawn: the running time of a step must not be published beside its release.
 """
 
@@ -8,13 +9,11 @@ from engines.core.noise.arguments import int64_vector
 from engines.core.noise.bernoulli import bernoulli_exp, bernoulli_exp_multiples
 from engines.core.noise.digits import geometric
 from engines.core.noise.door import check_zero
-from engines.core.noise.exponential import exponential_mechanism
 from engines.core.noise.gaussian import DiscreteGaussian, discrete_gaussian, sigma_squared_for
 from engines.core.noise.laplace import LEAST_VARIANCE, DiscreteLaplace, discrete_laplace, scale_for
-from engines.core.noise.mechanisms import binomial_mechanism, gaussian_mechanism, laplace_mechanism
+from engines.core.noise.mechanisms import gaussian_mechanism, laplace_mechanism
 from engines.core.noise.private import aggregate, private_like
 from engines.core.noise.source import SEED_BYTES, Label, NoiseSource, fresh_seed, repeated_seed, seeded
-from engines.core.noise.split import laplace_exceeds
 from engines.core.noise.uniform import random_bits, uniform_below
 
 __all__ = [
@@ -27,16 +26,13 @@ __all__ = [
     "aggregate",
     "bernoulli_exp",
     "bernoulli_exp_multiples",
-    "binomial_mechanism",
     "check_zero",
     "discrete_gaussian",
     "discrete_laplace",
-    "exponential_mechanism",
     "fresh_seed",
     "gaussian_mechanism",
     "geometric",
     "int64_vector",
-    "laplace_exceeds",
     "laplace_mechanism",
     "private_like",
     "random_bits",

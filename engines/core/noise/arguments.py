@@ -53,3 +53,17 @@ def check_count(count: int) -> None:
     """
     if count < 0:
         raise EngineInputError("count must not be negative")
+
+
+def whole(values: Any) -> Any:
+    """Return an integer, int64, or Python's integers: sums with noise are such, too, so that none is too large.
+
+    Raises: EngineInputError if they are anything else.
+    """
+    if isinstance(values, int):
+        return values
+    if np.asarray(values).dtype != object:
+        return int64_vector("values", values)
+    if values.ndim != 1 or not all(isinstance(value, int) for value in values):
+        raise EngineInputError("values must be integers, in one dimension")
+    return values

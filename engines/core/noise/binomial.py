@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from engines.core.noise.arguments import check_count
+from engines.core.noise.arguments import check_count, whole
+from engines.core.noise.door import released
 from engines.core.noise.source import NoiseSource
 from engines.core.noise.witness import BinomialLaw, drawn
 from schemas.arrays import IntArray
@@ -55,3 +56,14 @@ def _value(half: int, source: NoiseSource) -> int:
         heads += (int(words[-1]) >> spare).bit_count()
         coins -= tossed
     return heads - half
+
+
+def binomial_mechanism(value: int, half: int, source: NoiseSource) -> int:
+    """Add centred binomial noise of `2 half` fair coins to a private integer.
+
+    Guarantee: what `engines.series.papers.ar1` works out.
+    Raises: EngineInputError if `half` is out of range.
+    """
+    draw = partial(centred_binomials, half=half, source=source)
+    noisy: int = released(value, BinomialLaw(half), draw, source, checked=whole)
+    return noisy

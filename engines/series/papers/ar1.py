@@ -43,8 +43,8 @@ import numpy as np
 from engines.core.accounting import Accountant, Cost
 from engines.core.accounting.binomial import advanced, composed, draw_epsilon
 from engines.core.contract import State
-from engines.core.noise import NoiseSource, binomial_mechanism
-from engines.core.noise.binomial import MAX_HALF
+from engines.core.noise import NoiseSource
+from engines.core.noise.binomial import MAX_HALF, binomial_mechanism
 from engines.series.budget import NoisyTotal, Presence, WeightSchedule
 from engines.series.channels import Channel
 from engines.series.config import SeriesConfig, SeriesEstimator

@@ -29,7 +29,8 @@ import numpy as np
 
 from engines.core.counters import Counter, CounterState
 from engines.core.counters.selective import SelectiveCounting
-from engines.core.noise import NoiseSource, exponential_mechanism
+from engines.core.noise import NoiseSource
+from engines.core.noise.exponential import exponential_mechanism
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.fitting import ModelFitter, Observed
 from engines.tabular.papers.model import Beliefs

@@ -13,7 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.core.noise import NoiseSource, aggregate, laplace_exceeds
+from engines.core.noise import NoiseSource, aggregate
+from engines.core.noise.split import laplace_exceeds
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule

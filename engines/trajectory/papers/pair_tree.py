@@ -16,7 +16,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.core.noise import NoiseSource, aggregate, laplace_exceeds
+from engines.core.noise import NoiseSource, aggregate
+from engines.core.noise.split import laplace_exceeds
 from engines.core.shares import LaplaceCells
 from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule

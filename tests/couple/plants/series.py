@@ -15,7 +15,8 @@ import numpy as np
 
 from engines.core.accounting import gaussian
 from engines.core.contract import State, SyntheticRecord
-from engines.core.noise import NoiseSource, binomial_mechanism, discrete_gaussian, gaussian_mechanism, seeded
+from engines.core.noise import NoiseSource, discrete_gaussian, gaussian_mechanism, seeded
+from engines.core.noise.binomial import binomial_mechanism
 from engines.core.noise.private import aggregate
 from engines.series import engine as series
 from engines.series.bank import FilterBank

@@ -15,7 +15,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from engines.core.noise import NoiseSource, exponential_mechanism
+from engines.core.noise import NoiseSource
+from engines.core.noise.exponential import exponential_mechanism
 from engines.core.shares import GaussianCells, GaussianShares, PureShares
 from engines.tabular.growing import schedule
 from engines.tabular.growing.config import GrowingConfig
