@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,21 +50,18 @@ def test_only_what_rocksdb_says_is_damage(error: Exception, meaning: type[Except
         raise error
 
 
-def test_whoever_comes_late_neither_holds_nor_opens_what_a_stopped_worker_had(tmp_path: Path) -> None:
+async def test_whoever_comes_late_neither_holds_nor_opens_what_a_stopped_worker_had(tmp_path: Path) -> None:
     """As a task does that ends behind the stop, with a database in its hands: the next worker has the files at once."""
 
-    async def scenario() -> None:
-        table: Any = SimpleNamespace(changelog_topic=SimpleNamespace(topics=["changelog"]))
-        one, next_one = (Placed("rocksdb://", faust.App("job", datadir=tmp_path), table, tmp_path) for _ in range(2))
-        held = [one.use(partition, lambda db: db) for partition in range(2)]
-        one.revoke_partitions(table, {TP("changelog", 0)})
-        next_one.use(0, lambda db: db.put(b"key", b"value"))
-        await one.stop()
-        with pytest.raises(StoreError, match="its worker has stopped"):
-            one.use(1, lambda db: db.get(b"key"))
-        await one.assign_partitions(table, {TP("changelog", 1)})
-        next_one.use(1, lambda db: db.put(b"key", b"value"))
-        assert len(held) == 2
-        await next_one.stop()
-
-    asyncio.run(scenario())
+    table: Any = SimpleNamespace(changelog_topic=SimpleNamespace(topics=["changelog"]))
+    one, next_one = (Placed("rocksdb://", faust.App("job", datadir=tmp_path), table, tmp_path) for _ in range(2))
+    held = [one.use(partition, lambda db: db) for partition in range(2)]
+    one.revoke_partitions(table, {TP("changelog", 0)})
+    next_one.use(0, lambda db: db.put(b"key", b"value"))
+    await one.stop()
+    with pytest.raises(StoreError, match="its worker has stopped"):
+        one.use(1, lambda db: db.get(b"key"))
+    await one.assign_partitions(table, {TP("changelog", 1)})
+    next_one.use(1, lambda db: db.put(b"key", b"value"))
+    assert len(held) == 2
+    await next_one.stop()
