@@ -41,7 +41,7 @@ from tests.crash.proxy.frames import Request
 from tests.crash.proxy.server import Held, Proxy
 from tests.entries import entry_like
 from tests.kafka.ingest_support import OPTIONS, Bench, check, crowd
-from tests.kafka.support import create, fresh_name, in_loop, job_config, stream_table
+from tests.kafka.support import create, fresh_name, job_config, stream_table
 from tests.kafka.test_engine import crash_of, feed, ledger, log_records, published, running
 from tests.kafka.test_replay import PARTITIONS, assert_every_row_once, text_of, write_rows
 
@@ -119,7 +119,6 @@ async def transact(producer: Any, topic: str, value: bytes) -> None:
     ("api", "kind"),
     [*((api, Kind.HOLD) for api in ONE_EPOCH), ("Produce", Kind.CUT), ("EndTxn", Kind.CUT_ANSWER)],
 )
-@in_loop
 async def test_after_a_request_without_an_answer_nothing_is_sent_and_the_late_one_is_refused(
     bootstrap: str, api: str, kind: Kind
 ) -> None:
@@ -218,7 +217,6 @@ async def publishing(proxy: Proxy, folder: Path) -> Publishing:
 
 
 @pytest.mark.parametrize("appended", [1, 2, 3])
-@in_loop
 async def test_careless_publishing_tears_a_step_and_the_next_worker_refuses_it(
     bootstrap: str, tmp_path: Path, careless: None, appended: int
 ) -> None:
@@ -247,7 +245,6 @@ async def test_careless_publishing_tears_a_step_and_the_next_worker_refuses_it(
 
 
 @pytest.mark.parametrize("late", ["before the successor", "after the successor"])
-@in_loop
 async def test_a_held_commit_publishes_nothing_twice(bootstrap: str, tmp_path: Path, late: str) -> None:
     async with Proxy(bootstrap) as proxy:
         job = await publishing(proxy, tmp_path)
@@ -327,7 +324,6 @@ async def ingesting(proxy: Proxy, folder: Path) -> tuple[Ingesting, list[Any], i
     return Ingesting(bench), events, ends[0], ends[1]
 
 
-@in_loop
 async def test_careless_ingest_tears_a_transaction_and_the_next_worker_refuses_it(
     bootstrap: str, tmp_path: Path, careless: None
 ) -> None:
@@ -352,7 +348,6 @@ async def test_careless_ingest_tears_a_transaction_and_the_next_worker_refuses_i
             await job.finish()
 
 
-@in_loop
 async def test_a_held_commit_leaves_an_ingest_that_starts(bootstrap: str, tmp_path: Path) -> None:
     async with Proxy(bootstrap) as proxy:
         job, events, first, _ = await ingesting(proxy, tmp_path)
@@ -370,7 +365,6 @@ async def test_a_held_commit_leaves_an_ingest_that_starts(bootstrap: str, tmp_pa
 
 
 @pytest.mark.parametrize("nth", [1, 2])
-@in_loop
 async def test_a_held_commit_of_the_engine_gives_no_second_seed(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -64,16 +63,6 @@ def stream_table(name: str, **overrides: Any) -> dict[str, Any]:
         "options": {"depth": 8, "initial_steps": 2},
     }
     return {**table, **overrides}
-
-
-def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """A coroutine as a test: each runs in an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(**fixtures: Any) -> None:
-        asyncio.run(test(**fixtures))  # type: ignore[arg-type]
-
-    return run
 
 
 @asynccontextmanager

@@ -38,7 +38,7 @@ from schemas.errors import SourceError, TopicError
 from schemas.events import TICK_HEADER, encode_going_live, encode_tick
 from tests.crash.field import ROOT
 from tests.kafka.ingest_support import START_S, STEP_S, Bench, event
-from tests.kafka.support import in_loop, producing, records_of, until, worker
+from tests.kafka.support import producing, records_of, until, worker
 from tests.kafka.test_streams_alone import Twins
 
 pytestmark = [pytest.mark.kafka, pytest.mark.seconds(10)]
@@ -91,7 +91,6 @@ class Growing(Twins):
 
 
 @pytest.mark.nightly
-@in_loop
 async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootstrap: str, tmp_path: Path) -> None:
     job = Growing(bootstrap, tmp_path, audit=True)
     assert job.held_out is not None
@@ -189,7 +188,6 @@ async def until_audited(job: Growing, step: int) -> None:
     )
 
 
-@in_loop
 async def test_a_worker_with_the_old_number_that_wakes_up_takes_in_nothing(bootstrap: str, tmp_path: Path) -> None:
     """It has looked at its source and was stopped before it fenced its partition; its session ran out meanwhile."""
     job = Growing(bootstrap, tmp_path)
@@ -217,7 +215,6 @@ async def test_a_worker_with_the_old_number_that_wakes_up_takes_in_nothing(boots
         await asleep.stop()
 
 
-@in_loop
 async def test_what_is_refused_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
     job = Growing(bootstrap, tmp_path)
     await job.create()
@@ -235,7 +232,6 @@ async def test_what_is_refused_changes_nothing(bootstrap: str, tmp_path: Path) -
     assert await job.changed() == {job.b}
 
 
-@in_loop
 async def test_steps_of_the_wall_clock_go_on_where_they_were(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     bench.streams = [bench.stream("s", time={"clock": "wall", "grace": "0s"})]
@@ -256,7 +252,6 @@ async def test_steps_of_the_wall_clock_go_on_where_they_were(bootstrap: str, tmp
     assert after.events == {5: 12}, "nothing joins a step that the partition has closed where the users were before"
 
 
-@in_loop
 async def test_a_topic_that_no_stream_has_begun_to_read_is_given_its_partitions(bootstrap: str, tmp_path: Path) -> None:
     job = Growing(bootstrap, tmp_path)
     await job.create()

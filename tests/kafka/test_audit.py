@@ -18,7 +18,7 @@ from schemas.blocks import Folded
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
-from tests.kafka.support import fresh_name, in_loop, job_config, producing, records_of, stream_table, until, worker
+from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until, worker
 
 START_S = 1_577_836_800
 PARTITIONS = 2
@@ -59,7 +59,6 @@ async def measured(config: Config, steps: int) -> None:
     await until(lambda: utility(config), lambda found: len({entry["step"] for entry in found}) >= steps)
 
 
-@in_loop
 async def test_every_step_is_measured_and_a_restart_goes_on(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

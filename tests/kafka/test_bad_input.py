@@ -16,7 +16,7 @@ from agents.worker.ingest.partition_task import IngestOptions
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
 from tests.kafka.ingest_support import START_S, Bench, event
-from tests.kafka.support import in_loop, producing, records_of
+from tests.kafka.support import producing, records_of
 
 HUGE = 1 << 20
 
@@ -63,7 +63,6 @@ BAD: list[tuple[bytes | None, Reason]] = [
 ]
 
 
-@in_loop
 async def test_each_bad_record_has_its_reason_and_harms_no_other(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     bench.streams = [
@@ -109,7 +108,6 @@ async def test_each_bad_record_has_its_reason_and_harms_no_other(bootstrap: str,
         }
 
 
-@in_loop
 async def test_an_operator_reads_dead_letters(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,7 +155,6 @@ async def test_an_operator_reads_dead_letters(
     assert _reason("wrong-type") is Reason.WRONG_TYPE
 
 
-@in_loop
 async def test_a_flood_of_bad_records_is_worked_off(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path, partitions=1)
     await bench.create()

@@ -23,7 +23,7 @@ from agents.local.broker.embedded import KEPT, EmbeddedBroker, ExternalBroker, a
 from agents.local.broker.jars import BOOTSTRAP_VARIABLE, jars
 from schemas.config import Kafka
 from schemas.errors import BrokerError
-from tests.kafka.support import create, in_loop, producing, records_of
+from tests.kafka.support import create, producing, records_of
 
 pytestmark = pytest.mark.kafka
 WATCHED = 60.0
@@ -49,7 +49,6 @@ def gone(pid: int) -> bool:
     return not state.strip() or state.strip().startswith("Z")
 
 
-@in_loop
 async def test_records_survive_a_crash_at_the_same_address_and_a_paused_broker_keeps_silent_and_then_answers(
     own: EmbeddedBroker,
 ) -> None:

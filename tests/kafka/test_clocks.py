@@ -15,12 +15,11 @@ from agents.kafka.topics import create_topics
 from agents.protocol.clock import MANY_STEPS
 from agents.readers.operator.doctor import cluster_findings
 from tests.kafka.ingest_support import Bench
-from tests.kafka.support import in_loop, producing
+from tests.kafka.support import producing
 
 HOUR_S = 3600
 
 
-@in_loop
 async def test_a_clock_that_is_an_hour_ahead(bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(bootstrap, tmp_path, partitions=1)
     start_s = int(time.time()) - 600
@@ -45,7 +44,6 @@ async def test_a_clock_that_is_an_hour_ahead(bootstrap: str, tmp_path: Path, cap
     assert findings[f"clock of {worker_name()}"].verdict == "warning"
 
 
-@in_loop
 async def test_brokers_let_no_record_say_that_it_came_much_later(bootstrap: str, tmp_path: Path) -> None:
     """What docs/guarantee.md, section 8, says of records whose timestamp lies."""
     bench = Bench(bootstrap, tmp_path, partitions=1)

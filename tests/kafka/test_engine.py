@@ -25,7 +25,6 @@ from schemas.topics import Topics
 from tests.kafka.support import (
     delete_records,
     fresh_name,
-    in_loop,
     job_config,
     producing,
     records_of,
@@ -98,7 +97,6 @@ async def published(config: Config, steps: int) -> None:
     await until(lambda: ledger(config), lambda found: len(found) >= steps)
 
 
-@in_loop
 async def test_each_step_is_published_once_with_its_time_and_number(bootstrap: str, tmp_path: Path) -> None:
     config = one_stream(bootstrap, tmp_path, options={"depth": 8, "initial_steps": 1})
     await create_topics(config)
@@ -115,7 +113,6 @@ async def test_each_step_is_published_once_with_its_time_and_number(bootstrap: s
         assert record.timestamp == END_OF_STEP_0_MS + 60_000 * int(header[1])
 
 
-@in_loop
 async def test_a_seed_that_was_committed_before_a_crash_is_used(bootstrap: str, tmp_path: Path) -> None:
     config = one_stream(bootstrap, tmp_path, options={"depth": 8, "initial_steps": 1})
     name = config.streams[0].name
@@ -131,7 +128,6 @@ async def test_a_seed_that_was_committed_before_a_crash_is_used(bootstrap: str, 
     assert seeds == [seed]
 
 
-@in_loop
 async def test_an_insecure_seed_marks_every_ledger_entry_as_not_private(bootstrap: str, tmp_path: Path) -> None:
     config = one_stream(bootstrap, tmp_path)
     await create_topics(config)
@@ -141,7 +137,6 @@ async def test_an_insecure_seed_marks_every_ledger_entry_as_not_private(bootstra
     assert all(not orjson.loads(entry.value)["guarantee"]["private"] for entry in await ledger(config))
 
 
-@in_loop
 async def test_old_private_records_are_deleted_and_the_newest_candidate_stays(bootstrap: str, tmp_path: Path) -> None:
     config = one_stream(bootstrap, tmp_path)
     await create_topics(config)
@@ -175,7 +170,6 @@ async def crash_of(
     return errors[0]
 
 
-@in_loop
 async def test_two_seeds_for_one_step_stop_the_worker(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +185,6 @@ async def test_two_seeds_for_one_step_stop_the_worker(
     assert "What to do" in caplog.text
 
 
-@in_loop
 async def test_a_missing_block_stops_the_worker(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +196,6 @@ async def test_a_missing_block_stops_the_worker(
     assert "What to do" in caplog.text
 
 
-@in_loop
 async def test_a_deleted_answer_stops_the_worker(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from schemas import steps as sequence
 from schemas import zones
 from schemas.config import Config
 from schemas.errors import BrokerError, FingerprintError
-from tests.kafka.support import add_partitions, delete, fresh_name, in_loop, job_config, records_of, stream_table
+from tests.kafka.support import add_partitions, delete, fresh_name, job_config, records_of, stream_table
 
 
 async def started(bootstrap: str, folder: Path, **overrides: Any) -> Config:
@@ -38,7 +38,6 @@ def changed(config: Config, **section: Any) -> Config:
     return job_config(kafka.bootstrap, config.job.data_dir, streams=[table], job=config.job.name)
 
 
-@in_loop
 async def test_it_is_stored_once_and_the_same_configuration_goes_on(bootstrap: str, tmp_path: Path) -> None:
     config = await started(bootstrap, tmp_path)
     # Two workers start at the same time.
@@ -61,7 +60,6 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@in_loop
 async def test_a_changed_guarantee_is_refused_by_name_and_what_may_change_may_change(
     bootstrap: str, tmp_path: Path
 ) -> None:
@@ -77,7 +75,6 @@ async def test_a_changed_guarantee_is_refused_by_name_and_what_may_change_may_ch
     await check(config)
 
 
-@in_loop
 async def test_a_source_topic_that_was_created_again_is_read_no_more(bootstrap: str, tmp_path: Path) -> None:
     config = await started(bootstrap, tmp_path)
     source = config.streams[0].source
@@ -98,7 +95,6 @@ async def test_a_source_topic_that_was_created_again_is_read_no_more(bootstrap: 
         await check(changed(config, privacy={"epsilon": 2.0}))
 
 
-@in_loop
 async def test_a_source_topic_with_more_partitions_is_read_no_more(bootstrap: str, tmp_path: Path) -> None:
     config = await started(bootstrap, tmp_path)
     await check(config)
@@ -109,7 +105,6 @@ async def test_a_source_topic_with_more_partitions_is_read_no_more(bootstrap: st
     assert checked.source_partitions == {config.streams[0].name: 2}, "what was read is of so many"
 
 
-@in_loop
 async def test_now_is_decided_once(bootstrap: str, tmp_path: Path) -> None:
     timing = {"field": "at", "format": "s", "start": "now", "step": "60s", "clock": "wall"}
     config = await started(bootstrap, tmp_path, time=timing)
@@ -125,7 +120,6 @@ async def test_now_is_decided_once(bootstrap: str, tmp_path: Path) -> None:
     assert held.config.streams[0].time.start == start
 
 
-@in_loop
 async def test_steps_of_the_calendar_are_those_of_the_first_start(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +141,6 @@ async def test_steps_of_the_calendar_are_those_of_the_first_start(
 
 
 @pytest.mark.parametrize("insecure_first", [True, False])
-@in_loop
 async def test_insecure_seeds_are_for_a_whole_stream_or_not_at_all(
     bootstrap: str, tmp_path: Path, insecure_first: bool
 ) -> None:
@@ -161,7 +154,6 @@ async def test_insecure_seeds_are_for_a_whole_stream_or_not_at_all(
         await check_fingerprints(config, user_key_ids=keys, insecure=not insecure_first)
 
 
-@in_loop
 async def test_a_refused_start_decides_nothing_for_new_streams(bootstrap: str, tmp_path: Path) -> None:
     known = await started(bootstrap, tmp_path)
     await check(known)

@@ -27,14 +27,12 @@ from tests.kafka.support import (
     create,
     delete_records,
     fresh_name,
-    in_loop,
     producing,
     records_of,
     until,
 )
 
 
-@in_loop
 async def test_events_become_blocks_and_ticks_close_steps(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     await bench.create()
@@ -49,7 +47,6 @@ async def test_events_become_blocks_and_ticks_close_steps(bootstrap: str, tmp_pa
     assert await bench.letters() == []
 
 
-@in_loop
 async def test_a_restart_in_the_middle_goes_on(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     await bench.create()
@@ -64,7 +61,6 @@ async def test_a_restart_in_the_middle_goes_on(bootstrap: str, tmp_path: Path) -
     check(await bench.result(), events)
 
 
-@in_loop
 async def test_an_aborted_record_is_never_counted(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     await bench.create()
@@ -85,7 +81,6 @@ async def test_an_aborted_record_is_never_counted(bootstrap: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-@in_loop
 async def test_every_compression_codec(bootstrap: str, tmp_path: Path, codec: str) -> None:
     bench = Bench(bootstrap, tmp_path)
     await bench.create()
@@ -95,7 +90,6 @@ async def test_every_compression_codec(bootstrap: str, tmp_path: Path, codec: st
         check(await bench.until_ticked(0), list(crowd(0)))
 
 
-@in_loop
 async def test_records_come_bare_and_whole(bootstrap: str, tmp_path: Path) -> None:
     """The short way through aiokafka works in this release, for this consumer only; headers and aborts included."""
     topic = fresh_name("bare")
@@ -123,7 +117,6 @@ async def test_records_come_bare_and_whole(bootstrap: str, tmp_path: Path) -> No
     assert tuple(short.headers) == tuple(whole.headers) == (("h", b"1"),)
 
 
-@in_loop
 async def test_the_audit_topic_is_counted_without_bounds_or_letters(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     bench.streams = [bench.stream("s", audit=f"audit.{bench.job}")]
@@ -141,7 +134,6 @@ async def test_the_audit_topic_is_counted_without_bounds_or_letters(bootstrap: s
     assert await bench.letters() == []
 
 
-@in_loop
 async def test_two_streams_read_one_topic(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     bench.streams = [bench.stream("s"), bench.stream("t", privacy={"max_contributions": 1})]
@@ -161,7 +153,6 @@ async def test_two_streams_read_one_topic(bootstrap: str, tmp_path: Path) -> Non
     assert set(late.events) == {1}
 
 
-@in_loop
 async def test_a_wall_clock_ticks_where_the_partition_ended(bootstrap: str, tmp_path: Path) -> None:
     """Idle partitions are ticked too; after downtime every event still finds its own step."""
     bench = Bench(bootstrap, tmp_path)
@@ -197,7 +188,6 @@ async def test_a_wall_clock_ticks_where_the_partition_ended(bootstrap: str, tmp_
     assert result.events == {0: 1, 1: 1, **dict.fromkeys(range(2, 10), 1)}
 
 
-@in_loop
 async def test_ticks_need_no_records(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     bench.streams = [bench.stream("s", time={"clock": "wall", "grace": "0s"})]
@@ -207,7 +197,6 @@ async def test_ticks_need_no_records(bootstrap: str, tmp_path: Path) -> None:
     assert result.next_offsets == {0: 0, 1: 0}
 
 
-@in_loop
 async def test_bounds_are_restored_from_snapshots_after_trimming(bootstrap: str, tmp_path: Path) -> None:
     """Blocks below the floor are deleted, as the engine does it; nobody gets a second budget."""
     bench = Bench(bootstrap, tmp_path, partitions=1)
@@ -236,7 +225,6 @@ async def test_bounds_are_restored_from_snapshots_after_trimming(bootstrap: str,
     assert sum(total.values()) == sum(expected_steps([*events, *crowd(0)]).values())
 
 
-@in_loop
 async def test_offsets_that_somebody_moved_are_refused(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     await bench.create()
@@ -254,7 +242,6 @@ async def test_offsets_that_somebody_moved_are_refused(bootstrap: str, tmp_path:
             await until(lambda: service.crash_reason is not None)
 
 
-@in_loop
 async def test_a_second_worker_takes_over_and_gives_back(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     await bench.create()
@@ -277,7 +264,6 @@ async def test_a_second_worker_takes_over_and_gives_back(bootstrap: str, tmp_pat
         check(await bench.until_ticked(2), events)
 
 
-@in_loop
 async def test_a_worker_that_is_still_opening_does_not_fence_its_successor(bootstrap: str, tmp_path: Path) -> None:
     """It lost the partitions before it had fenced them: a fence now would hit the worker that has them instead."""
     bench = Bench(bootstrap, tmp_path)

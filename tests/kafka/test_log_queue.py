@@ -10,7 +10,7 @@ from agents.local.broker.embedded import Broker
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError
 from schemas.releases import Chunk, LogRecord, Seed
-from tests.kafka.support import create, fresh_name, in_loop, producing
+from tests.kafka.support import create, fresh_name, producing
 
 pytestmark = [pytest.mark.kafka, pytest.mark.seconds(3)]
 
@@ -40,7 +40,6 @@ async def written(bootstrap: str, topic: str) -> list[tuple[int, LogRecord]]:
     return mine
 
 
-@in_loop
 async def test_all_come_in_order_and_few_are_held(broker: Broker) -> None:
     topic = fresh_name("releases")
     mine = await written(broker.bootstrap, topic)
@@ -60,7 +59,6 @@ async def test_all_come_in_order_and_few_are_held(broker: Broker) -> None:
     assert queue.held_bytes == 0
 
 
-@in_loop
 async def test_what_the_log_has_lost_ends_the_worker(broker: Broker) -> None:
     topic = fresh_name("releases")
     mine = await written(broker.bootstrap, topic)
@@ -70,7 +68,6 @@ async def test_what_the_log_has_lost_ends_the_worker(broker: Broker) -> None:
         await queue.get()
 
 
-@in_loop
 async def test_nothing_of_a_stopped_stream_is_held(broker: Broker) -> None:
     queue = LogQueue(Kafka(bootstrap=broker.bootstrap), "releases", 0, most_bytes=ROOM)
     for offset, record in enumerate(records_of("mine")):

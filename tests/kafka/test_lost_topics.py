@@ -24,7 +24,7 @@ from schemas.blocks import Block
 from schemas.errors import BrokerError, GapError, TopicError
 from schemas.topics import COMPACTED, Topics
 from tests.kafka.ingest_support import Bench, crowd
-from tests.kafka.support import admin_of, delete, delete_records, in_loop, producing, records_of, until, worker
+from tests.kafka.support import admin_of, delete, delete_records, producing, records_of, until, worker
 from tests.kafka.test_streams_alone import EVENTS, Twins
 
 pytestmark = pytest.mark.seconds(10)
@@ -71,7 +71,6 @@ async def _cut(admin: AIOKafkaAdminClient, bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("lose", "says"), [(_made_again, "deleted and made again"), (_cut, "has lost its first records")]
 )
-@in_loop
 async def test_a_lost_bounds_topic_is_refused(
     bootstrap: str,
     tmp_path: Path,
@@ -112,7 +111,6 @@ async def _audited(twins: Twins) -> set[int]:
     return {int(record.key) for record in await records_of(twins.bootstrap, Topics.utility(twins.a))}
 
 
-@in_loop
 async def test_lost_held_out_events_stop_an_audit_and_at_a_start_all(
     twins: Twins, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -146,7 +144,6 @@ async def test_lost_held_out_events_stop_an_audit_and_at_a_start_all(
     assert await _audited(twins) == {0, 1}
 
 
-@in_loop
 async def test_topics_for_people_alone_are_made_again_and_no_event_counts_twice(twins: Twins) -> None:
     """Dead letters and what has stopped: a start says how to make them; of letters, a worker ends that cannot write.
     Held-out events that were deleted stop their audit alone.

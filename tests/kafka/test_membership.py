@@ -14,7 +14,7 @@ from agents.kafka.topics import admin_client, create_topics
 from agents.worker.ingest.service import IngestService
 from schemas.errors import ReplacedError
 from tests.kafka.ingest_support import Bench, check, crowd
-from tests.kafka.support import in_loop, until
+from tests.kafka.support import until
 from tests.kafka.test_engine import feed, one_stream, published, running
 
 
@@ -65,7 +65,6 @@ class _Leaves(IngestService):
         await super()._give_up()
 
 
-@in_loop
 async def test_who_is_told_to_stop_while_it_leaves_is_no_member_any_more(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     await bench.create()
@@ -79,7 +78,6 @@ async def test_who_is_told_to_stop_while_it_leaves_is_no_member_any_more(bootstr
         assert await members_of(admin, f"{bench.job}-ingest") == []
 
 
-@in_loop
 async def test_the_older_ingest_is_told_and_does_not_come_back(bootstrap: str, tmp_path: Path) -> None:
     bench = Bench(bootstrap, tmp_path)
     await bench.create()
@@ -102,7 +100,6 @@ async def test_the_older_ingest_is_told_and_does_not_come_back(bootstrap: str, t
         await newer.stop()
 
 
-@in_loop
 async def test_the_older_engine_is_told_and_does_not_come_back(bootstrap: str, tmp_path: Path) -> None:
     config = one_stream(bootstrap, tmp_path / "older")
     await create_topics(config)

@@ -26,7 +26,7 @@ from schemas.errors import ForkError
 from schemas.releases import Candidate, Chunk, PublicRecord, Seed, cut, frame_records, link, sha256
 from schemas.topics import Topics
 from tests.entries import entry_like
-from tests.kafka.support import fresh_name, in_loop, job_config, producing, records_of, stream_table, until
+from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
 from tests.kafka.test_engine import crash_of, running
 
 START_S = 1_577_836_800
@@ -72,7 +72,6 @@ def late_steps(config: Config) -> float:
 
 
 @pytest.mark.parametrize("live", [False, True])
-@in_loop
 async def test_a_step_waits_for_its_public_time(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool
 ) -> None:
@@ -109,7 +108,6 @@ async def test_a_step_waits_for_its_public_time(
 
 
 @pytest.mark.parametrize("held", [clients.MOST_BYTES, 0])
-@in_loop
 async def test_a_late_step_goes_out_at_once_and_is_counted(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
@@ -124,7 +122,6 @@ async def test_a_late_step_goes_out_at_once_and_is_counted(
     assert late_steps(config) == 4
 
 
-@in_loop
 async def test_a_public_step_with_other_bytes_stops_the_worker(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +155,6 @@ async def test_a_public_step_with_other_bytes_stops_the_worker(
     assert isinstance(await crash_of(config, monkeypatch, roles=("publish",)), ForkError)
 
 
-@in_loop
 async def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_path: Path) -> None:
     """Each has read an empty ledger, so each believes that step 0 is its own to publish."""
     name = fresh_name("s")
@@ -198,7 +194,6 @@ class _KilledError(Exception):
     """The worker ends here."""
 
 
-@in_loop
 async def test_steps_of_many_batches_are_public_once_whole_and_in_order(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import GapError
 from schemas.releases import Seed
-from tests.kafka.support import delete, in_loop, producing
+from tests.kafka.support import delete, producing
 from tests.kafka.test_engine import crash_of, feed, ledger, log_records, one_stream, published, running
 
 
@@ -62,7 +62,6 @@ PLACES = """
 
 
 @pytest.mark.parametrize("place", PLACES.split())
-@in_loop
 async def test_the_next_worker_goes_on(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -88,7 +87,6 @@ async def test_the_next_worker_goes_on(
         ("publish_ledger_appended", 1, 64),
     ],
 )
-@in_loop
 async def test_steps_that_one_block_closed_need_no_further_block(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, passes: int, most: int
 ) -> None:
@@ -114,7 +112,6 @@ async def test_steps_that_one_block_closed_need_no_further_block(
 
 
 @pytest.mark.parametrize("damage", ["torn", "lost", "emptied"])
-@in_loop
 async def test_a_state_that_is_nowhere_stops_the_stream(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
@@ -155,7 +152,6 @@ async def empty(config: Config) -> None:
         await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[1])])
 
 
-@in_loop
 async def test_a_store_that_is_older_than_it_says_is_filled_from_the_changelog(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -197,7 +193,6 @@ def spoil_tables(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoil_files, spoil_tables])
-@in_loop
 async def test_a_damaged_state_folder_is_discarded_and_filled_again(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None]
 ) -> None:
@@ -218,7 +213,6 @@ async def test_a_damaged_state_folder_is_discarded_and_filled_again(
 
 
 @pytest.mark.parametrize("emptied", [True, False])
-@in_loop
 async def test_a_lost_changelog_is_filled_again(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, emptied: bool
 ) -> None:

@@ -15,7 +15,7 @@ from agents.kafka.topics import create_topics
 from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.counters import IngestMetrics
 from tests.kafka.ingest_support import Bench, event
-from tests.kafka.support import in_loop, until
+from tests.kafka.support import until
 
 WRONG = {
     "misspelt": ("MISSING_FIELD", "X"),
@@ -40,7 +40,6 @@ def misconfigured(bench: Bench) -> Bench:
     return dataclasses.replace(bench, streams=streams)
 
 
-@in_loop
 async def test_four_wrong_configurations(bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bench = misconfigured(Bench(bootstrap, tmp_path, partitions=8))
     await create_topics(bench.config, source_partitions=bench.partitions)

@@ -32,7 +32,7 @@ from schemas.errors import ConfigError, PrivstreamError
 from tests.formats import forms
 from tests.formats.registry_process import Door, SchemaRegistry
 from tests.kafka.ingest_support import START_S, STEP_S, Bench
-from tests.kafka.support import WAIT_AT_MOST_S, in_loop, producing
+from tests.kafka.support import WAIT_AT_MOST_S, producing
 from tests.security.secured import Authority
 
 with warnings.catch_warnings():  # of its own libraries
@@ -120,7 +120,6 @@ async def until_waiting(vitals: Vitals) -> str:
     raise AssertionError("nothing waits for a schema")
 
 
-@in_loop
 async def test_a_registry_that_is_away_delays_and_loses_nothing(
     bootstrap: str, tmp_path: Path, registry: SchemaRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -196,7 +195,6 @@ async def test_a_registry_that_is_away_delays_and_loses_nothing(
         assert first not in caplog.text
 
 
-@in_loop
 async def test_what_doctor_says_of_the_registry(bootstrap: str, tmp_path: Path, registry: SchemaRegistry) -> None:
     async with at_the_door(registry, tmp_path) as (door, configured):
         bench = Bench(bootstrap, tmp_path, registry=configured)
@@ -213,7 +211,6 @@ async def test_what_doctor_says_of_the_registry(bootstrap: str, tmp_path: Path, 
         assert "none is lost" in finding.fix
 
 
-@in_loop
 async def test_what_is_no_registry_is_asked_again_and_never_believed(registry: SchemaRegistry, tmp_path: Path) -> None:
     # Apicurio says "no such schema" under any path.
     wrong = registry.url.replace("/apis/ccompat/v7", "/apis/ccompat/v9")
@@ -240,7 +237,6 @@ def context(topic: str, field: Any = MessageField.VALUE) -> SerializationContext
     return SerializationContext(topic, field)
 
 
-@in_loop
 async def test_protobuf(registry: SchemaRegistry) -> None:
     from google.protobuf import descriptor_pool, message_factory
 
@@ -259,7 +255,6 @@ async def test_protobuf(registry: SchemaRegistry) -> None:
         assert ProtobufEncoding(await learnt(registry, data)).read(data, None) == expected
 
 
-@in_loop
 async def test_protobuf_as_text_with_an_import(registry: SchemaRegistry) -> None:
     client = registry.client()
     place = 'syntax = "proto3"; package geo; message Place { double x = 1; }'
@@ -273,7 +268,6 @@ async def test_protobuf_as_text_with_an_import(registry: SchemaRegistry) -> None
     assert ProtobufEncoding(await learnt(registry, data)).read(data, None) == {"at": {"x": 0.5}}
 
 
-@in_loop
 async def test_json_schema_is_read_without_asking(registry: SchemaRegistry) -> None:
     schema = json.dumps({"title": "Ride", "type": "object", "properties": {"user": {"type": "string"}}})
     with warnings.catch_warnings():  # only here: it builds grammars of addresses first, which takes a second
@@ -291,7 +285,6 @@ async def test_json_schema_is_read_without_asking(registry: SchemaRegistry) -> N
     assert block.counts == {"ACCEPTED": 1}
 
 
-@in_loop
 async def test_avro_with_a_key_and_a_named_type_of_another_subject(registry: SchemaRegistry) -> None:
     client = registry.client()
     place = json.dumps({"type": "record", "name": "Place", "fields": [{"name": "x", "type": "double"}]})
@@ -314,7 +307,6 @@ async def test_avro_with_a_key_and_a_named_type_of_another_subject(registry: Sch
     assert nothing.decoder().missing([record]) == (0, wanted)
 
 
-@in_loop
 async def test_schemas_of_public_topics_are_registered_once(
     bootstrap: str, tmp_path: Path, registry: SchemaRegistry
 ) -> None:

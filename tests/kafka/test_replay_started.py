@@ -20,7 +20,7 @@ from schemas import zones
 from schemas.config import Config
 from schemas.errors import FingerprintError
 from schemas.events import read_tick
-from tests.kafka.support import fresh_name, in_loop, job_config, records_of, stream_table
+from tests.kafka.support import fresh_name, job_config, records_of, stream_table
 
 PARTITIONS = 2
 DAYS = {
@@ -83,7 +83,6 @@ def database_of(zone: str) -> Iterator[None]:
     sequence._begins.cache_clear()
 
 
-@in_loop
 async def test_another_database_of_zones_writes_nothing(bootstrap: str, tmp_path: Path, rows: Path) -> None:
     config = await job(bootstrap, tmp_path)
     await start(config, insecure=True)
@@ -104,7 +103,6 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 }
 
 
-@in_loop
 async def test_what_is_configured_otherwise_is_refused_by_name(bootstrap: str, tmp_path: Path, rows: Path) -> None:
     config = await job(bootstrap, tmp_path)
     await start(config)
@@ -114,7 +112,6 @@ async def test_what_is_configured_otherwise_is_refused_by_name(bootstrap: str, t
     assert await sent(config) == 0
 
 
-@in_loop
 async def test_all_streams_that_go_live_together_are_held_to_it(bootstrap: str, tmp_path: Path, rows: Path) -> None:
     config = await job(bootstrap, tmp_path, fresh_name("a"), fresh_name("b"))
     first, second = config.streams
@@ -136,7 +133,6 @@ async def test_all_streams_that_go_live_together_are_held_to_it(bootstrap: str, 
 
 
 @pytest.mark.parametrize("chunk_rows", [2, 8], ids=["under way", "at its end"])
-@in_loop
 async def test_a_stream_that_is_started_meanwhile_is_compared_then(
     bootstrap: str, tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
 ) -> None:

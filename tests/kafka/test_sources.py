@@ -23,7 +23,7 @@ from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import user_key_ids
 from schemas.errors import SourceError
 from tests.kafka.ingest_support import Bench, event
-from tests.kafka.support import add_partitions, create, delete, delete_records, in_loop, producing, until
+from tests.kafka.support import add_partitions, create, delete, delete_records, producing, until
 
 
 @contextmanager
@@ -48,7 +48,6 @@ def _counted(service: IngestService, key: tuple[str, Literal["blocks"], str, str
     return service.counters.records[key] == records
 
 
-@in_loop
 async def test_changed_sources_stop_alone_and_say_so(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -99,7 +98,6 @@ async def test_changed_sources_stop_alone_and_say_so(
     assert problems == {f"source of {bench.job}-{name}" for name in names}
 
 
-@in_loop
 async def test_records_deleted_before_they_were_read_are_counted(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -146,7 +144,6 @@ async def test_records_deleted_before_they_were_read_are_counted(
     assert findings[f"lost records of {stream}"].detail.startswith("25 source offsets")
 
 
-@in_loop
 async def test_a_source_that_lost_its_tail_is_named_and_what_is_new_is_counted(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,7 +172,6 @@ async def test_a_source_that_lost_its_tail_is_named_and_what_is_new_is_counted(
     assert "counted as LOST from 10 on" in line
 
 
-@in_loop
 async def test_a_topic_that_its_broker_hears_of_later_is_read_as_soon_as_it_has(bootstrap: str, tmp_path: Path) -> None:
     """A moment after a topic is made a broker may not know it, and says so: metadata of then expire in five minutes."""
     bench = Bench(bootstrap, tmp_path, partitions=1)

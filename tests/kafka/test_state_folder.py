@@ -8,12 +8,10 @@ import pytest
 
 from agents.kafka.topics import create_topics
 from agents.worker.process import with_folder
-from tests.kafka.support import in_loop
 from tests.kafka.test_engine import feed, ledger, one_stream, published, running
 from tests.kafka.test_recovery import keeping, one_answer_each
 
 
-@in_loop
 async def test_an_empty_folder_is_filled_from_kafka_and_no_step_is_answered_twice(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,13 +27,12 @@ from agents.worker.app import ROLES
 from agents.worker.topic_watch import TopicWatch
 from schemas.errors import ForkError, StepError, StoreError
 from schemas.topics import Topics
-from tests.kafka.support import in_loop, job_config, producing, records_of, stream_table, until
+from tests.kafka.support import job_config, producing, records_of, stream_table, until
 from tests.kafka.test_streams_alone import Twins
 
 pytestmark = pytest.mark.seconds(10)
 
 
-@in_loop
 async def test_a_start_of_one_worker_does_not_hide_what_stands_in_another(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +60,6 @@ async def test_a_start_of_one_worker_does_not_hide_what_stands_in_another(
     assert await shown() == [("taxi", "engine", 7)]
 
 
-@in_loop
 async def test_what_is_written_down_is_not_asked_for_all_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +123,6 @@ class Lives:
         return found
 
 
-@in_loop
 async def test_no_stop_of_a_job_of_one_stream_leaves_it_well(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

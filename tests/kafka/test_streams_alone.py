@@ -31,7 +31,6 @@ from tests.kafka.support import (
     delete,
     delete_records,
     fresh_name,
-    in_loop,
     producing,
     records_of,
     stream_table,
@@ -120,7 +119,6 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents.worker.topic_watch, "LOOK_S", 0.5)
 
 
-@in_loop
 async def test_a_lost_ledger_stops_one_stream_now_and_after_a_restart(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,7 +149,6 @@ async def test_a_lost_ledger_stops_one_stream_now_and_after_a_restart(
     assert await twins.published(twins.b) == list(range(6))
 
 
-@in_loop
 async def test_a_foreign_record_stops_the_stream_that_it_names(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,7 +172,6 @@ async def test_a_foreign_record_stops_the_stream_that_it_names(
 
 
 @pytest.mark.parametrize("value", [b"{}", None])
-@in_loop
 async def test_a_record_of_a_ledger_that_is_no_entry_is_named_where_one_looks(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, value: bytes | None
 ) -> None:
@@ -199,7 +195,6 @@ async def test_a_record_of_a_ledger_that_is_no_entry_is_named_where_one_looks(
 
 
 @pytest.mark.parametrize("last", [True, False])
-@in_loop
 async def test_a_stream_that_was_taken_out_and_put_back_goes_on_where_it_was(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, last: bool
 ) -> None:
@@ -232,7 +227,6 @@ async def _ingested(twins: Twins, stream: str) -> int:
     return total
 
 
-@in_loop
 async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnoticed(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -255,7 +249,6 @@ async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnotice
     assert await twins.published(twins.a) == [0, 1]
 
 
-@in_loop
 async def test_what_was_taken_in_of_a_source_that_has_changed_is_published_and_then_the_worker_ends(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -289,7 +282,6 @@ async def test_what_was_taken_in_of_a_source_that_has_changed_is_published_and_t
         assert await twins.published(stream) == list(range(4))
 
 
-@in_loop
 async def test_measurements_made_again_between_two_starts_are_noticed_and_deleted_ones_are_not_held_against_a_stream(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,7 +16,7 @@ from agents.kafka.transport import JobTransport
 from agents.worker.table import DurableTable, EagerTables, Records, durable_table
 from schemas.config.server import Kafka
 from schemas.releases import SavedState, sha256
-from tests.kafka.support import create, fresh_name, in_loop, producing, until
+from tests.kafka.support import create, fresh_name, producing, until
 
 
 def make_app(bootstrap: str, folder: Path, job: str) -> tuple[faust.App, DurableTable]:
@@ -70,7 +70,6 @@ async def new_job(bootstrap: str) -> str:
     return job
 
 
-@in_loop
 async def test_a_saved_body_survives_in_the_store_and_in_the_changelog(bootstrap: str, tmp_path: Path) -> None:
     bodies = [b"first", bytes(2_500_000), b"", b"last" * 400_000]
     job = await new_job(bootstrap)
@@ -92,7 +91,6 @@ async def test_a_saved_body_survives_in_the_store_and_in_the_changelog(bootstrap
         assert found == (SavedState(last, sha256(bodies[-1]), bodies[-1]), 10 * last)
 
 
-@in_loop
 async def test_a_save_that_stops_half_way_leaves_the_body_before_and_behind_its_head_the_new_one(
     bootstrap: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -124,7 +122,6 @@ async def test_a_save_that_stops_half_way_leaves_the_body_before_and_behind_its_
     assert await with_table(bootstrap, tmp_path, job, load, fresh=True) == b"two" * 500_000
 
 
-@in_loop
 async def test_a_torn_body_is_as_good_as_none(bootstrap: str, tmp_path: Path) -> None:
     job = await new_job(bootstrap)
 
@@ -147,7 +144,6 @@ def body_of(table: DurableTable, name: str = "s") -> bytes | None:
     return None if saved is None else saved.body
 
 
-@in_loop
 async def test_the_store_takes_in_what_was_committed_and_nothing_else(bootstrap: str, tmp_path: Path) -> None:
     """States of transactions: one committed, one aborted, one open that the next holder of the id ends. Then a store
     that is behind, one that is gone but for its offset, and a changelog that ends before the store.

@@ -24,10 +24,9 @@ from agents.worker.process import prepare
 from schemas.config import Kafka
 from schemas.errors import BrokerError, ConfigError
 from schemas.topics import Topics
-from tests.kafka.support import create, fresh_name, in_loop, job_config, stream_table
+from tests.kafka.support import create, fresh_name, job_config, stream_table
 
 
-@in_loop
 async def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str, tmp_path: Path) -> None:
     config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
     missing = await check_topics(config)
@@ -47,7 +46,6 @@ async def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str
     assert await create_topics(config, source_partitions=3) == []
 
 
-@in_loop
 async def test_a_topic_of_another_shape_is_named_with_its_fix(bootstrap: str, tmp_path: Path) -> None:
     config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
     topics = Topics(config.job.name, config.kafka.partitions)
@@ -67,7 +65,6 @@ async def test_a_topic_of_another_shape_is_named_with_its_fix(bootstrap: str, tm
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-@in_loop
 async def test_a_compacted_source_is_refused_unless_every_reader_allows_it(
     bootstrap: str, tmp_path: Path, policy: str
 ) -> None:
@@ -138,7 +135,6 @@ def test_readers_never_get_a_group_of_the_job(tmp_path: Path, group: str) -> Non
         acl_lines(config, reader="User:ann", reader_group=group)
 
 
-@in_loop
 async def test_a_source_that_must_have_one_partition_gets_one_and_is_refused_with_more(
     bootstrap: str, tmp_path: Path
 ) -> None:

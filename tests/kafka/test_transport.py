@@ -20,7 +20,7 @@ from yarl import URL
 
 from agents.kafka.transport import JobConsumer, JobTransport, ThreadEndedError
 from agents.worker.table import DurableTable, durable_table
-from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, in_loop, producing, until
+from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, producing, until
 
 pytestmark = pytest.mark.seconds(5)
 
@@ -125,7 +125,6 @@ class BusyStockTransport(StockTransport):
         pass
 
 
-@in_loop
 async def test_no_record_is_lost_after_a_table_recovery(bootstrap: str, tmp_path: Path) -> None:
     # Also: reading starts where the state says, not where the group stopped.
     job = fresh_name("gap")
@@ -135,7 +134,6 @@ async def test_no_record_is_lost_after_a_table_recovery(bootstrap: str, tmp_path
     assert seen == list(range(START, RECORDS))
 
 
-@in_loop
 async def test_a_topic_that_its_broker_hears_of_later_is_read_as_soon_as_it_has(bootstrap: str, tmp_path: Path) -> None:
     job = fresh_name("later")
     await create(bootstrap, NewTopic(f"{job}-state-changelog", 1, 1))
@@ -150,7 +148,6 @@ async def test_a_topic_that_its_broker_hears_of_later_is_read_as_soon_as_it_has(
     assert seen == [START]
 
 
-@in_loop
 async def test_an_aborted_record_is_never_seen(bootstrap: str, tmp_path: Path) -> None:
     job = fresh_name("aborted")
     await create(bootstrap, NewTopic(f"{job}.in", 1, 1), NewTopic(f"{job}-state-changelog", 1, 1))
@@ -173,7 +170,6 @@ async def test_an_aborted_record_is_never_seen(bootstrap: str, tmp_path: Path) -
     assert values == [b"kept 1", b"kept 2"]
 
 
-@in_loop
 async def test_a_worker_that_has_crashed_comes_to_its_end(bootstrap: str, tmp_path: Path) -> None:
     """mode's workers of calls take one more each after a crash; who asked a third time waited for ever."""
     job = fresh_name("crashed")
@@ -198,7 +194,6 @@ async def test_a_worker_that_has_crashed_comes_to_its_end(bootstrap: str, tmp_pa
     assert bool(app.consumer._thread._shutdown.is_set())
 
 
-@in_loop
 async def test_stock_faust_loses_records_after_a_table_recovery(bootstrap: str, tmp_path: Path) -> None:
     job = fresh_name("stock")
     await prepare(bootstrap, job)

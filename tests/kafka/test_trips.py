@@ -18,7 +18,7 @@ from schemas.events import TICK_HEADER, encode_tick
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
 from tests.kafka.ingest_support import START_S, STEP_S
-from tests.kafka.support import fresh_name, in_loop, job_config, producing, records_of, stream_table, until, worker
+from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until, worker
 
 PARTITIONS = 2
 STEPS = 5
@@ -104,7 +104,6 @@ async def released(config: Config) -> dict[int, list[dict[str, Any]]]:
     return by_step
 
 
-@in_loop
 async def test_points_become_trips_and_what_is_wrong_with_them_is_told(bootstrap: str, tmp_path: Path) -> None:
     config = configured(bootstrap, tmp_path)
     topics = Topics(config.job.name, config.kafka.partitions)

@@ -19,7 +19,7 @@ from agents.kafka.status import status
 from agents.kafka.topics import check_topics, needed_topics
 from agents.local.broker.embedded import EmbeddedBroker
 from schemas.topics import Topics
-from tests.kafka.support import admin_of, in_loop, until, worker
+from tests.kafka.support import admin_of, until, worker
 from tests.kafka.test_streams_alone import Twins
 from tests.kafka.test_worker_life import NOISE
 
@@ -36,7 +36,6 @@ ROUNDS = 6
 
 
 @pytest.mark.nightly
-@in_loop
 async def test_a_writer_that_the_cluster_has_forgotten_goes_on_in_the_same_life(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +61,6 @@ async def test_a_writer_that_the_cluster_has_forgotten_goes_on_in_the_same_life(
             assert await twins.published(stream) == list(range(step + 1)), "each step once"
 
 
-@in_loop
 async def test_a_topic_that_takes_no_record_of_its_size_stops_its_stream_and_says_what_to_do(
     bootstrap: str, tmp_path: Path
 ) -> None:
@@ -95,7 +93,6 @@ async def test_a_topic_that_takes_no_record_of_its_size_stops_its_stream_and_say
 
 
 @pytest.mark.nightly
-@in_loop
 async def test_a_transaction_that_nobody_ends_is_named_with_what_to_do(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

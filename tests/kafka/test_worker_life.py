@@ -24,7 +24,7 @@ from schemas.config import Config
 from schemas.errors import WitnessError
 from schemas.topics import Topics
 from tests.crash.field import ROOT, Field, Worker, to_toml
-from tests.kafka.support import WAIT_AT_MOST_S, delete, in_loop, records_of, until, worker
+from tests.kafka.support import WAIT_AT_MOST_S, delete, records_of, until, worker
 from tests.kafka.test_streams_alone import Twins
 
 NOISE = re.compile(r"Traceback|Event loop is closed|never retrieved|Unclosed AIOKafka|^\s+File ", re.MULTILINE)
@@ -79,7 +79,6 @@ def heard_of_the_end(worker: Worker) -> bool:
     return bool(waits) and ("the cluster answers again" in after or "BEGINS ANEW" in after)
 
 
-@in_loop
 async def test_an_outage_is_waited_for_and_a_broker_that_stalls_keeps_nobody(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
@@ -134,7 +133,6 @@ def test_it_leaves_with_a_line_while_it_starts(tmp_path: Path) -> None:
         process.wait()
 
 
-@in_loop
 async def test_an_error_that_ends_it_is_the_last_line_of_its_log(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """Of a topic that is deleted, which clients await in silence. (Of a full disk: tests/crash/test_machine.py.)"""
     async with job(broker, tmp_path) as field:
@@ -157,7 +155,6 @@ async def down(broker: EmbeddedBroker) -> AsyncIterator[None]:
     await asyncio.to_thread(broker.start)
 
 
-@in_loop
 async def test_a_cluster_that_is_put_back_does_not_answer_again(
     broker: EmbeddedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

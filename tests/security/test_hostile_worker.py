@@ -43,7 +43,7 @@ from schemas.topics import Topics
 from tests.crash.field import ROOT
 from tests.crash.test_crash import ended
 from tests.formats.forms import AVRO_SCHEMA, PROTO_SCHEMA, WRITERS
-from tests.kafka.support import create, fresh_name, in_loop, producing, records_of, until
+from tests.kafka.support import create, fresh_name, producing, records_of, until
 from tests.protocol.hostile import CANARY, START_MS, TICKS, good_event, hostile_records, written
 from tests.protocol.ingest_runs import KEY
 
@@ -269,7 +269,6 @@ def of_metrics(text: str, stream: str) -> Counter[tuple[str, str]]:
     return found
 
 
-@in_loop
 async def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, registry: str) -> None:
     path = configured(bootstrap, tmp_path, registry)
     config = load_config(path, {})

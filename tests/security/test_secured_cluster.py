@@ -41,7 +41,7 @@ from schemas.errors import AccessError, BrokerError
 from schemas.topics import Topics
 from tests.crash.field import Field, to_toml
 from tests.crash.test_crash import ended
-from tests.kafka.support import fresh_name, in_loop, job_config, records_of, stream_table, until
+from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
 from tests.security.secured import DAY, READER, WORKER, Authority, SecuredBroker, apply_acls, environment, token
 
 pytestmark = [pytest.mark.kafka, pytest.mark.seconds(3)]
@@ -77,7 +77,6 @@ async def topics_are_well(config: Config) -> bool:
     return False
 
 
-@in_loop
 async def test_a_job_with_the_printed_rights_lives_through_a_crash_and_its_readers_see_public_topics_only(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:
@@ -308,7 +307,6 @@ WAITING_HELPS = {"nobody_there", "no_such_name", "plain_where_tls_is_spoken", "t
         ("no_rights", "AuthorizationFailed|user reader (SCRAM-SHA-512) may not|topics --acls"),
     ],
 )
-@in_loop
 async def test_who_is_refused_is_told_why_and_what_to_do(
     secured: SecuredBroker, tmp_path: Path, door: str, said: str
 ) -> None:
@@ -333,7 +331,6 @@ async def test_who_is_refused_is_told_why_and_what_to_do(
     await until(lambda: len(sockets) <= 1)
 
 
-@in_loop
 async def test_the_token_file_is_read_again_for_each_connection(secured: SecuredBroker, tmp_path: Path) -> None:
     """A client that lives on: its connections end, as they do when a token expires, and it comes with the new one."""
     file = tmp_path / "token"
