@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -32,10 +33,10 @@ from agents.protocol.replay import (
     until_of,
     without_added,
 )
-from schemas.config import parse_config
 from schemas.events import LARGEST_JUMP, read_tick
 from schemas.steps import FixedSteps
 from schemas.topics import TopicAndPartition
+from tests.kafka.support import job_config, stream_table
 
 TOPICS = {"raw": 3, "audit": 2}
 SOURCE = "a" * 64
@@ -394,32 +395,15 @@ def test_steps_of_times() -> None:
     assert steps_of(clock, [99, 100, None, 125]) == [-1, 0, None, 2]
 
 
-CONFIG = """
-[kafka]
-bootstrap = "localhost:9092"
-[[streams]]
-name = "one"
-engine = "spatial"
-source = "raw.one"
-[streams.privacy]
-epsilon = 2.0
-unit = "event"
-[streams.time]
-field = "at"
-timezone = "America/New_York"
-start = "2016-03-01T00:00:00"
-step = "1d"
-clock = "replay"
-[streams.domain]
-kind = "box"
-x = "x"
-y = "y"
-bounds = [0, 0, 1, 1]
-"""
-
-
 def test_a_public_end_is_a_local_time_at_which_a_step_begins() -> None:
-    (stream,) = parse_config(CONFIG).streams
+    time = {
+        "field": "at",
+        "timezone": "America/New_York",
+        "start": "2016-03-01T00:00:00",
+        "step": "1d",
+        "clock": "replay",
+    }
+    (stream,) = job_config("localhost:9092", Path("unused"), streams=[stream_table("one", time=time)]).streams
     clock = clock_of(stream)
     assert until_of(stream, clock, "2016-03-01") == 0
     assert until_of(stream, clock, "2016-03-05T00:00:00") == 4

@@ -19,8 +19,9 @@ from agents.show.report import WARNING
 from agents.worker.job import Job
 from engines.core.contract import Columns
 from engines.core.registry import build_domain
-from schemas.config import Config, load_config, parse_config, with_overrides
+from schemas.config import Config, load_config, with_overrides
 from tests.commands import call
+from tests.kafka.support import job_config, stream_table
 
 pytestmark = pytest.mark.seconds(1.5)
 
@@ -174,37 +175,16 @@ def test_overrides_reach_the_ledger(config: Config, small: Path, tmp_path: Path)
     assert (last["epsilon"], last["mode"]) == (0.25, "paper")
 
 
-USERS = """
-[kafka]
-bootstrap = "localhost:9092"
-[[streams]]
-name = "one"
-engine = "spatial"
-source = "raw.one"
-[streams.privacy]
-epsilon = 2.0
-user = "user"
-max_contributions = 2
-[streams.time]
-field = "at"
-format = "s"
-start = "now"
-step = "10s"
-[streams.domain]
-kind = "box"
-x = "x"
-y = "y"
-bounds = [0, 0, 1, 1]
-"""
-
-
 def test_bounds_hold_a_wall_clock_becomes_the_file_s_and_each_stream_has_its_folder(tmp_path: Path) -> None:
     rows = [{"user": f"u{i % 10}", "at": 1_000_000 + i, "x": 0.5, "y": 0.5} for i in range(100)]
     (tmp_path / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    one = USERS[USERS.index("[[streams]]") :]
-    config = parse_config(
-        USERS + one.replace('"one"', '"two"').replace("max_contributions = 2", "max_contributions = 50")
-    )
+    time = {"field": "at", "format": "s", "start": "now", "step": "10s"}
+    privacy = {"epsilon": 2.0, "user": "user"}
+    tables = [
+        stream_table(name, source="raw.one", privacy={**privacy, "max_contributions": most}, time=time, options={})
+        for name, most in (("one", 2), ("two", 50))
+    ]
+    config = job_config("localhost:9092", tmp_path / "unused", streams=tables)
     done = simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", SimulateOptions())
     assert [(each.stream, each.events, each.steps) for each in done] == [("one", 20, 10), ("two", 100, 10)]
     assert [each.folder for each in done] == [tmp_path / "out" / "one", tmp_path / "out" / "two"]
