@@ -80,7 +80,7 @@ class Greedy:
     def __init__(self, wishes: list[float]) -> None:
         self.wishes = wishes
 
-    def wish(self, *, remaining: float, left: int) -> float:
+    def wanted_precision(self, *, remaining: float, left: int) -> float:
         return self.wishes.pop() * remaining if self.wishes else remaining
 
 
