@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engines.core.counters import linear
-from engines.core.noise import NoiseSource, exponential, laplace, mechanisms, split
+from engines.core.noise import NoiseSource, binomial, exponential, laplace, mechanisms, split
 from engines.core.noise.uniform import random_bits
 from engines.markov import engine as markov
 from schemas.arrays import BoolArray, IntArray
@@ -27,15 +27,15 @@ def _door(owner: Any, more: str) -> Planted:
     return edit(owner, "released", DRAWN, f"{DRAWN}; {more}")
 
 
-def _sampler(name: str, changed: Any) -> Planted:
-    """What a mechanism draws, changed before the door."""
-    sampler = getattr(mechanisms, name)
+def _sampler(owner: Any, name: str, changed: Any) -> Planted:
+    """What the mechanisms of a module draw, changed before the door."""
+    sampler = getattr(owner, name)
 
     def drawing(count: int, **options: Any) -> IntArray:
         values: IntArray = changed(sampler(count, **options))
         return values
 
-    return replaced(mechanisms, name, drawing)
+    return replaced(owner, name, drawing)
 
 
 class _Left:
@@ -97,7 +97,7 @@ SPATIAL_PAPER = {
 }
 MARKOV = {
     "empty states get no noise": _door(mechanisms, "noise = noise * (values != 0)"),
-    "Laplace noise is rounded to tens": _sampler("discrete_laplace", lambda drawn: drawn // 10 * 10),
+    "Laplace noise is rounded to tens": _sampler(mechanisms, "discrete_laplace", lambda drawn: drawn // 10 * 10),
     "the number of a call has two bits": edit(NoiseSource, "words", "number.to_bytes", "(number % 4).to_bytes"),
 }
 MARKOV_PAPER = {
@@ -133,7 +133,7 @@ PLANTS: tuple[Plant, ...] = (
     *plants(
         "series",
         "paper-binomial",
-        {"half of what coins gave": _sampler("centred_binomials", lambda values: values // 2)},
+        {"half of what coins gave": _sampler(binomial, "centred_binomials", lambda values: values // 2)},
     ),
     *plants(
         "trajectory",
