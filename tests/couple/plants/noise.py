@@ -102,7 +102,7 @@ MARKOV = {
 }
 MARKOV_PAPER = {
     "a crowd leaves beside the door": edit(
-        markov, "laplace_mechanism", "return noisy", "return np.where(values > 2**50, values, noisy)"
+        markov, "laplace_mechanism", "return noisy", "return np.where(values > 2**50, values, noisy)", np=np
     ),
 }
 TABULAR: Mapping[str, Planted | Fault] = {
