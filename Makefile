@@ -27,6 +27,9 @@ demo: $(VENV)/.stamp-demo  ## see the job run on real streams; ARGS="..." are pa
 # A few processes more than cores, and one broker for all of them (tests/conftest.py); a file's tests stay together,
 # since they share what is slow to make, and the longest files come first. The suite passes with ARGS=--reversed too.
 PARALLEL := -n logical --dist loadfile --no-loadscope-reorder
+# Each process computes in one thread: threads of OpenBLAS and OpenMP that wait for a core on which another process is
+# spin meanwhile, which costs several times what is computed.
+test nightly: export OMP_NUM_THREADS := 1
 
 test: setup  ## run every test, the real broker's and the doctests included
 	$(PY) -m pytest -q $(PARALLEL) --durations=15 --doctest-modules schemas engines tests $(ARGS)

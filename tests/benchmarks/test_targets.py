@@ -1,7 +1,4 @@
-"""Every benchmark that the Makefile has a target for runs at its smallest size, see `benchmarks.size`, to its end.
-
-The two that take longest, of which even the smallest starts five workers or has JAX compile, run at night.
-"""
+"""Every benchmark that the Makefile has a target for runs at its smallest size, see `benchmarks.size`, to its end."""
 
 from __future__ import annotations
 
