@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 
 from agents.cli.manual import Example, manual
 from agents.cli.output import (
+    REFUSED,
     AsJson,
     Bars,
     ConfigFile,
@@ -19,9 +19,11 @@ from agents.cli.output import (
     chosen_stream,
     config_of,
     print_json,
+    problems_of,
     say,
     warn,
 )
+from schemas.errors import PrivstreamError
 
 
 @manual(
@@ -56,29 +58,23 @@ def tune(
     no guarantee covers. Use a public file, or an old one. For the operator only.
     """
     from agents.local.offline import tune as tuning
-    from agents.local.offline.tune import bounds_of, default_bounds, default_epsilons, epsilons_of
     from agents.show.text import table
 
     loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)
     tuning.check_bounded(loaded, chosen)
-    privacy = chosen.privacy
-    left_out: Mapping[int, str] = {}
-    if bounds is not None:
-        tried = bounds_of(bounds)
-    else:
-        near = default_bounds(privacy.max_contributions or 1, charge=chosen.insert_charge)
-        tried, left_out = tuning.possible(loaded, chosen, near)
-    options = tuning.TuneOptions(
-        bounds=tried,
-        epsilons=epsilons_of(epsilons) if epsilons is not None else default_epsilons(privacy.epsilon),
+    options, left_out = tuning.what_to_try(
+        chosen,
+        bounds=None if bounds is None else tuning.bounds_of(bounds),
+        epsilons=None if epsilons is None else tuning.epsilons_of(epsilons),
         runs=runs,
     )
     with Bars(quiet=as_json) as bars:
         tuned = tuning.tune(loaded, file, options, stream=chosen.name, progress=partial(bars, "tune"))
     page = None if out is None else tuning.write(tuned, out)
+    unknown = PrivstreamError(tuned.problem) if tuned.problem else None
     if as_json:
-        print_json(tuning.as_json(tuned))
+        print_json(tuning.as_json(tuned) | ({"problems": problems_of(unknown)} if unknown else {}))
     else:
         typer.echo(
             f"{tuned.stream}: engine {tuned.engine} ({tuned.mode}), {tuned.usable:,} of {tuned.rows:,} rows "
@@ -97,7 +93,11 @@ def tune(
             typer.echo(recommended.sentence())
         if page is not None:
             typer.echo(str(page))
-    for bound, reason in left_out.items():
-        say(f"bound {bound} was left out: {reason}")
+    for sentence in left_out:
+        say(sentence)
     for warning in tuning.warnings(tuned):
         warn(warning)
+    if unknown is not None:
+        if as_json:
+            raise typer.Exit(REFUSED)
+        raise unknown

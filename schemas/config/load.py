@@ -20,7 +20,7 @@ from pydantic import Field
 from schemas.config.formats import BY_SCHEMA
 from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import Stream
-from schemas.config.values import FOLDER, Section, section_in, types_in
+from schemas.config.values import FOLDER, Section, below, section_in, types_in
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.topics import Topics
 
@@ -293,7 +293,7 @@ def parse_config(
 def config_from_mapping(
     document: Mapping[str, Any], environment: Mapping[str, str] | None = None, *, folder: Path | None = None
 ) -> Config:
-    """Check a configuration that is already a mapping, such as `config.model_dump()`. Raises: ConfigError."""
+    """Check a configuration that is already a mapping of keys, as TOML is read. Raises: ConfigError."""
     problems: list[ConfigProblem] = []
     merged = overridden(document, environment or {}, problems)
     config: Config | None = None
@@ -309,13 +309,16 @@ def config_from_mapping(
 
 def with_overrides(config: Config, *, mode: str | None = None, epsilon: str | Decimal | float | None = None) -> Config:
     """Return a configuration with another mode or epsilon in every stream, checked again. Raises: ConfigError."""
-    document = config.model_dump()
-    for stream in document["streams"]:
-        if mode is not None:
-            stream["mode"] = mode
-        if epsilon is not None:
-            stream["privacy"]["epsilon"] = epsilon
-    return config_from_mapping(document)
+    problems: list[ConfigProblem] = []
+    streams: list[Stream] = []
+    for index, stream in enumerate(config.streams):
+        try:
+            streams.append(stream.changed(mode=mode, epsilon=epsilon))
+        except ConfigError as error:
+            problems += below(f"streams[{index}]", error.problems)
+    if problems:
+        raise ConfigError(problems)
+    return config.model_copy(update={"streams": tuple(streams)})
 
 
 def _with_stream(problem: ConfigProblem, document: Mapping[str, Any]) -> ConfigProblem:

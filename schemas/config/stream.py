@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,7 +32,7 @@ from schemas.config.values import (
     refusal,
     refusals,
 )
-from schemas.errors import ConfigProblem
+from schemas.errors import ConfigError, ConfigProblem
 from schemas.steps import steps_in
 
 
@@ -117,6 +118,33 @@ class Stream(Source):
     """Public description of what an event can be; `kind` says which."""
     options: Options = Field(default_factory=dict, validate_default=True)
     """Options of `engine`; absent: all as they are by default."""
+
+    def changed(
+        self,
+        *,
+        mode: str | None = None,
+        epsilon: Decimal | float | str | None = None,
+        max_contributions: int | None = None,
+    ) -> Stream:
+        """Return the stream with another mode, epsilon or bound, checked as a file's is; None: as it is.
+
+        A smaller `max_contributions` lowers `max_per_step` with it: more a step than in all says nothing.
+
+        Raises: ConfigError; its keys are relative to the stream.
+        """
+        values: dict[str, Any] = {} if mode is None else {"mode": mode}
+        privacy: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
+        if max_contributions is not None:
+            privacy["max_contributions"] = max_contributions
+            if self.privacy.max_per_step is not None:
+                privacy["max_per_step"] = min(self.privacy.max_per_step, max_contributions)
+        if privacy:  # as a mapping, so that what is refused is refused by its key in the stream
+            values["privacy"] = self.privacy.given | privacy
+        try:
+            return self.revised(**values)
+        except ConfigError as error:
+            said = (replace(each, reason=f'stream "{self.name}": {each.reason}') for each in error.problems)
+            raise ConfigError(list(said)) from None
 
     @property
     def facts(self) -> EngineFacts:

@@ -95,6 +95,16 @@ class Section(BaseModel):
         except ValidationError as error:
             raise ConfigError([_problem(details) for details in errors_of(error)]) from None
 
+    def revised(self, **values: Any) -> Self:
+        """Return the section with other values of these keys, checked as a file's are. Raises: ConfigError."""
+        return self.model_validate(self.given | values)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The keys that are not left to their defaults, with the values that were read."""
+        fields = type(self).model_fields
+        return {fields[name].alias or name: getattr(self, name) for name in self.model_fields_set}
+
     @model_validator(mode="wrap")
     @classmethod
     def _refuse_in_words(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:

@@ -12,6 +12,7 @@ import math
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,10 @@ from agents.local.offline.tune import (
     epsilons_of,
     last_third,
     mean,
-    possible,
     recommend,
     shares,
     tune,
+    what_to_try,
 )
 from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Config, config_from_mapping, parse_config
@@ -152,12 +153,12 @@ def test_every_engine_that_bounds_users(engine: str, tmp_path: Path) -> None:
     config = config_from_mapping({"kafka": {"bootstrap": "localhost:9092"}, "streams": [stream.model_dump()]})
     assert stream.privacy.bounds_users
     file = write(tmp_path / "rows.jsonl", rows_of(config, users=users, steps=steps))
-    bounds, refused = possible(config, stream, (1, steps, stream.privacy.max_contributions or 0))
+    default, _ = what_to_try(stream, bounds=None, epsilons=(Decimal(1), Decimal(2)), runs=1)
+    bounds = tuple(bound for bound in default.bounds if bound in (1, steps, stream.privacy.max_contributions))
     assert bounds[-1] == stream.privacy.max_contributions
-    assert all(refused.values())
-    options = TuneOptions(bounds=bounds, epsilons=(Decimal(1), Decimal(2)), runs=1)
+    options = replace(default, bounds=bounds)
     found = tune(config, file, options, stream=stream.name, draw=seeds())
-    assert [(cell.epsilon, cell.bound) for cell in found.cells] == [(e, bound) for e in (1, 2) for bound in bounds]
+    assert [(cell.epsilon, cell.bound) for cell in found.cells] == list(itertools.product(options.epsilons, bounds))
     for cell in found.cells:
         everything = cell.bound >= steps
         assert (cell.accepted == 1) is everything
@@ -340,6 +341,32 @@ def test_steps_of_the_calendar_are_tuned_and_simulated(tmp_path: Path) -> None:
     assert json.loads(tuned.stdout)["steps"] == 8
     simulated = call("simulate", path, file, "--out", tmp_path / "out", "--epsilon", "4", "--json")
     assert simulated.exit_code == 0, simulated.stderr
+
+
+def test_defaults_that_a_stream_cannot_have_are_left_out_and_said() -> None:
+    """`validate` accepts 600, and twice as much is refused."""
+    (stream,) = parse_config(POINTS.replace("epsilon = 8.0", "epsilon = 600")).streams
+    options, left_out = what_to_try(stream, bounds=None, epsilons=None, runs=1)
+    assert list(map(int, options.epsilons)) == [300, 600]
+    assert options.bounds == (1, 2, 5, 10, 20, 50)
+    assert [sentence.split(":")[0] for sentence in left_out] == ["epsilon 1200 was left out"]
+    with pytest.raises(PrivstreamError, match=r"bounds from 1 to 50 cannot be tried: .* Fix: .* --bounds"):
+        what_to_try(stream, bounds=None, epsilons=(Decimal(2000),), runs=1)
+
+
+def test_where_nothing_is_recommended_the_command_fails_with_a_fix(config: Path, points: Path, tmp_path: Path) -> None:
+    path = tmp_path / "later.toml"
+    path.write_text(config.read_text().replace("[streams.options]", "[streams.options]\ninitial_steps = 100"))
+    options = ("--bounds", "1,2", "--epsilons", "8", "--runs", "1")
+    refused = call("tune", path, points, *options)
+    assert refused.exit_code == 2
+    assert "no bound can be recommended" in refused.stderr
+    assert "fix: name a longer file" in refused.stderr
+    machine = call("tune", path, points, *options, "--json")
+    assert machine.exit_code == 2
+    document = json.loads(machine.stdout)
+    assert document["ok"] is False
+    assert document["problems"][0]["fix"]
 
 
 def test_a_bound_that_the_stream_cannot_have_is_refused_before_the_file_is_read(points: Path) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from agents.show.view import view_of
 from engines.core.registry import build_domain, build_engine
+from schemas.config.values import below
 from schemas.errors import BudgetError, ConfigError, ConfigProblem, EngineInputError
 
 if TYPE_CHECKING:
-    from schemas.config import Config
+    from schemas.config import Config, Stream
 
 
 def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
@@ -24,22 +25,32 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
     problems: list[ConfigProblem] = []
     remarks: dict[str, Sequence[str]] = {}
     for index, stream in enumerate(config.streams):
-        where, name = f"streams[{index}]", f'stream "{stream.name}"'
         try:
-            build_domain(stream)
-        except EngineInputError as error:
-            fix = "fix its file or bounds as it says, or choose another depth in [streams.options]"
-            problems.append(ConfigProblem(f"{where}.domain", f"{name}: {error}", fix))
-            continue
-        try:
-            build_engine(stream).guarantee()
-        except EngineInputError as error:
-            fix = "raise epsilon, lower max_contributions, or fix [streams.options] as it says"
-            problems.append(ConfigProblem(f"{where}.privacy.epsilon", f"{name}: {error}", fix))
-        except BudgetError as error:
-            problems.append(ConfigProblem(f"{where}.privacy", str(error), "as it says"))
+            check_stream(stream)
+        except ConfigError as error:
+            problems += below(f"streams[{index}]", error.problems)
         else:
             remarks[stream.name] = tuple(view_of(stream).warnings(stream))
     if problems:
         raise ConfigError(problems)
     return remarks
+
+
+def check_stream(stream: Stream) -> None:
+    """Build one stream's domain and engine, and ask it for its guarantee.
+
+    Raises: ConfigError; its key is relative to the stream.
+    """
+    name = f'stream "{stream.name}"'
+    try:
+        build_domain(stream)
+    except EngineInputError as error:
+        fix = "fix its file or bounds as it says, or choose another depth in [streams.options]"
+        raise ConfigError([ConfigProblem("domain", f"{name}: {error}", fix)]) from None
+    try:
+        build_engine(stream).guarantee()
+    except EngineInputError as error:
+        fix = "raise epsilon, lower max_contributions, or fix [streams.options] as it says"
+        raise ConfigError([ConfigProblem("privacy.epsilon", f"{name}: {error}", fix)]) from None
+    except BudgetError as error:
+        raise ConfigError([ConfigProblem("privacy", str(error), "as it says")]) from None

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import orjson
 
 from agents.local.job import LocalIngest, planned
-from agents.local.offline.domains import check_streams
+from agents.local.offline.domains import check_stream
 from agents.local.offline.files import FileError, FileSummary, RowFile, rows_for
 from agents.local.offline.seen import RowsSeen
 from agents.local.offline.simulate import driven_by_ticks
@@ -40,13 +40,14 @@ from engines.core.noise import fresh_seed
 from engines.core.registry import build_domain
 from schemas.arrays import KeyArray, ReasonArray
 from schemas.blocks import Block, Folded
-from schemas.config import config_from_mapping
 from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
 from schemas.releases import unframe_records
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
     from schemas.config.timing import Timing
+
+T = TypeVar("T")
 
 NOT_COVERED = (
     "A bound that is chosen from private data is itself a function of private data, and no guarantee covers it: who "
@@ -127,7 +128,7 @@ class Recommendation:
 
     def sentence(self) -> str:
         if self.bound is None:
-            return f"epsilon {self.epsilon}: nothing was released, so no bound can be recommended"
+            return f"epsilon {self.epsilon}: nothing was released and compared, so no bound can be recommended"
         told = f"epsilon {self.epsilon}: max_contributions = {self.bound} has the least error"
         if self.spread is None:
             told += " (of one run: --runs 3 tells how much runs differ)"
@@ -155,7 +156,8 @@ def default_bounds(configured: int, *, charge: int = 1) -> tuple[int, ...]:
 
 def default_epsilons(configured: Decimal) -> tuple[Decimal, ...]:
     """Return half, all and twice of the configured epsilon."""
-    return tuple((configured * factor).normalize() for factor in (Decimal("0.5"), Decimal(1), Decimal(2)))
+    factors = (Decimal("0.5"), Decimal(1), Decimal(2))
+    return tuple(Decimal(f"{(configured * factor).normalize():f}") for factor in factors)  # 10, and not 1E+1
 
 
 def bounds_of(text: str) -> tuple[int, ...]:
@@ -313,6 +315,16 @@ class Tuned:
     cells: tuple[TuneCell, ...]
     recommended: tuple[Recommendation, ...]
 
+    @property
+    def problem(self) -> str:
+        """Why no bound is recommended at any epsilon, and what to do; empty where one is."""
+        if any(each.bound is not None for each in self.recommended):
+            return ""
+        return (
+            f"no bound can be recommended: in {self.steps:,} steps nothing was released that could be compared. Fix: "
+            "name a longer file, or configure a shorter step or fewer steps to gather before the first release."
+        )
+
 
 def tune(
     config: Config,
@@ -334,9 +346,7 @@ def tune(
     """
     chosen = config.stream(stream)
     check_bounded(config, chosen)
-    grid = {
-        (bound, epsilon): at(config, chosen, bound, epsilon) for bound in options.bounds for epsilon in options.epsilons
-    }
+    grid = {(bound, epsilon): at(chosen, bound, epsilon) for bound in options.bounds for epsilon in options.epsilons}
     file = rows_for(path, chosen)
     summary = file.summary()
     if summary.rows == 0:
@@ -409,30 +419,57 @@ def check_bounded(config: Config, stream: Stream) -> None:
     raise ConfigError([problem])
 
 
-def at(config: Config, stream: Stream, bound: int, epsilon: Decimal) -> Stream:
-    """Return the stream with another bound and epsilon, checked again. Raises: ConfigError."""
-    document = config.model_dump()
-    (table,) = (table for table in document["streams"] if table["name"] == stream.name)
-    document["streams"] = [table]
-    privacy = table["privacy"]
-    privacy["max_contributions"], privacy["epsilon"] = bound, epsilon
-    if privacy["max_per_step"] is not None:
-        # More a step than in all says nothing, and is refused.
-        privacy["max_per_step"] = min(privacy["max_per_step"], bound)
-    changed = config_from_mapping(document)
-    check_streams(changed)
-    return changed.streams[0]
+def at(stream: Stream, bound: int, epsilon: Decimal) -> Stream:
+    """Return the stream with another bound and epsilon, checked and built. Raises: ConfigError."""
+    changed = stream.changed(max_contributions=bound, epsilon=epsilon)
+    check_stream(changed)
+    return changed
 
 
-def possible(config: Config, stream: Stream, bounds: Sequence[int]) -> tuple[tuple[int, ...], Mapping[int, str]]:
-    """Return the bounds that a stream can have, and why it cannot have the others."""
-    refused: dict[int, str] = {}
-    for bound in bounds:
+def what_to_try(
+    stream: Stream, *, bounds: Sequence[int] | None, epsilons: Sequence[Decimal] | None, runs: int
+) -> tuple[TuneOptions, tuple[str, ...]]:
+    """Return what to try, and why some of what is tried by default is left out, in sentences.
+
+    Args:
+        bounds, epsilons: None: the default ones, of which only those are tried that the stream can have.
+    Raises: PrivstreamError where no default bound is one that the stream can have.
+    """
+    configured, left_out = stream.privacy.max_contributions or 1, list[str]()
+    if epsilons is None:
+        few = (configured,) if bounds is None else bounds
+        epsilons = _possible(
+            "epsilon",
+            default_epsilons(stream.privacy.epsilon),
+            lambda epsilon: [at(stream, bound, epsilon) for bound in few],
+            left_out,
+        )
+    if bounds is None:
+        tried = tuple(epsilons)
+        bounds = _possible(
+            "bound",
+            default_bounds(configured, charge=stream.insert_charge),
+            lambda bound: [at(stream, bound, epsilon) for epsilon in tried],
+            left_out,
+        )
+    return TuneOptions(bounds=tuple(bounds), epsilons=tuple(epsilons), runs=runs), tuple(left_out)
+
+
+def _possible(name: str, values: Sequence[T], build: Callable[[T], object], left_out: list[str]) -> list[T]:
+    """Return those values that a stream can have; why it cannot have others goes to `left_out`."""
+    kept, said = [], ""
+    for value in values:
         try:
-            at(config, stream, bound, stream.privacy.epsilon)
+            build(value)
         except ConfigError as error:
-            refused[bound] = error.problems[0].reason
-    return tuple(bound for bound in bounds if bound not in refused), refused
+            problem = error.problems[0]
+            said = f"{problem.reason}. Fix: {problem.fix}; or name others with --{name}s."
+            left_out.append(f"{name} {value} was left out: {problem.reason}")
+        else:
+            kept.append(value)
+    if not kept:
+        raise PrivstreamError(f"{name}s from {values[0]} to {values[-1]} cannot be tried: {said}")
+    return kept
 
 
 class History:
@@ -696,7 +733,7 @@ def as_json(tuned: Tuned) -> dict[str, Any]:
     document["recommended"] = [
         {**asdict(each), "epsilon": float(each.epsilon), "sentence": each.sentence()} for each in tuned.recommended
     ]
-    return {"ok": True, "private": False, "warnings": list(warnings(tuned)), **document}
+    return {"ok": not tuned.problem, "private": False, "warnings": list(warnings(tuned)), **document}
 
 
 def _parts(errors: ErrorSplit) -> dict[str, dict[str, float | None]]:
