@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+LINE_S = 10.0
+"""Between plain lines of progress, where there is no terminal."""
 REFUSED = 2
 FOUND = 1
 INTERRUPTED = 130
@@ -189,18 +192,27 @@ def working(what: str, *, quiet: bool = False) -> Iterator[None]:
 class Bars:
     """A bar for one thing after the other, with how much of it is done, how fast, and the time that is left.
 
-    On standard error where that is a terminal, and nowhere else. Nothing is shown before the first call, nor after
-    `close`, which leaving it as a context does.
+    On standard error: bars where that is a terminal, elsewhere a plain line every `LINE_S` seconds of what takes that
+    long. Nothing is shown before the first call, nor after `close`, which leaving it as a context does.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet or not sys.stderr.isatty()
+    def __init__(self, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: seconds; tests have their own."""
+        self._quiet = quiet
+        self._plain = not sys.stderr.isatty()
+        self._clock = clock
+        self._said_at = clock()
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Show that so much of it is done, of so much."""
         if self._quiet:
+            return
+        if self._plain:
+            if (now := self._clock()) - self._said_at >= LINE_S:
+                self._said_at = now
+                say(f"{what}: {done:,} of {total:,}" + (f" ({done / total:.0%})" if total else ""))
             return
         if self._bar is None:
             from rich.console import Console
@@ -231,6 +243,11 @@ class Bars:
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             typer.echo(line, err=err)
+
+    def say(self, line: str) -> None:
+        """Print a line for the person at the terminal, unless nobody is to be told."""
+        if not self._quiet:
+            self.echo(line, err=True)
 
     def close(self) -> None:
         """Let lines that are said from now on stand below."""

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from agents.cli.app import COMMANDS, build_app, command_of
 from agents.cli.manual import Example, Manual, manual, manual_of
-from agents.cli.output import FOUND, INTERRUPTED, REFUSED
+from agents.cli.output import FOUND, INTERRUPTED, REFUSED, Bars
 from tests.cli.exits import table
 
 ROOT = Path(__file__).parents[2]
@@ -196,6 +196,18 @@ def test_bars_are_shown_on_a_terminal_and_nothing_of_them_elsewhere() -> None:
     assert [line for line in lines if line.startswith("step [")] == [f"step [{done}]" for done in range(4)]
     plain = subprocess.run([sys.executable, "-c", BARS], capture_output=True, text=True, cwd=ROOT)
     assert (plain.stdout, plain.stderr) == ("".join(f"step [{done}]\n" for done in range(4)) + "below\n", "")
+
+
+def test_what_takes_long_says_a_plain_line_now_and_then_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seconds = iter([0, 4, 11, 15, 22])
+    bars, quiet = Bars(clock=lambda: next(seconds)), Bars(quiet=True, clock=lambda: 1e9)
+    for done in range(4):
+        bars("tune", 1000 * done, 4000)
+        quiet("tune", done, 4)
+    quiet.say("nobody is told")
+    assert capsys.readouterr() == ("", "tune: 1,000 of 4,000 (25%)\ntune: 3,000 of 4,000 (75%)\n")
 
 
 def test_help_is_plain_where_it_is_no_terminal() -> None:
