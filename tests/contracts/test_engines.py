@@ -97,7 +97,7 @@ def test_the_contract_holds_where_there_is_much(name: str) -> None:
     assert len(list(job.releases())) == 2
     make, batches = partial(build_engine, stream), job.batches[:2]
     assert max(batch.events.counts.sum() for batch in batches) > 10_000
-    checks.check_restores(make, batches, cut=1)
+    checks.check_restores(make, batches, cuts=[1])
     checks.check_words_are_used_once(make, batches)
     checks.check_pays_for_noise(make, batches)
 
