@@ -23,7 +23,7 @@ from schemas.config.markov import StatesDomainSection
 
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
-    """In both modes, which publish the same counts."""
+    """Return what answers questions about a stream: both modes publish the same counts."""
     assert isinstance(stream.domain, StatesDomainSection)
     return MarkovAnswers(stream.domain.field, stream.domain.values, measured, latest)
 

@@ -51,7 +51,7 @@ SPARSE_ABOVE = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transition:
-    """A checked transition matrix. Make one with `of`."""
+    """A checked transition matrix. Make one with `from_matrix`."""
 
     matrix: Sparse
     _forward: Sparse = field(repr=False)
@@ -98,11 +98,12 @@ class Transition:
         return np.asarray(self.matrix.toarray())
 
     def forward(self, counts: FloatArray) -> FloatArray:
-        """Expected counts of the next step, `(states,)`."""
+        """Return the expected counts of the next step, `(states,)`."""
         return np.asarray(self._forward @ counts)
 
     def forward_variance(self, counts: FloatArray, variances: FloatArray) -> FloatArray:
-        """Variances of the next step's counts, `(states,)`: what was unsure before, and the moves themselves.
+        """Return the variances of the next step's counts, `(states,)`: what was unsure before, and the moves
+        themselves.
 
         The counts before are taken as independent of each other.
         """
@@ -113,11 +114,11 @@ class Transition:
         return np.asarray(self.matrix @ values)
 
     def backward_squared(self, values: FloatArray) -> FloatArray:
-        """The same with squared entries."""
+        """Return `values` times the matrix of squared entries."""
         return np.asarray(self._squared.T @ values)
 
     def reachable(self, possible: BoolArray) -> BoolArray:
-        """Which states can hold anybody a step after these could, `(states,)`."""
+        """Return which states can hold anybody a step after these could, `(states,)`."""
         return np.asarray((self._forward @ possible.astype(np.float64)) > 0)
 
 
@@ -133,7 +134,7 @@ def covariance_step(matrix: FloatArray, mean: FloatArray, covariance: FloatArray
 
 
 def project(values: FloatArray, total: float) -> FloatArray:
-    """The point of {r >= 0, sum r = total} nearest to `values`, `(..., cells)`; rows are projected each by itself.
+    """Return the point of {r >= 0, sum r = total} nearest to `values`, `(..., cells)`; each row is projected by itself.
 
     >>> project(np.array([5.0, 1.0, -3.0]), 4.0)
     array([4., 0., 0.])
@@ -147,14 +148,14 @@ def project(values: FloatArray, total: float) -> FloatArray:
 
 
 def project_onto(values: FloatArray, total: float, possible: BoolArray) -> FloatArray:
-    """As `project`, with zeros where `possible` is False: a structural zero stays one."""
+    """Project as `project` does, with zeros where `possible` is False: a structural zero stays one."""
     nearest = np.zeros(values.shape)
     nearest[..., possible] = project(values[..., possible], total)
     return nearest
 
 
 def likeliest(noisy: FloatArray, total: float, *, unseen: bool) -> FloatArray:
-    """Maximum likelihood counts under Laplace noise; where people may be unseen, what is missing to `total` is theirs.
+    """Return maximum likelihood counts under Laplace noise; what is missing to `total` goes to those who are unseen.
 
     Args:
         noisy: `(states,)` counts with noise. unseen: append the count of those who are in no state.
@@ -174,7 +175,7 @@ _LEAST_SHARE = 1e-18
 
 
 def matched_scale(scale: Fraction) -> float:
-    """Scale of the continuous Laplace law with the variance of the discrete one.
+    """Return the scale of the continuous Laplace law with the variance of the discrete one.
 
     >>> round(matched_scale(Fraction(4)), 3)
     3.99
@@ -185,7 +186,8 @@ def matched_scale(scale: Fraction) -> float:
 def laplace_moments(
     mean: FloatArray, variance: FloatArray, noisy: FloatArray, scale: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Posterior mean and variance of N(mean, variance) given `noisy` = it + Laplace(scale), and the log evidence.
+    """Return the posterior mean and variance of x ~ N(mean, variance) given `noisy` = x + Laplace(scale), and its log
+    density.
 
     All arrays have one shape; entries are independent of each other. `variance` is positive.
 
@@ -211,7 +213,8 @@ def laplace_moments(
 
 
 def _half(gap: FloatArray, push: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean, variance and log weight of the part below the noisy value, in standard deviations from the prior mean.
+    """Return mean, variance and log weight of the part below the noisy value, in standard deviations from the prior
+    mean.
 
     A standard Gaussian pushed up by `push` and cut off at `gap`.
     """
@@ -245,16 +248,16 @@ class Estimate:
 
 
 class CountsEstimator(Protocol):
-    """Keeps no state of its own."""
+    """What estimates counts from noisy ones; its state goes in and comes out, and it keeps none of its own."""
 
     def begin(self) -> State:
-        """The state before the first step."""
+        """Return the state before the first step."""
         ...
 
     def observe(
         self, state: State, step: int, noisy: FloatArray, scale: Fraction, *, last: bool
     ) -> tuple[State, tuple[Estimate, ...]]:
-        """The next state, this step's estimate, and revisions of earlier ones.
+        """Return the next state, this step's estimate, and revisions of earlier ones.
 
         Args:
             noisy: `(states,)` counts with discrete Laplace noise of this scale. last: no step will follow.

@@ -73,7 +73,8 @@ class DenseFilter:
         return DenseFilter(transition.dense, total, measured)
 
     def start(self, concentration: float) -> Belief:
-        """Everyone's state drawn from one distribution, itself Dirichlet with this concentration around the even one.
+        """Return the belief that everyone's state is drawn from one distribution, itself Dirichlet with this
+        concentration around the even one.
 
         Infinite: everyone is anywhere, independently. A small one allows that all are in one place.
         """
@@ -83,7 +84,7 @@ class DenseFilter:
         return Belief(np.full(len(self.matrix), self.total * share), spread)
 
     def belief(self, mean: FloatArray, variance: FloatArray) -> Belief:
-        """Independent counts `(states,)` of these moments that happen to add up to the total."""
+        """Return the belief in independent counts `(states,)` of these moments that happen to add up to the total."""
         spread = np.diag(variance) - np.outer(variance, variance) / max(float(variance.sum()), _LEAST_VARIANCE)
         return Belief(mean, spread)
 
@@ -91,7 +92,7 @@ class DenseFilter:
         return Belief(*covariance_step(self.matrix, belief.mean, belief.spread))
 
     def update(self, belief: Belief, noisy: FloatArray, scale: float) -> tuple[Belief, float]:
-        """The belief after a step's noisy counts `(states,)`, and their log evidence, cell by cell, added up."""
+        """Return the belief after a step's noisy counts `(states,)`, and the sum of their log evidence by cell."""
         variances = np.maximum(np.diag(belief.spread), _LEAST_VARIANCE)
         evidence = laplace_moments(belief.mean, variances, noisy, scale)[2]
         precision = np.where(self.measured, 1 / (2 * scale * scale), 0.0)
@@ -111,7 +112,7 @@ class DenseFilter:
         return after, float(evidence[self.measured].sum())
 
     def smooth(self, belief: Belief, later: Belief) -> Belief:
-        """The belief about a step, once `later` is known of the next one."""
+        """Return the belief about a step, once `later` is known of the next one."""
         ahead = self.predict(belief)
         # Singular along the sum, which both beliefs share exactly: any weight there gives the same answer.
         states = len(self.matrix)
@@ -123,7 +124,9 @@ class DenseFilter:
         return Belief(mean, (spread + spread.T) / 2)
 
     def cross(self, belief: Belief, later: Belief) -> FloatArray:
-        """Covariance of the next step's counts with this one's, `(states, states)`, given `later` of the next one."""
+        """Return the covariance of the next step's counts with this one's, `(states, states)`, given `later` of the
+        next one.
+        """
         ahead = self.predict(belief)
         states = len(self.matrix)
         weight = max(float(np.trace(ahead.spread)), _LEAST_VARIANCE) / states
@@ -137,7 +140,7 @@ class DenseFilter:
 
 
 def _meet(prior: Belief, precision: FloatArray, shift: FloatArray) -> Belief:
-    """A Gaussian prior, possibly singular, times one Gaussian site for each cell."""
+    """Multiply a Gaussian prior, possibly singular, by one Gaussian site for each cell."""
     system = prior.spread * precision[None, :]
     system[np.diag_indices_from(system)] += 1.0
     spread = np.linalg.solve(system, prior.spread)
@@ -150,7 +153,7 @@ _LEAST_SPREAD = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiagonalFilter:
-    """As `filters.gaussian.DenseFilter`, with `(states,)` variances as the spread of a belief."""
+    """A `DenseFilter` whose beliefs have `(states,)` variances as their spread."""
 
     transition: Transition
     total: float
@@ -212,7 +215,7 @@ class FirstCounts:
 def first_counts(
     noisy: FloatArray, scale: float, total: float, concentration: float, measured: BoolArray
 ) -> FirstCounts:
-    """Counts of the first step given its noisy ones.
+    """Return the counts of the first step given its noisy ones.
 
     Args:
         noisy: `(states,)`, ignored where `measured` is False. concentration: positive; 1 lets a few states have all.
@@ -262,7 +265,7 @@ def first_counts(
 
 
 def _nodes(noisy: FloatArray, scale: float, total: float) -> FloatArray:
-    """`(states, nodes)` from 0 to `total`, close together near 0 and near the noisy count."""
+    """Return nodes `(states, nodes)` from 0 to `total`, close together near 0 and near the noisy count."""
     wide = np.geomspace(min(1e-4 * total, 1e-2 * scale), total, _WIDE)
     near = scale * np.geomspace(1e-2, 40.0, _NEAR)
     around = np.concatenate([-near, np.zeros(1), near])
@@ -271,7 +274,7 @@ def _nodes(noisy: FloatArray, scale: float, total: float) -> FloatArray:
 
 
 def _weights(nodes: FloatArray, shape: float) -> FloatArray:
-    """Of the trapezium rule for r**(shape - 1) dr, exact for constants however steep that is at 0."""
+    """Return the weights of the trapezium rule for r**(shape - 1) dr, exact for constants however steep it is at 0."""
     steps = np.diff(nodes**shape, axis=1) / shape
     weights = np.zeros(nodes.shape)
     weights[:, :-1] += steps / 2
@@ -294,7 +297,7 @@ _ROUNDING = 1e-9
 
 
 class BeliefFilter(Protocol):
-    """`filters.gaussian.DenseFilter` or `filters.diagonal.DiagonalFilter`."""
+    """What `DenseFilter` and `DiagonalFilter` have in common."""
 
     @property
     def total(self) -> float: ...
@@ -310,7 +313,7 @@ class BeliefFilter(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collective:
-    """Implements `estimate.CountsEstimator`.
+    """The `CountsEstimator` of mode `default` with a declared chain.
 
     Args:
         filter: how a belief moves. transition: for the states that can be reached. lag: a step is revised when it is so
@@ -376,7 +379,9 @@ class Collective:
         return (CROWDED, float(self.transition.states), float("inf"))
 
     def _kept(self, weights: FloatArray, beliefs: list[Belief]) -> npt.NDArray[np.intp]:
-        """Starts that still matter; one that has come to believe what the best one does leaves it its weight."""
+        """Return the starts that still matter; one that has come to believe what the best one does leaves it its
+        weight.
+        """
         best = int(np.argmax(weights))
         known, variances = beliefs[best].mean, self.filter.variances(beliefs[best])
         kept = weights >= np.log(LEAST_WEIGHT)
@@ -405,7 +410,7 @@ class Collective:
         return tuple(estimates)
 
     def _smoothed(self, means: FloatArray, spreads: FloatArray) -> list[Belief]:
-        """Beliefs of the window's steps given all of it, oldest first."""
+        """Return the beliefs of the window's steps given all of it, oldest first."""
         beliefs = [Belief(means[-1], spreads[-1])]
         for at in range(len(means) - 2, -1, -1):
             beliefs.append(self.filter.smooth(Belief(means[at], spreads[at]), beliefs[-1]))

@@ -50,7 +50,7 @@ class Correlation:
 
     @staticmethod
     def from_matrix(matrix: FloatArray) -> Correlation:
-        """Of a matrix `(states, states)` whose row says where a user is, given where they were one step apart."""
+        """Read a matrix `(states, states)` whose rows say where a user is, given where they were one step apart."""
         states = len(matrix)
         if states > EXACT_STATES:
             return Correlation(None, None)
@@ -81,7 +81,7 @@ class Correlation:
 
 
 def _undominated(q: FloatArray, d: FloatArray) -> IntArray:
-    """Indices of sets that no other one beats with more of q and less of d."""
+    """Return indices of sets that no other one beats with more of q and less of d."""
     order: IntArray = np.lexsort((-q, d)).astype(np.int64)
     best = np.maximum.accumulate(q[order])
     first = np.r_[True, q[order][1:] > best[:-1]]
@@ -89,7 +89,7 @@ def _undominated(q: FloatArray, d: FloatArray) -> IntArray:
 
 
 def reversed_chain(matrix: FloatArray) -> FloatArray | None:
-    """Where a user was a step before, given where they are, in the long run; None if there is no one long run.
+    """Return where a user was a step before, given where they are, in the long run; None if there is no one long run.
 
     Returns: `(states, states)` rows of `pi_k P_kj / pi_j`; states that are never reached keep a row of their own.
     """
@@ -106,7 +106,7 @@ def reversed_chain(matrix: FloatArray) -> FloatArray | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leakage:
-    """Leakages of each step, `(steps,)`."""
+    """The leakages of each step, `(steps,)`."""
 
     backward: FloatArray
     forward: FloatArray
@@ -115,19 +115,19 @@ class Leakage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adversary:
-    """What is assumed known: the chain, forwards and backwards. Args: backward, forward: see `Correlation`."""
+    """An adversary who knows the chain, forwards and backwards. Args: backward, forward: see `Correlation`."""
 
     backward: Correlation
     forward: Correlation
 
     @staticmethod
     def worst() -> Adversary:
-        """Knows where a user is at all steps from where they are at one."""
+        """Return the adversary who knows where a user is at all steps from where they are at one."""
         return Adversary(Correlation(None, None), Correlation(None, None))
 
     @staticmethod
     def from_matrix(matrix: FloatArray) -> Adversary:
-        """Knows this transition matrix and its long-run reversal; where there is none, the worst is taken for it."""
+        """Return the adversary who knows this matrix and its long-run reversal; where there is none, the worst one."""
         if len(matrix) > EXACT_STATES:
             return Adversary.worst()
         before = reversed_chain(matrix)
@@ -135,7 +135,7 @@ class Adversary:
         return Adversary(backward, Correlation.from_matrix(matrix))
 
     def curve(self, epsilons: Sequence[float]) -> Leakage:
-        """Leakage at each of finitely many steps, all of which have been released.
+        """Return the leakage at each of finitely many steps, all of which have been released.
 
         >>> always = Adversary.from_matrix(np.eye(2))
         >>> always.curve([0.1, 0.1, 0.1]).total.round(6).tolist()
@@ -150,7 +150,7 @@ class Adversary:
         return Leakage(backward, forward, backward + forward - spent)
 
     def supremum(self, epsilon: float, *, above: float = 100.0) -> float | None:
-        """What a step's total approaches if every step costs `epsilon`, for ever; None if that is beyond `above`."""
+        """Return what a step's total approaches if each step costs `epsilon` for ever; None if it is beyond `above`."""
         ends = [fixed_point(correlation, epsilon, above=above) for correlation in (self.backward, self.forward)]
         if ends[0] is None or ends[1] is None:
             return None
@@ -158,7 +158,7 @@ class Adversary:
 
 
 def fixed_point(correlation: Correlation, epsilon: float, *, above: float) -> float | None:
-    """The least a with a = L(a) + epsilon, from below; None if it is beyond `above` or not reached."""
+    """Return the least a with a = L(a) + epsilon, from below; None if it is beyond `above` or not reached."""
     leakage = epsilon
     for _ in range(_ROUNDS):
         after = correlation.step(leakage) + epsilon
@@ -189,21 +189,21 @@ class Allocation:
     horizon: int | None
 
     def at(self, step: int) -> Fraction:
-        """Budget of a step, counted from 0."""
+        """Return the budget of a step, counted from 0."""
         if step == 0:
             return self.first
         return self.last if self.horizon is not None and step == self.horizon - 1 else self.middle
 
     @property
     def largest(self) -> Fraction:
-        """What one record costs at most, to somebody who knows of no correlation."""
+        """The most that one record costs, to somebody who knows of no correlation."""
         if self.horizon is None:
             return max(self.first, self.middle)
         return max(self.at(step) for step in {0, self.horizon - 1, min(1, self.horizon - 1)})
 
 
 def allocate(alpha: Fraction, adversary: Adversary, *, horizon: int | None) -> Allocation:
-    """Budgets under which no step's total leakage is above `alpha`.
+    """Return budgets under which no step's total leakage is above `alpha`.
 
     Raises: EngineInputError if there is no end and no positive budget could be kept up for ever.
     """
@@ -234,7 +234,7 @@ def allocate(alpha: Fraction, adversary: Adversary, *, horizon: int | None) -> A
 
 
 def _levels(alpha: float, adversary: Adversary) -> tuple[float, float, float]:
-    """e, b and f of the module's equations, by halving e: b and f rise with it."""
+    """Return e, b and f of the module's equations, by halving e: b and f rise with it."""
     low, high = 0.0, alpha
     levels = (0.0, alpha / 2, alpha / 2)
     for _ in range(_HALVINGS):
@@ -249,7 +249,7 @@ def _levels(alpha: float, adversary: Adversary) -> tuple[float, float, float]:
 
 
 def _level(correlation: Correlation, epsilon: float, alpha: float) -> float | None:
-    """The least a with a - L(a) >= epsilon, which does not fall in a; None if it is above alpha."""
+    """Return the least a with a - L(a) >= epsilon, which does not fall in a; None if it is above alpha."""
     if alpha - correlation.step(alpha) < epsilon:
         return None
     low, high = 0.0, alpha

@@ -76,7 +76,8 @@ class Bank:
     def observe(
         self, state: State, step: int, noisy: FloatArray, scale: float
     ) -> tuple[State, FloatArray, FloatArray, FloatArray]:
-        """The next state; counts, variances and log evidence of each member: `(members, states)` twice, `(members,)`.
+        """Return the next state, and counts, variances and log evidence of each member: `(members, states)` twice,
+        `(members,)`.
 
         Args: noisy: `(states,)`. scale: of the continuous law.
         """
@@ -114,7 +115,7 @@ _DESCENTS = 30
 def learn(
     guess: FloatArray, prior: FloatArray, noisy: FloatArray, scale: float, total: float, *, sweeps: int
 ) -> FloatArray:
-    """A better transition matrix `(states, states)`.
+    """Return a better transition matrix `(states, states)`.
 
     Args:
         guess: to start from. prior: what holds without data. noisy: `(steps, states)` released counts of consecutive
@@ -137,7 +138,7 @@ def learn(
 
 
 def filtered(engine: DenseFilter, noisy: FloatArray, scale: float) -> list[Belief]:
-    """Beliefs after each of the steps `(steps, states)`."""
+    """Return the beliefs after each of the steps `(steps, states)`."""
     belief, _ = engine.update(engine.start(float(len(engine.matrix))), noisy[0], scale)
     beliefs = [belief]
     for row in noisy[1:]:
@@ -168,7 +169,7 @@ _GUESS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learner:
-    """Implements `estimate.CountsEstimator`.
+    """The `CountsEstimator` of mode `default` without a declared chain.
 
     Args: states: counted ones. total: users. unseen: whether people may be in no state.
     """
@@ -183,7 +184,7 @@ class Learner:
 
     @property
     def _learns(self) -> bool:
-        """A full chain is learnt where everyone is counted and states are few."""
+        """Whether a full chain is learnt: where everyone is counted and states are few."""
         return not self.unseen and 2 <= self.states <= LEARNT_STATES
 
     @property

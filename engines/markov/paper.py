@@ -36,7 +36,7 @@ First = Literal["frequency", "uniform"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
-    """Implements `estimate.CountsEstimator`.
+    """The `CountsEstimator` of mode `paper`.
 
     Args: transition, total. first: distribution of the first step. measured: number of states that are counted.
     """
@@ -69,7 +69,7 @@ class Map:
 
 
 def map_counts(noisy: FloatArray, probabilities: FloatArray, total: float, rate: FloatArray | float) -> FloatArray:
-    """The minimiser, `(states,)`; its sum misses `total` by rounding only.
+    """Return the minimiser, `(states,)`; its sum misses `total` by rounding only.
 
     Args:
         noisy: `(states,)` counts with noise; ignored where `rate` is 0 (a state that is not measured).
@@ -92,7 +92,7 @@ def map_counts(noisy: FloatArray, probabilities: FloatArray, total: float, rate:
 
 
 def objective(counts: FloatArray, noisy: FloatArray, probabilities: FloatArray, rate: FloatArray | float) -> float:
-    """What is minimised, up to a constant; infinite if a structural zero is occupied."""
+    """Return what is minimised, up to a constant; infinite if a structural zero is occupied."""
     possible = probabilities > 0
     if (counts[~possible] > 0).any():
         return float("inf")
@@ -128,7 +128,7 @@ def _solve(noisy: FloatArray, log_prior: FloatArray, total: float, weights: Floa
 def _counts_at(
     nu: float, noisy: FloatArray, log_prior: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Entries for a multiplier, and which of them move with it (not held at the noisy value or at 0)."""
+    """Return the entries for a multiplier, and which of them move with it (not held at the noisy value or at 0)."""
     least = _inverse_digamma(log_prior - nu - weights) - 1
     most = _inverse_digamma(log_prior - nu + weights) - 1
     counts = np.maximum(np.clip(noisy, least, most), 0.0)
@@ -147,13 +147,13 @@ def _settled(counts: FloatArray, free: BoolArray, total: float) -> FloatArray:
 
 
 def _trigamma(x: FloatArray) -> FloatArray:
-    """psi'(x) for x >= 1, within 2 %: it only steers Newton's method."""
+    """Return psi'(x) for x >= 1, within 2 %: it only steers Newton's method."""
     slope: FloatArray = 1 / x + 1 / (2 * x * x) + 1 / (6 * x * x * x)
     return slope
 
 
 def _inverse_digamma(values: FloatArray) -> FloatArray:
-    """x >= 1 with psi(x) = value; 1 where the value is below psi(1)."""
+    """Return the x >= 1 with psi(x) = value; 1 where the value is below psi(1)."""
     # Beyond exp(40) an entry is far above any total, and only its being so matters.
     x: FloatArray = np.exp(np.minimum(values, 40.0)) + 0.5
     for _ in range(_INVERSE_ROUNDS):

@@ -109,7 +109,7 @@ def _table(clock: Clock) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypotheses:
-    """`(filters,)` each.
+    """The hypotheses of a bank, one entry of each array for each filter; all are `(filters,)`.
 
     Attributes:
         scale: of the deviation. correlation: of the deviation, from step to step.
@@ -150,7 +150,7 @@ class Filters:
         self.predicted, self.variance = np.zeros(len(hypotheses)), np.zeros(len(hypotheses))
 
     def advance(self) -> None:
-        """One step on."""
+        """Move the state to the next step."""
         rho = self.hypotheses.correlation
         self.mean[:, 1] *= rho
         self.covariance[:, 1, :] *= rho[:, None]
@@ -189,7 +189,7 @@ class Filters:
         return self.predicted + error * self.variance / total, self.variance * variance / total
 
     def arrays(self, name: str) -> State:
-        """State; of the symmetric covariances the upper half."""
+        """Return the state; of the symmetric covariances, the upper half."""
         rows, columns = self._half
         return {
             f"{name}/mean": self.mean.copy(),
@@ -198,7 +198,7 @@ class Filters:
         }
 
     def restore(self, state: State, name: str) -> None:
-        """Take over a state. Raises: KeyError, ValueError if it is of other filters."""
+        """Set the state to what `arrays` returned. Raises: KeyError, ValueError if it is of other filters."""
         mean, half, weight = (
             np.asarray(state[f"{name}/{key}"], np.float64) for key in ("mean", "covariance", "weight")
         )
@@ -219,14 +219,14 @@ _FACTORS = 2.0 ** np.arange(5)
 
 
 class Inflation:
-    """Of the variances of one bank's predictions."""
+    """The factor by which the variances of one bank's predictions are inflated."""
 
     def __init__(self) -> None:
         self._weight: FloatArray = np.zeros(len(_FACTORS))
 
     @property
     def factor(self) -> float:
-        """Expected factor of the predictions' variance, at least 1."""
+        """The expected factor of the predictions' variance, at least 1."""
         weights = np.exp(self._weight)
         return float(weights @ _FACTORS / weights.sum())
 
@@ -258,7 +258,7 @@ class Inflation:
         return {"inflation": self._weight.copy()}
 
     def restore(self, state: State) -> None:
-        """Take over a state. Raises: KeyError, ValueError if it is of other factors."""
+        """Set the state to what `arrays` returned. Raises: KeyError, ValueError if it is of other factors."""
         weight = np.asarray(state["inflation"], np.float64)
         if weight.shape != _FACTORS.shape:
             raise ValueError("inflation")
@@ -269,7 +269,7 @@ _EXACT = 64
 
 
 def power_share(power: float, *, first: int, count: int) -> float:
-    """first**-power over the sum of s**-power, s = first .. first + count - 1; the sum's tail by its integral.
+    """Return first**-power over the sum of s**-power, s = first .. first + count - 1; an integral stands for its tail.
 
     >>> power_share(0.0, first=3, count=4), round(power_share(1.0, first=1, count=2), 4)
     (0.25, 0.6667)
@@ -286,7 +286,8 @@ def power_share(power: float, *, first: int, count: int) -> float:
 
 
 def water_level(variances: FloatArray, mean: float, *, floor: float) -> float:
-    """The level w for which max(w - 1 / variance, floor) is `mean` on average: least total variance afterwards.
+    """Return the level w for which max(w - 1 / variance, floor) is `mean` on average: it leaves the least total
+    variance.
 
     >>> water_level(np.array([1.0, 0.5]), 3.0, floor=0.0), water_level(np.array([1.0, 0.1]), 3.0, floor=1.0)
     (4.5, 6.0)
@@ -323,7 +324,7 @@ _FIRST_STEPS, _FIRST_FRONT = 2, 0.5
 
 
 def plain(noise: float, weight: float, most: float) -> Hypotheses:
-    """Hypotheses without a clock, of `weight` together; scales are relative to `noise`, and at most `most`.
+    """Return hypotheses without a clock, of `weight` together; scales are relative to `noise`, and at most `most`.
 
     That a series moves by k times the noise, k > 1, gets a k-th of the prior weight: it soon shows if it is true, and
     believing it for a while because of one large draw of noise costs more than all that filtering gains.
@@ -337,7 +338,7 @@ def plain(noise: float, weight: float, most: float) -> Hypotheses:
 
 
 def seasonal(noise: float, weight: float) -> Hypotheses:
-    """Hypotheses with a daily profile."""
+    """Return hypotheses with a daily profile."""
     grid = [
         (season * part * noise, rho, season * noise, exponent)
         for season in _SEASONAL_SCALES
@@ -350,7 +351,7 @@ def seasonal(noise: float, weight: float) -> Hypotheses:
 
 
 class FilterBank:
-    """An estimator, see `modes`, for one field.
+    """The estimator of one field in mode `default`.
 
     Args:
         noise: standard deviation of a measurement if the budget is spent evenly.
@@ -397,7 +398,9 @@ class FilterBank:
         return [weight / total for weight in weights]
 
     def _front(self, weights: list[FloatArray] | None = None) -> float:
-        """Power of time that the hypotheses ask for on average: 0 where the series moves by more than the noise."""
+        """Return the power of time that the hypotheses ask for on average: 0 where the series moves by more than the
+        noise.
+        """
         found = zip(self._weights if weights is None else weights, self._fronts, strict=True)
         return float(sum((weight * part).sum() for weight, part in found))
 
@@ -426,7 +429,7 @@ class FilterBank:
         return values, float(values[0])
 
     def wanted_precision(self, *, remaining: float, left: int) -> float:
-        """The precision that the present step should get.
+        """Return the precision that the present step should get.
 
         Args:
             remaining: precision that all of the budget left in the span buys. left: steps of it, this one included.
@@ -445,7 +448,7 @@ class FilterBank:
         return min(wished, remaining / 2)
 
     def _weighed(self, even: float, profile: FloatArray, weights: list[FloatArray]) -> float:
-        """An even share moved between the hours of the coming period, by how uncertain they will be."""
+        """Move an even share between the hours of the coming period, by how uncertain they will be."""
         variance = float(sum((w * g.variance).sum() for w, g in zip(weights, self._groups, strict=True)))
         deviation = weights[1] * self._groups[1].covariance[:, 1, 1]
         exponents = self._groups[1].hypotheses.exponent
@@ -477,7 +480,7 @@ class FilterBank:
         return estimate + self._centre, own + self._inflation.added(spread, variance, self._widest)
 
     def skip(self) -> None:
-        """The present step has no measurement."""
+        """Pass over the present step, which has no measurement."""
         if not self._has_predicted:
             self._predict()
         self._next()
@@ -496,14 +499,14 @@ class FilterBank:
         self._has_predicted = False
 
     def arrays(self) -> State:
-        """State between steps."""
+        """Return the state between steps."""
         arrays = {"clock": np.array([self._step, self._seen], np.int64), **self._inflation.arrays()}
         for index, group in enumerate(self._groups):
             arrays |= group.arrays(str(index))
         return arrays
 
     def restore(self, state: State) -> None:
-        """Take over a state. Raises: KeyError, ValueError if it is of another estimator."""
+        """Set the state to what `arrays` returned. Raises: KeyError, ValueError if it is of another estimator."""
         self._step, self._seen = (int(number) for number in state["clock"])
         self._inflation.restore(state)
         for index, group in enumerate(self._groups):
