@@ -63,6 +63,8 @@ class Reason(IntEnum):
     WRONG_COLUMNS = 25, "CSV with another number of cells, or a header that names a column twice."
     NO_EVENT = 26, "Counted alone: what a format has beside events, such as a header or a tombstone."
     TWO_USERS = 27, "It would be events of two users: a change that hands a row from one to the other."
+    PLACED_BY_MURMUR2 = 28, "Counted beside WRONG_PARTITION: it is where murmur2 puts its user, the other partitioner."
+    PLACED_BY_CRC32 = 29, "Counted beside WRONG_PARTITION: it is where crc32 puts its user, the other partitioner."
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

@@ -36,7 +36,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
         by_clock = any(each.live is None or each.live for each in streams)
         clocks = asyncio.run(worker_clocks(loaded)) if by_clock else {}
     if as_json:
-        told = [{**asdict(each), "health": each.health} for each in streams]
+        told = [{**asdict(each), "health": each.health, "producers": each.producers} for each in streams]
         print_json({"ok": True, "streams": told, "clocks_ahead_s": clocks})
         return
     rows = [

@@ -22,7 +22,7 @@ from agents.kafka.topics import TopicIdentity, admin_client, topic_identities
 from agents.kafka.witness import store_of
 from agents.kafka.witness_places import within
 from agents.protocol.ingest.partition import nested
-from agents.protocol.partitioner import home_partition
+from agents.protocol.partitioner import Hashing, home_partition
 from agents.protocol.release.witness import Mark
 from schemas.blocks import Block, Tally
 from schemas.errors import BrokerError, ConfigError, SourceError, WireError, WitnessAwayError, WitnessError
@@ -104,6 +104,11 @@ class StreamStatus:
         recent = Seen.of(self.recent)
         seen = recent if recent.records else Seen.of(self.totals)
         return seen if seen.much else None
+
+    @property
+    def producers(self) -> Hashing | None:
+        """The partitioner of those producers whose records were lately on the wrong partition; None: neither."""
+        return Seen.of(self.recent or self.totals).producers
 
     @property
     def health(self) -> str:

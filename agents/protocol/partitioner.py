@@ -7,6 +7,7 @@ user on two partitions would get the bound twice. So the place of every record i
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -17,7 +18,9 @@ from agents.protocol.userhash import IdBytes
 from schemas.arrays import IntArray, distinct
 
 Hash32 = npt.NDArray[np.uint32]
+Hashing = Literal["murmur2", "crc32"]
 Partitioner = Literal["murmur2", "crc32", "none"]
+OTHER: Mapping[Hashing, Hashing] = {"murmur2": "crc32", "crc32": "murmur2"}
 
 _M = np.uint32(0x5BD1E995)
 _SEED = 0x9747B28C

@@ -109,7 +109,9 @@ class Stream(Source):
     allow_compacted: Flag = Field(False, examples=[True])
     """Take topics with `cleanup.policy = compact` too: all but the last event of a key may be lost, uncounted."""
     partitioner: Literal["murmur2", "crc32", "none"] = Field("murmur2", examples=["murmur2"])
-    """How producers place a user's key: `murmur2` (Java, aiokafka), `crc32` (librdkafka), or `none`: not checked."""
+    """How producers place a user's key: `murmur2` (Java, aiokafka; `partitioner=murmur2_random` of librdkafka), `crc32`
+    (kcat, confluent-kafka and all of librdkafka by default), or `none`: not checked.
+    """
     publish_delay: Duration = Field(timedelta(0), examples=["0s"])
     """Added to the public time (end of the step + grace) at which a step is published."""
     privacy: Privacy

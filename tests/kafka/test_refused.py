@@ -13,6 +13,7 @@ from prometheus_client.exposition import generate_latest
 from agents.kafka.status import status
 from agents.kafka.topics import create_topics
 from agents.readers.operator.doctor import cluster_findings
+from agents.readers.watch.operator import StreamTruth
 from agents.worker.ingest.counters import IngestMetrics
 from tests.kafka.ingest_support import Bench, event
 from tests.kafka.support import until
@@ -48,7 +49,8 @@ async def test_four_wrong_configurations(bootstrap: str, tmp_path: Path, caplog:
     caplog.set_level(logging.WARNING)
     async with bench.running() as service:
         await until(lambda: len([line for line in caplog.messages if "refused" in line]) >= len(WRONG))
-        await until(lambda: sum(service.counters.records.values()) == len(bench.streams) * 3 * EVENTS)
+        # And once more those of "partitioner", which the other partitioner has put there.
+        await until(lambda: sum(service.counters.records.values()) == (len(bench.streams) + 1) * 3 * EVENTS)
         shown = CollectorRegistry()
         shown.register(IngestMetrics(service.counters))
         metrics = generate_latest(shown).decode()
@@ -61,13 +63,23 @@ async def test_four_wrong_configurations(bootstrap: str, tmp_path: Path, caplog:
         assert f"100% refused: {reason} of {field} 100%" in line
         assert "What to do: " in line
         assert f'{{field="{field}",reason="{reason}",role="blocks",stream="{stream}"}}' in metrics
-        assert set(states[stream].recent) == {reason}
+        beside = {"PLACED_BY_MURMUR2": {"": 3 * EVENTS}} if name == "partitioner" else {}
+        assert set(states[stream].recent) == {reason, *beside}
         assert states[stream].refusing is not None
-        assert states[stream].totals == {reason: {field: 3 * EVENTS}}
+        assert states[stream].totals == {reason: {field: 3 * EVENTS}} | beside
+        assert states[stream].producers == ("murmur2" if beside else None)
         assert findings[f"events of {stream}"].verdict == "problem"
         assert f"{reason} of {field} 100%" in findings[f"events of {stream}"].detail
         assert findings[f"refused records of {stream}"].verdict == "warning"
         assert (stream, reason, field) in letters
+    found = "0 are where murmur2 puts their user, as Java and aiokafka do"
+    [line] = [line for line in caplog.messages if f"stream {bench.job}-partitioner:" in line]
+    operators = StreamTruth(bench.config.stream(f"{bench.job}-partitioner"))
+    operators.on_status(states[f"{bench.job}-partitioner"])
+    page = operators.summary()["status"]
+    assert [row[:2] for row in page["refusals"]] == [["WRONG_PARTITION", "user"]]
+    fixes = [findings[f"{what} of {bench.job}-partitioner"].fix for what in ("events", "refused records")]
+    assert all(found in told for told in (line, *fixes, *page["advice"]))
     assert findings[f"events of {bench.job}-right"].verdict == "ok"
     assert states[f"{bench.job}-right"].refusing is None
     assert states[f"{bench.job}-right"].totals == {"ACCEPTED": {"": 9}, "OVER_BOUND": {"": 111}}

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import zlib
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiokafka.partitioner import DefaultPartitioner
 
-from agents.kafka.lifecycle.refusals import EVERY_S, FEWEST, FIRST, WHAT_TO_DO, RefusalAlarm
+from agents.kafka.lifecycle.refusals import (
+    BESIDE,
+    EVERY_S,
+    FEWEST,
+    FIRST,
+    NOT_PLACED,
+    UNREFUSED,
+    WHAT_TO_DO,
+    RefusalAlarm,
+    Seen,
+    by_reason_and_field,
+)
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.partitioner import Hashing
 from engines.tabular.domain import Category, TableDomain
 from schemas.blocks import Block
 from schemas.events import LARGEST_JUMP, Reason
 from tests.protocol.ingest_runs import SPEC, body, sealed, taken, tick_header
+
+Place = Callable[[str, int], int]
 
 TABLE = dataclasses.replace(
     SPEC,
@@ -71,8 +88,7 @@ def test_the_field(spec: SourceSpec, value: bytes | None, reason: Reason, field:
 
 
 def test_every_reason_says_what_to_do() -> None:
-    counted_only = {Reason.ACCEPTED, Reason.OVER_BOUND, Reason.CLIPPED, Reason.LOST, Reason.NO_EVENT}
-    assert WHAT_TO_DO.keys() == {reason.name for reason in set(Reason) - counted_only}
+    assert WHAT_TO_DO.keys() == {reason.name for reason in Reason} - {*UNREFUSED, *BESIDE}
 
 
 def test_totals_outlive_the_blocks_that_they_count() -> None:
@@ -121,6 +137,63 @@ def test_a_stream_that_joins_behind_deleted_ticks_takes_the_first_one(restarted:
         machine.resume(block.hi)
     machine.take([RawRecord(machine.next_offset, 0, None, b"", tick_header(1_700_000))])
     assert machine.ticked == 1_700_000
+
+
+# --- whose partitioner it is --------------------------------------------------------------------------------------
+
+USERS = [f"user {n}" for n in range(40)]
+NOBODY: Place = lambda user, partitions: zlib.crc32(user[::-1].encode()) % partitions  # noqa: E731
+PLACES: dict[str, Place] = {
+    "crc32": lambda user, partitions: zlib.crc32(user.encode()) % partitions,
+    "murmur2": lambda user, partitions: DefaultPartitioner()(user.encode(), [*range(partitions)], [*range(partitions)]),
+}
+
+
+def produced(place: Place, *, configured: Hashing, partitions: int, users: list[str]) -> Seen:
+    """What all partitions of a source count of one record of each user."""
+    seen = Seen()
+    spec = dataclasses.replace(SPEC, partitions=partitions, partitioner=configured)
+    for partition in range(partitions):
+        here = [body(u=user) for user in users if place(user, partitions) == partition]
+        seen.tally.update(by_reason_and_field(fed(PartitionIngest(spec, partition), *here)[0]) if here else {})
+    assert seen.records == len(users), "what is counted beside records is none of them"
+    return seen
+
+
+@pytest.mark.parametrize("partitions", [2, 3, 12])
+@pytest.mark.parametrize("configured", ["murmur2", "crc32"])
+@pytest.mark.parametrize("theirs", ["murmur2", "crc32"])
+def test_the_producers_partitioner_is_found(configured: Hashing, theirs: Hashing, partitions: int) -> None:
+    seen = produced(PLACES[theirs], configured=configured, partitions=partitions, users=USERS)
+    if theirs == configured:
+        assert (seen.producers, seen.share, seen.what_to_do()) == (None, 0, "")
+        return
+    wrong = seen.refused["WRONG_PARTITION", "u"]
+    assert (seen.producers, seen.refused.total()) == (theirs, wrong)
+    assert f"{wrong} of {wrong} are where {theirs} puts their user" in seen.what_to_do()
+    assert f'partitioner = "{theirs}"' in seen.advice()[0]
+    assert not any(user in seen.what_to_do() for user in USERS)
+
+
+@pytest.mark.parametrize("partitions", [2, 3, 12])
+@pytest.mark.parametrize("configured", ["murmur2", "crc32"])
+def test_keys_that_are_not_the_users_are_told_from_a_partitioner(configured: Hashing, partitions: int) -> None:
+    seen = produced(NOBODY, configured=configured, partitions=partitions, users=USERS)
+    assert seen.producers is None
+    assert seen.what_to_do() == NOT_PLACED
+
+
+def test_one_producer_of_many_that_loses_all_of_its_records_is_said_to(caplog: pytest.LogCaptureFixture) -> None:
+    """Its share of the records is below what is said to be much, and all of them are lost."""
+    counts = {"ACCEPTED": 1000, "WRONG_PARTITION": FEWEST, "PLACED_BY_CRC32": FEWEST}
+    one = Block("s", 0, 0, 1, -1, {}, counts=counts, refused={"WRONG_PARTITION": {"u": FEWEST}})
+    RefusalAlarm(lambda: 0.0).take(one)
+    assert "under 1% refused: WRONG_PARTITION of u" in caplog.messages[0]
+    assert "murmur2_random" in caplog.messages[0]
+    caplog.clear()
+    elsewhere = dataclasses.replace(one, counts={"ACCEPTED": 1000, "WRONG_PARTITION": FEWEST})
+    RefusalAlarm(lambda: 0.0).take(elsewhere)
+    assert caplog.messages == []
 
 
 # --- the worker's log ---------------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 
 import schemas.errors
-from agents.kafka.lifecycle.refusals import WHAT_TO_DO
+from agents.kafka.lifecycle.refusals import BESIDE, WHAT_TO_DO
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
 from schemas.events import Reason
 from website.reference.source import cell, table
 
-COUNTED = {*UNLETTERED, Reason.CLIPPED, Reason.LOST}
+COUNTED = {*UNLETTERED, *(Reason[name] for name in BESIDE)}
 
 
 def page() -> str:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from agents.protocol.ingest.events import PLACED_BY
+from agents.protocol.partitioner import Hashing
 from schemas.blocks import Block, Tally
 from schemas.events import Reason
 
@@ -28,7 +30,7 @@ NAMED = 3  # reasons in one line
 REPORT = "look at the records: privstream dead-letters CONFIG --show"
 REPORT_ROWS = "look at the row"
 UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.NO_EVENT.name)
-BESIDE = (Reason.CLIPPED.name, Reason.LOST.name)
+BESIDE = (Reason.CLIPPED.name, Reason.LOST.name, Reason.PLACED_BY_MURMUR2.name, Reason.PLACED_BY_CRC32.name)
 """Reasons that are counted beside records, not of them."""
 
 _TYPES = (
@@ -46,8 +48,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.EMPTY.name: "the records have no value: is it the right source?",
     Reason.TOO_LARGE.name: "records above 1 MiB are not read: correct the producer, or the source",
     Reason.BAD_USER.name: "a user id is a text of 1 to 256 bytes or an integer: correct [streams.privacy] user",
-    Reason.WRONG_PARTITION.name: "producers must key records by the user id; set partitioner to how they place keys: "
-    "murmur2 (Java, aiokafka) or crc32 (librdkafka)",
+    Reason.WRONG_PARTITION.name: "producers must key records by the user id, and place keys by the configured "
+    "partitioner: murmur2 (Java, aiokafka; partitioner=murmur2_random in librdkafka) or crc32 (librdkafka's default)",
     Reason.BAD_TIME.name: "set [streams.time] format to how the field is written",
     Reason.BEFORE_START.name: _START,
     Reason.TOO_FAR_AHEAD.name: _START,
@@ -68,6 +70,31 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.BAD_TICK.name: "ticks come from privstream replay alone, under clock = replay: see who writes to the source",
     Reason.TICK_TOO_FAR.name: "a tick closes 10,000 steps at most: see who writes ticks to the source",
 }
+
+_ANEW = "(a stream that has started needs another name then)"
+PLACED: Mapping[Hashing, str] = {
+    "crc32": "where crc32 puts their user, as kcat, confluent-kafka and all of librdkafka do by default: give those "
+    f'producers partitioner=murmur2_random, or set partitioner = "crc32" in the configuration {_ANEW}',
+    "murmur2": "where murmur2 puts their user, as Java and aiokafka do by default: give those producers the "
+    f'partitioner crc32 (consistent_random of librdkafka), or set partitioner = "murmur2" in the configuration {_ANEW}',
+}
+"""What to do about records on the wrong partition, by the partitioner that put them there."""
+NOT_PLACED = (
+    "neither murmur2 (Java, aiokafka) nor crc32 (librdkafka) of their user puts them where they are: key the records "
+    "by the user id; where partitions were added, restart the producers"
+)
+NEARLY_EACH = 0.95
+"""Of the records on the wrong partition: as many are where one partitioner puts them if their producers use it."""
+
+
+def producers_partitioner(misplaced: int, placed: Mapping[Hashing, int]) -> Hashing | None:
+    """Return the partitioner of the producers of misplaced records; None where it is neither.
+
+    Records whose place has to do with neither hash are where a hash puts them once in as many as there are partitions.
+
+    Args: misplaced: records. placed: those of them that are where each hash puts their user.
+    """
+    return next((hashing for hashing, n in placed.items() if misplaced and n >= NEARLY_EACH * misplaced), None)
 
 
 def by_reason_and_field(block: Block) -> Counter[tuple[str, str]]:
@@ -102,13 +129,18 @@ class Seen:
 
     @property
     def much(self) -> bool:
-        """Whether more than `MUCH` is refused."""
-        return self.share > MUCH
+        """Whether more than `MUCH` is refused, or producers are known to lose theirs."""
+        return self.share > MUCH or (self.producers is not None and self._count(Reason.WRONG_PARTITION) >= FEWEST)
+
+    @property
+    def producers(self) -> Hashing | None:
+        """The partitioner of those producers whose records are on the wrong partition; None: neither, or no such."""
+        return producers_partitioner(self._count(Reason.WRONG_PARTITION), self._placed)
 
     @property
     def lost(self) -> int:
         """Source offsets that were deleted before they were read."""
-        return sum(n for (reason, _), n in self.tally.items() if reason == Reason.LOST.name)
+        return self._count(Reason.LOST)
 
     def sentence(self) -> str:
         """
@@ -120,11 +152,32 @@ class Seen:
 
     def advice(self) -> list[str]:
         """Return what is refused most, by reason and field with its share, and what to do about each."""
-        return [f"{self._share_of(key, n)}. What to do: {WHAT_TO_DO.get(key[0], REPORT)}" for key, n in self._worst]
+        return [f"{self._share_of(key, n)}. What to do: {self.fix(key[0])}" for key, n in self._worst]
 
     def what_to_do(self) -> str:
-        """Return the advice for the most frequent reason; "" where nothing is refused."""
-        return next((WHAT_TO_DO.get(reason, "") for (reason, _), _ in self._worst), "")
+        """Return the advice for the most frequent reason, and for producers whose partitioner is found; "" where
+        nothing is refused.
+        """
+        reasons = [reason for (reason, _), _ in self._worst[:1]]
+        if self.producers is not None and Reason.WRONG_PARTITION.name not in reasons:
+            reasons.append(Reason.WRONG_PARTITION.name)
+        return "; ".join(map(self.fix, reasons))
+
+    def fix(self, reason: str) -> str:
+        """Return what to do about records that are refused for a reason."""
+        if reason != Reason.WRONG_PARTITION.name:
+            return WHAT_TO_DO.get(reason, REPORT)
+        if (found := self.producers) is None:
+            return NOT_PLACED
+        return f"{self._placed[found]:,} of {self._count(Reason.WRONG_PARTITION):,} are {PLACED[found]}"
+
+    @property
+    def _placed(self) -> dict[Hashing, int]:
+        """Records on the wrong partition that are where the other partitioner puts them; empty where none was seen."""
+        return {hashing: n for hashing, reason in PLACED_BY.items() if (n := self._count(reason))}
+
+    def _count(self, reason: Reason) -> int:
+        return sum(n for (name, _), n in self.tally.items() if name == reason.name)
 
     def _share_of(self, key: tuple[str, str], records: int) -> str:
         reason, name = key

@@ -7,6 +7,7 @@ record charges nobody.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from itertools import repeat
@@ -18,13 +19,14 @@ import numpy.typing as npt
 
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.partitioner import partitions_of
+from agents.protocol.partitioner import OTHER, Hashing, partitions_of
 from agents.protocol.userhash import KEY_BYTES, IdBytes, hash_ids
 from engines.core.contract import ClippingDomain, Columns, FaultNamingDomain
 from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.events import Reason
 
 OPERATIONS = {"insert": 1, "delete": -1}
+PLACED_BY: Mapping[Hashing, Reason] = {"murmur2": Reason.PLACED_BY_MURMUR2, "crc32": Reason.PLACED_BY_CRC32}
 
 
 class RawRecord(NamedTuple):
@@ -42,7 +44,7 @@ class Filtered:
     """What the filters say of each event: `reasons` (0 = passed), and what means something only where it passed.
 
     `clipped` is for domains that move values to their limits; None for those that refuse them. `at_fault` is by row the
-    field that the domain refused, or cannot use.
+    field that the domain refused, or cannot use. `beside` is what is counted beside records.
     """
 
     reasons: ReasonArray
@@ -52,6 +54,7 @@ class Filtered:
     clipped: npt.NDArray[np.bool_] | None = None
     trips: npt.NDArray[np.uint64] | None = None
     at_fault: dict[int, str] = dataclass_field(default_factory=dict)
+    beside: dict[Reason, int] = dataclass_field(default_factory=dict)
 
 
 class PureFilter:
@@ -69,7 +72,8 @@ class PureFilter:
         """
         count = len(events)
         reasons = np.zeros(count, np.uint8)
-        hashes = None if self._spec.key is None else self._users(events, reasons)
+        beside: dict[Reason, int] = {}
+        hashes = None if self._spec.key is None else self._users(events, reasons, beside)
         at_fault: dict[int, str] = {}
         trips = None if self._spec.fields.trip is None else self._trips(events, reasons, hashes, at_fault)
         times, readable = self._times.parse(list(map(attrgetter("time"), events)))
@@ -88,7 +92,7 @@ class PureFilter:
             keys[:, list(filled.trip)] = trips
             # Ascending as unsigned numbers, also before 1970.
             keys[:, filled.time] = times.view(np.uint64) ^ np.uint64(1 << 63)
-        return Filtered(reasons, keys, steps, hashes, clipped, trips, at_fault)
+        return Filtered(reasons, keys, steps, hashes, clipped, trips, at_fault, beside)
 
     def _at_fault(self, columns: Columns, rows: IntArray) -> dict[int, str]:
         if len(rows) == 0:
@@ -105,7 +109,7 @@ class PureFilter:
         )
         return dict(zip(places, domain.at_fault(refused), strict=True))
 
-    def _users(self, events: list[Any], reasons: ReasonArray) -> npt.NDArray[np.uint64]:
+    def _users(self, events: list[Any], reasons: ReasonArray, beside: dict[Reason, int]) -> npt.NDArray[np.uint64]:
         spec = self._spec
         assert spec.key is not None
         assert spec.partitioner is not None
@@ -113,6 +117,11 @@ class PureFilter:
         _mark(reasons, Reason.BAD_USER, ~ids.usable)
         homes = partitions_of(ids, partitioner=spec.partitioner, partitions=spec.partitions)
         _mark(reasons, Reason.WRONG_PARTITION, homes != self._partition)
+        if (misplaced := np.flatnonzero(reasons == Reason.WRONG_PARTITION).tolist()) and spec.partitioner != "none":
+            other = OTHER[spec.partitioner]
+            theirs = IdBytes.from_ids([events[row].user for row in misplaced])
+            elsewhere = partitions_of(theirs, partitioner=other, partitions=spec.partitions)
+            beside[PLACED_BY[other]] = int((elsewhere == self._partition).sum())
         return hash_ids(ids, spec.key)
 
     def _trips(

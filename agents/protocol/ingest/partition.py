@@ -422,6 +422,8 @@ class PartitionIngest:
         self._pending.events.append((keys, steps))
         if seen.clipped is not None:
             self._pending.counts[Reason.CLIPPED] += int((seen.clipped & (seen.reasons == 0)).sum())
+        for reason, counted in seen.beside.items():
+            self._pending.counts[reason] += counted
         reasons[rows] = seen.reasons
         at_fault.update((int(rows[row]), field) for row, field in seen.at_fault.items())
         return reasons, at_fault

@@ -20,10 +20,12 @@ from agents.kafka.clients import follower
 from agents.kafka.lifecycle.refusals import Seen
 from agents.kafka.status import StreamStatus, status
 from agents.kafka.topics import admin_client, topic_identities
+from agents.protocol.ingest.events import PLACED_BY
 from agents.readers.watch.routes import NO_STORE, Reader, Routes
 from agents.show.view import errors, metrics_of, view_of
 from engines.core.registry import build_evaluator
 from schemas.errors import BrokerError, WireError
+from schemas.events import Reason
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ log = logging.getLogger(__name__)
 MOST_STEPS = 10_000
 """Steps whose errors are kept for the page."""
 STATUS_S, AGAIN_S = 5.0, 2.0
+UNSHOWN = (Reason.ACCEPTED.name, *(reason.name for reason in PLACED_BY.values()))
+"""Not in the list of refusals: `advice` says what the latter tell."""
 
 
 class StreamTruth:
@@ -105,7 +109,7 @@ class StreamTruth:
         if status is None:
             return {**summary, "status": None}
         counted = Seen.of(status.totals)
-        by_reason = [[*key, n] for key, n in counted.tally.most_common() if key[0] != "ACCEPTED"]
+        by_reason = [[*key, n] for key, n in counted.tally.most_common() if key[0] not in UNSHOWN]
         return {
             **summary,
             "status": {

@@ -386,7 +386,8 @@ def _partitioner(stream: Stream) -> Point:
         return Point(
             "records on the wrong partition",
             f"Each partition bounds its own users. A record that is not where {stream.partitioner} of its {user} puts "
-            "it is refused, so nobody gets the bound twice.",
+            "it is refused, so nobody gets the bound twice. Java and aiokafka place keys by murmur2, kcat, "
+            "confluent-kafka and all of librdkafka by crc32, unless they are told otherwise.",
         )
     return Point(
         'partitioner = "none"',
