@@ -1,6 +1,9 @@
-// Chart-check lints a chart and renders it with the packages of helm itself, and decodes every object strictly into the
-// types of Kubernetes and of the Prometheus operator: a field that they do not have is an error. It prints the objects
-// as one JSON list. The first file of values is for the linter too; further ones are merged over it.
+// Chart-check renders a chart with the packages of helm itself, and decodes every object strictly into the types of
+// Kubernetes and of the Prometheus operator: a field that they do not have is an error. It prints the objects as one
+// JSON list. Files of values are merged, a later one over those before it.
+//
+// It does not lint: what helm's linter would find here, Validate, the schema of the values and the decoding find too,
+// and it brings the servers of Kubernetes.
 package main
 
 import (
@@ -15,8 +18,6 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
-	"helm.sh/helm/v3/pkg/lint"
-	"helm.sh/helm/v3/pkg/lint/support"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -49,16 +50,6 @@ func check(folder string, files []string) ([]any, error) {
 		// What comes first wins in CoalesceTables.
 		values = chartutil.CoalesceTables(read, values)
 	}
-	var faults []error
-	for _, message := range lint.All(folder, values, "here", true).Messages {
-		// Of lower severity is that a chart has no icon.
-		if message.Severity >= support.WarningSev {
-			faults = append(faults, message)
-		}
-	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
 	rendered, err := render(folder, values)
 	if err != nil {
 		return nil, err
@@ -69,6 +60,9 @@ func check(folder string, files []string) ([]any, error) {
 func render(folder string, values chartutil.Values) (map[string]string, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {
+		return nil, err
+	}
+	if err := chart.Validate(); err != nil {
 		return nil, err
 	}
 	options := chartutil.ReleaseOptions{Name: "trips", Namespace: "here", Revision: 1, IsInstall: true}

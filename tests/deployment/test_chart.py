@@ -66,7 +66,7 @@ def containers(found: dict[str, Object]) -> list[Object]:
 
 def test_what_is_there_follows_the_values(program: Path, least: dict[str, Object], most: dict[str, Object]) -> None:
     base = {"ConfigMap", "Service", "StatefulSet"}
-    guarded = base | {"PodDisruptionBudget", "NetworkPolicy"}
+    guarded = base | {"PodDisruptionBudget", "NetworkPolicy", "ServiceAccount"}
     assert set(objects(program, LEAST, EMPTYDIR)) == base
     assert set(least) == guarded
     assert set(most) == guarded | {"ServiceMonitor", "PrometheusRule", "Dashboard"}
@@ -102,16 +102,20 @@ def test_no_container_has_more_rights_than_it_needs(each: dict[str, Object]) -> 
     assert spec["automountServiceAccountToken"] is False
     assert spec["enableServiceLinks"] is False
     assert not {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"} & set(spec)
-    assert spec["securityContext"]["fsGroup"] == USER
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
     for container in containers(each):
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
             "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
         }
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert f"\nUSER {USER}\n" in image
@@ -248,6 +252,46 @@ def test_nothing_is_pushed_unless_a_port_is_named(least: dict[str, Object]) -> N
     assert {port["port"] for rule in (names, kafka) for port in rule["ports"]} == {53, 9092}
 
 
+ELSEWHERE = "config: ''\nexistingConfigMap: mine\nbootstrap: a.example:9093,b.example:9094,c.example:9093\n"
+
+
+def with_values(program: Path, folder: Path, text: str) -> dict[str, Object]:
+    file = folder / "values.yaml"
+    file.write_text(text, encoding="utf-8")
+    return objects(program, LEAST, file)
+
+
+def test_what_a_platform_or_an_autoscaler_owns_is_left_to_it(program: Path, tmp_path: Path) -> None:
+    text = "replicas: null\npodSecurityContext: {runAsUser: null, runAsGroup: null, fsGroup: 2000}\n"
+    found = with_values(program, tmp_path, text)
+    assert "replicas" not in found["StatefulSet"]["spec"]
+    rights = pod(found)["securityContext"]
+    assert not {"runAsUser", "runAsGroup"} & set(rights)
+    assert (rights["fsGroup"], rights["runAsNonRoot"]) == (2000, True)
+    assert with_values(program, tmp_path, "replicas: 0")["StatefulSet"]["spec"]["replicas"] == 0
+
+
+def test_a_configuration_that_is_there_already_is_mounted(program: Path, tmp_path: Path) -> None:
+    found = with_values(program, tmp_path, ELSEWHERE)
+    assert "ConfigMap" not in found
+    (volume,) = [volume for volume in pod(found)["volumes"] if volume["name"] == "config"]
+    assert volume["configMap"] == {"name": "mine"}
+    _, kafka = found["NetworkPolicy"]["spec"]["egress"]
+    assert [port["port"] for port in kafka["ports"]] == [9093, 9094]
+
+
+def test_image_account_and_priority_are_those_of_the_values(least: dict[str, Object], most: dict[str, Object]) -> None:
+    assert {container["image"] for container in containers(least)} == {"privstream:0.1.0"}
+    assert {container["image"] for container in containers(most)} == {
+        f"registry.example/privstream@sha256:{'0123456789abcdef' * 4}"
+    }
+    assert pod(most)["priorityClassName"] == "high"
+    for found, name in ((least, "trips-privstream"), (most, "private")):
+        assert pod(found)["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"] == name
+        assert found["ServiceAccount"]["automountServiceAccountToken"] is False
+    assert most["ServiceAccount"]["metadata"]["annotations"] == {"example.org/role": "witness"}
+
+
 def test_rules_and_board_are_those_of_the_files(most: dict[str, Object]) -> None:
     assert json.loads(most["Dashboard"]["data"]["privstream.json"]) == json.loads(BOARD.read_text(encoding="utf-8"))
     rules = [rule for group in most["PrometheusRule"]["spec"]["groups"] for rule in group["rules"]]
@@ -261,10 +305,16 @@ def test_rules_and_board_are_those_of_the_files(most: dict[str, Object]) -> None
     [
         ("templates/statefulset.yaml", "livenessProbe:", "livenesProbe:", "livenesProbe"),
         ("templates/statefulset.yaml", "failureThreshold: 3\n", "failureThreshold: three\n", "failureThreshold"),
-        ("templates/statefulset.yaml", ".Values.replicas", ".Values.replica", "nil pointer|replica"),
+        (
+            "templates/statefulset.yaml",
+            "replicas: {{ .Values.replicas",
+            "replicas: {{ .Values.replica",
+            "nil pointer|replica",
+        ),
         ("templates/servicemonitor.yaml", "interval:", "intervall:", "intervall"),
         ("templates/networkpolicy.yaml", "policyTypes:", "policyType:", "policyType"),
-        ("templates/_helpers.tpl", "readOnlyRootFilesystem", "readOnlyRoot", "readOnlyRoot"),
+        ("templates/_helpers.tpl", "imagePullPolicy", "imagePullPolice", "imagePullPolice"),
+        ("values.yaml", "readOnlyRootFilesystem", "readOnlyRoot", "readOnlyRoot"),
         ("templates/service.yaml", "- name: http", "-name: http", "service.yaml"),
         ("values.yaml", "httpPort: 9464", "httpPorts: 9464", "httpPorts"),
         ("files/alerts.yaml", "        for: 2m", "        until: 2m", "until"),
@@ -291,7 +341,22 @@ def test_a_planted_mistake_is_found(
         ("secrets: {userKey: {name: k, key: ''}}", "secrets.userKey.key"),
         ("httpPort: 80", "httpPort"),
         ("env: {A: 1}", "/env/A"),
-        ("config: ''", "config"),
+        ("config: ''", "Fix: --set-file config=job.toml"),
+        ("config: '[job'", "config: it is no TOML"),
+        ("config: '[job]'", "config: there is no stream"),
+        ("config: '[[streams]]'", "config: [kafka] has no bootstrap"),
+        ("bootstrap: kafka", "has no port"),
+        (
+            'config: "[[streams]]\\nname = \\"t\\"\\nprivacy.unit = \\"user\\""\nbootstrap: k:9092',
+            "secrets.userKey.name: stream t",
+        ),
+        ("existingConfigMap: mine", "existingConfigMap: the job is in config"),
+        ("config: ''\nexistingConfigMap: mine", "networkPolicy.kafkaPorts"),
+        ("image: {digest: latest}", "digest"),
+        ("podSecurityContext: {runAsuser: 1}", "runAsuser"),
+        ("securityContext: {fsGroup: 1}", "fsGroup"),
+        ("resources: {request: {}}", "request"),
+        ("serviceAccount: {annotation: {}}", "annotation"),
         ("networkPolicy: {monitoringNamespaceLabels: []}", "monitoringNamespaceLabels"),
     ],
 )

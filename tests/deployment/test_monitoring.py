@@ -165,6 +165,19 @@ def test_alerts_ask_for_metrics_and_labels_that_are_there(program: Path, rules: 
     assert query_faults(program, [rule["Expr"] for rule in rules]) == []
 
 
+def test_the_example_of_an_autoscaler_asks_for_a_metric_that_is_there(program: Path) -> None:
+    text = (DEPLOY / "keda" / "scaledobject.yaml").read_text(encoding="utf-8")
+    (query,) = re.findall(r"^ +query: (.*)$", text, re.MULTILINE)
+    assert query_faults(program, [query]) == []
+    assert query_faults(program, [query.replace("lag_offsets", "lag")])
+
+
+def test_what_an_alert_adds_up_or_joins_is_of_one_job() -> None:
+    grouped = re.findall(r"\b(?:by|on) \(([^)]*)\)", ALERTS.read_text(encoding="utf-8"))
+    assert grouped
+    assert all(labels.startswith("namespace, job") for labels in grouped), grouped
+
+
 def test_an_alert_on_private_counts_says_so_and_tells_no_value(program: Path, rules: list[dict[str, Any]]) -> None:
     asked = json.loads(run(program, "queries", given=json.dumps([rule["Expr"] for rule in rules])).stdout)
     for rule, each in zip(rules, asked, strict=True):
@@ -211,6 +224,10 @@ def test_every_alert_fires_and_does_not_fire(program: Path) -> None:
     [
         ("(privstream_stopped) == 1", "(privstream_stopped) == 2", ALERTS.name, "PrivstreamStreamStopped after 3m"),
         ("for: 2m", "for: 20m", ALERTS.name, "PrivstreamWorkerDead"),
+        ("max by (namespace, job) (privstream_worker", "max(privstream_worker", ALERTS.name, "PrivstreamNoWorker"),
+        ("max by (namespace, job) (privstream_worker", "max by (job) (privstream_worker", ALERTS.name, "NoWorker"),
+        ("unless group by (namespace, job)", "unless group by (namespace)", ALERTS.name, "PrivstreamNoWorker"),
+        ("max by (namespace, job, stream, part)", "max by (namespace, stream, part)", ALERTS.name, "StreamStopped"),
         (") > 0.5\n        for: 5m", ") > 0.05\n        for: 5m", ALERTS.name, "MostRecordsRefused"),
         (") > 0.05\n        for: 20m", ") > 0.03\n        for: 20m", ALERTS.name, "ManyRecordsRefused"),
         ("records_total offset 15m", "records_total", ALERTS.name, "MostRecordsRefused"),

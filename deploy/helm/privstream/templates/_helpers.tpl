@@ -41,20 +41,75 @@ witnessHeaders: PRIVSTREAM_JOB__WITNESS_HEADERS_FILE
 {{- range .Values.secrets }}{{ if .name }}true{{ end }}{{ end -}}
 {{- end -}}
 
+{{/* Name of the ConfigMap with the job; refuses what is neither, or both. */}}
+{{- define "privstream.configMap" -}}
+{{- if and .Values.config .Values.existingConfigMap -}}
+{{- fail "existingConfigMap: the job is in config already. Fix: set one of them" -}}
+{{- end -}}
+{{- if not (or .Values.config .Values.existingConfigMap) -}}
+{{- fail "config: there is no job. Fix: --set-file config=job.toml (examples/ has some), or existingConfigMap: a ConfigMap with the key job.toml" -}}
+{{- end -}}
+{{- .Values.existingConfigMap | default (include "privstream.name" .) -}}
+{{- end -}}
+
+{{/*
+The job of `config` as JSON, {} where it is in a ConfigMap that exists already. Refuses what is no TOML, and what no pod would start with;
+all else is for `privstream validate`, which each pod runs first.
+*/}}
+{{- define "privstream.job" -}}
+{{- $job := .Values.config | fromToml -}}
+{{- if hasKey $job "Error" -}}
+{{- fail (printf "config: it is no TOML: %s. Fix: correct it, and try privstream validate job.toml" $job.Error) -}}
+{{- end -}}
+{{- if .Values.config -}}
+{{- if not (kindIs "slice" (get $job "streams")) -}}
+{{- fail "config: there is no stream in it. Fix: add [[streams]]; examples/ has some" -}}
+{{- end -}}
+{{- if not (or .Values.bootstrap (get .Values.env "PRIVSTREAM_BOOTSTRAP") (dig "kafka" "bootstrap" "" $job)) -}}
+{{- fail "config: [kafka] has no bootstrap. Fix: write bootstrap = \"host:9092\" there, or set the value bootstrap" -}}
+{{- end -}}
+{{- range $job.streams -}}
+{{- $privacy := dig "privacy" dict . -}}
+{{- if and (eq (toString (get $privacy "unit")) "user") (not (or (get $privacy "user_key_file") $.Values.secrets.userKey.name (get $.Values.env "PRIVSTREAM_USER_KEY_FILE"))) -}}
+{{- fail (printf "secrets.userKey.name: stream %v has unit = \"user\", and no key hashes its users. Fix: name a Secret, and secrets.userKey.key within it" (get . "name")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $job | toJson -}}
+{{- end -}}
+
+{{/* Ports of the brokers, as JSON {"ports": [...]}: those that are set, else those of bootstrap. */}}
+{{- define "privstream.kafkaPorts" -}}
+{{- $ports := .Values.networkPolicy.kafkaPorts -}}
+{{- if not $ports -}}
+{{- $job := include "privstream.job" . | fromJson -}}
+{{- $bootstrap := .Values.bootstrap | default (get .Values.env "PRIVSTREAM_BOOTSTRAP") | default (dig "kafka" "bootstrap" "" $job) | toString -}}
+{{- if not $bootstrap -}}
+{{- fail (printf "networkPolicy.kafkaPorts: the ports of the brokers are in ConfigMap %s, which the chart does not read. Fix: set it, or bootstrap" .Values.existingConfigMap) -}}
+{{- end -}}
+{{- range splitList "," $bootstrap -}}
+{{- $port := regexFind "[0-9]+$" (trim .) -}}
+{{- if not (regexMatch ":[0-9]+$" (trim .)) -}}
+{{- fail (printf "bootstrap: %q has no port. Fix: write host:port, several separated by commas" .) -}}
+{{- end -}}
+{{- $ports = append $ports (int $port) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "ports" ($ports | uniq) | toJson -}}
+{{- end -}}
+
+{{- define "privstream.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "privstream.name" .) "default" .Values.serviceAccount.create) -}}
+{{- end -}}
+
 {{/* What every container of a pod has: image, rights, environment, files. */}}
 {{- define "privstream.container" -}}
-image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+{{- with .Values.image }}
+image: {{ if .digest }}{{ printf "%s@%s" .repository .digest | quote }}{{ else }}{{ printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) | quote }}{{ end }}
+{{- end }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  runAsNonRoot: true
-  runAsUser: 10001
-  runAsGroup: 10001
-  capabilities:
-    drop: [ALL]
-  seccompProfile:
-    type: RuntimeDefault
+  {{- toYaml .Values.securityContext | nindent 2 }}
 env:
   - name: PRIVSTREAM_JOB__DATA_DIR
     value: /var/lib/privstream/data
