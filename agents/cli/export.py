@@ -20,7 +20,7 @@ from agents.cli.output import (
     chosen_stream,
     config_of,
     print_json,
-    warn,
+    say_compacted,
 )
 
 Format = Literal["csv", "parquet", "geojson", "geoparquet"]
@@ -76,8 +76,4 @@ def export(
         return
     typer.echo(f"{done.path}: {done.rows:,} rows of stream {done.stream}, after step {done.step} (until {done.until})")
     typer.echo(f"  {done.verified:,} of {done.step + 1:,} steps are what the ledger's digests say")
-    if done.compacted:
-        warn(
-            f"{done.compacted:,} steps could not be checked, nor their measurements: Kafka has compacted their "
-            "records. As many records are alive as the ledger says"
-        )
+    say_compacted(done.compacted, done.verified)

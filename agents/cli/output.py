@@ -132,6 +132,21 @@ def warn(text: str) -> None:
     typer.echo(typer.style("ATTENTION: ", fg="yellow", bold=True) + text, err=True)
 
 
+def say_compacted(compacted: int, verified: int) -> None:
+    """Say how many steps could not be compared with the ledger: loudly only where none could.
+
+    Kafka compacts withdrawn records of every stream, from its first minutes on; the alive ones are counted.
+    """
+    if compacted:
+        text = (
+            f"{compacted:,} steps could not be checked against the ledger: Kafka has compacted their withdrawn records"
+        )
+        if verified:
+            say(f"{text}, as it does in every stream")
+        else:
+            warn(f"{text}, and no step is left that could be: nothing but the number of records speaks for this table")
+
+
 def say_refused(stream: str, refused: Sequence[RefusedRows], *, share: float) -> None:
     """Print refused rows by reason and field, with the first of each; loudly, and with what to do, where it is much.
 

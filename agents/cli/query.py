@@ -21,7 +21,7 @@ from agents.cli.output import (
     config_of,
     print_json,
     say,
-    warn,
+    say_compacted,
 )
 from agents.show.text import table
 from schemas.errors import PrivstreamError
@@ -94,7 +94,9 @@ def query(
     else:
         _show(lines)
     if not as_json:
-        _remarks(lines, settled=done.settled, compacted=done.compacted, share=done.counted_share)
+        _remarks(
+            lines, settled=done.settled, compacted=done.compacted, verified=done.verified, share=done.counted_share
+        )
 
 
 def _line(each: Answered) -> dict[str, Any]:
@@ -134,7 +136,9 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _remarks(lines: list[dict[str, Any]], *, settled: int, compacted: int, share: tuple[float, float] | None) -> None:
+def _remarks(
+    lines: list[dict[str, Any]], *, settled: int, compacted: int, verified: int, share: tuple[float, float] | None
+) -> None:
     if any(line["standard_error"] is None and line["estimate"] is not None for line in lines):
         say(
             "cut: counts of cells or steps that the question cuts; they are shared out, and the interval allows for "
@@ -145,5 +149,4 @@ def _remarks(lines: list[dict[str, Any]], *, settled: int, compacted: int, share
         say(f"not measured yet: share of region and steps of which no count is released; in no number here. {known}")
     if share is not None:
         say(f"events within the bounds on users only: {share[0]:.0%} to {share[1]:.0%} of all (90 %)")
-    if compacted:
-        warn(f"{compacted:,} steps could not be checked against the ledger: Kafka has compacted their records")
+    say_compacted(compacted, verified)

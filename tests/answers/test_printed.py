@@ -16,7 +16,7 @@ TIMES = ("2020-01-01T00:00:00+00:00", "2020-01-01T01:00:00+00:00")
 def shown(answer: CountAnswer, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     lines = [query._line(Answered(0, 0, *TIMES, answer))]
     query._show(lines)
-    query._remarks(lines, settled=0, compacted=0, share=None)
+    query._remarks(lines, settled=0, compacted=0, verified=0, share=None)
     return capsys.readouterr()
 
 
@@ -56,3 +56,13 @@ def test_what_nobody_measured_is_no_number(capsys: pytest.CaptureFixture[str]) -
     assert out.splitlines()[-1].split()[3:] == ["unknown", "-", "unknown", "100.0%"]
     assert "not measured yet" in err
     assert "cut" not in err
+
+
+@pytest.mark.parametrize(("verified", "loud"), [(5, False), (0, True)])
+def test_steps_that_kafka_compacted_are_loud_only_where_none_is_left(
+    verified: int, loud: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query._remarks([], settled=0, compacted=3, verified=verified, share=None)
+    said = capsys.readouterr().err
+    assert said.startswith("ATTENTION: ") == loud
+    assert "3 steps could not be checked" in said
