@@ -191,6 +191,10 @@ def test_one_producer_of_many_that_loses_all_of_its_records_is_said_to(caplog: p
     assert "under 1% refused: WRONG_PARTITION of u" in caplog.messages[0]
     assert "murmur2_random" in caplog.messages[0]
     caplog.clear()
+    few = {"ACCEPTED": 80, "NOT_JSON": 20, "WRONG_PARTITION": FEWEST - 1, "PLACED_BY_CRC32": FEWEST - 1}
+    RefusalAlarm(lambda: 0.0).take(dataclasses.replace(one, counts=few, refused={"NOT_JSON": {"": 20}}))
+    assert "murmur2" not in caplog.messages[0], "so few may be there by chance"
+    caplog.clear()
     elsewhere = dataclasses.replace(one, counts={"ACCEPTED": 1000, "WRONG_PARTITION": FEWEST})
     RefusalAlarm(lambda: 0.0).take(elsewhere)
     assert caplog.messages == []

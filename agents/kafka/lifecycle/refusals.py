@@ -130,7 +130,7 @@ class Seen:
     @property
     def much(self) -> bool:
         """Whether more than `MUCH` is refused, or producers are known to lose theirs."""
-        return self.share > MUCH or (self.producers is not None and self._count(Reason.WRONG_PARTITION) >= FEWEST)
+        return self.share > MUCH or self._losing
 
     @property
     def producers(self) -> Hashing | None:
@@ -159,7 +159,7 @@ class Seen:
         nothing is refused.
         """
         reasons = [reason for (reason, _), _ in self._worst[:1]]
-        if self.producers is not None and Reason.WRONG_PARTITION.name not in reasons:
+        if self._losing and Reason.WRONG_PARTITION.name not in reasons:
             reasons.append(Reason.WRONG_PARTITION.name)
         return "; ".join(map(self.fix, reasons))
 
@@ -170,6 +170,11 @@ class Seen:
         if (found := self.producers) is None:
             return NOT_PLACED
         return f"{self._placed[found]:,} of {self._count(Reason.WRONG_PARTITION):,} are {PLACED[found]}"
+
+    @property
+    def _losing(self) -> bool:
+        """Whether enough records are on the wrong partition to say that their producers have the other partitioner."""
+        return self.producers is not None and self._count(Reason.WRONG_PARTITION) >= FEWEST
 
     @property
     def _placed(self) -> dict[Hashing, int]:
