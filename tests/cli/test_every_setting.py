@@ -53,7 +53,7 @@ def settings() -> list[Any]:
     in_turn = [name for name in OFFLINE if name not in ("validate", "tune", "audit")]
     for (at, engine), (turn, step) in itertools.product(enumerate(ENGINES), enumerate(STEPS)):
         modes, units = ENGINES[engine].facts.modes, ENGINES[engine].facts.units
-        audited = turn == 1 + at % 2
+        audited = turn == 2 - at % 2
         setting = {
             "engine": engine,
             "mode": modes[turn % len(modes)],
