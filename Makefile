@@ -14,7 +14,7 @@ SBOM   ?= build/sbom.json
 export PYTHONDONTWRITEBYTECODE :=
 SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job nightly docs drawing pictures lock sbom clean
+.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos brokers simulate-job nightly docs drawing pictures lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -101,6 +101,17 @@ same: setup  ## hashes of what fixed seeds release (ARGS="--write FILE" before a
 
 chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise; FAULTS=network adds faults
 	$(PY) -m tests.crash.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)
+
+BROKERS ?= 3.7 3.9 4.0 4.3
+ON_BROKERS := $(addprefix tests/crash/test_,crash.py torn_commits.py) $(addprefix tests/kafka/test_,add_partitions.py clocks.py \
+	engine.py going_live.py ingest.py membership.py publish.py recovery.py replay.py topics.py transport.py \
+	what_a_cluster_may_do.py worker_life.py)
+brokers: export OMP_NUM_THREADS := 1
+brokers: setup  ## crash and release tests, those of the night too, on each Apache Kafka of docs/operations.md (BROKERS="3.9 4.0")
+	@failed=; for line in $(BROKERS); do \
+		echo "Apache Kafka $$line"; \
+		BROKER_VERSION=$$line $(PY) -m pytest -q $(PARALLEL) -m "nightly or not nightly" $(ON_BROKERS) $(ARGS) || failed="$$failed $$line"; \
+	done; test -z "$$failed" || { echo "the job failed on Apache Kafka$$failed" >&2; exit 1; }
 
 nightly: setup  ## what a change need not wait for: its own tests, long chaos on a bad network, simulated seeds, every planted fault
 	$(PY) -m pytest -q $(PARALLEL) -m nightly tests

@@ -9,13 +9,20 @@ from pathlib import Path
 
 import jgo
 
-KAFKA = "org.apache.kafka:kafka_2.13:4.3.0"
+# The newest of each line of Kafka that the job is tried on (`make brokers`), and that of demo and tests, the last one.
+KAFKA = {"3.7": "3.7.2", "3.9": "3.9.2", "4.0": "4.0.2", "4.3": "4.3.0"}
 # Kafka logs through slf4j; the simple backend writes warnings to standard error, where BrokerError can quote them.
 LOGGING = "org.slf4j:slf4j-simple:2.0.17"
 CONNECT = "org.apache.kafka:connect-runtime:4.3.0+org.apache.kafka:connect-file:4.3.0"
 ROOT = Path(__file__).parent.parent
 LISTS = {
-    ROOT / "agents" / "local" / "broker" / "jars.lock": ("the embedded broker", KAFKA),
+    **{
+        ROOT / "agents" / "local" / "broker" / f"kafka-{line}.lock": (
+            f"the embedded broker, Kafka {line}",
+            f"org.apache.kafka:kafka_2.13:{version}",
+        )
+        for line, version in KAFKA.items()
+    },
     ROOT / "requirements" / "connect.lock": ("the Kafka Connect of tests", CONNECT),
 }
 

