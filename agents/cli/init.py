@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import FOUND, AsJson, Bars, Overwrite, print_json, say, warn
+from agents.cli.output import FOUND, AllowRefused, AsJson, Bars, Overwrite, print_json, say, warn
 from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
 
 if TYPE_CHECKING:
     from agents.local.start.sample import FieldSeen
-    from schemas.config import Kafka
+    from schemas.config import Kafka, Stream
 
 BOOTSTRAP = "localhost:9092"
 
@@ -78,9 +79,13 @@ def init(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any key of the stream, in TOML, as domain.bounds=[0, 0, 1, 1]."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any key of the stream, or of job and kafka, in TOML, as domain.bounds=[0, 0, 1, 1]. "
+            "It wins over what would be guessed.",
         ),
     ] = None,
+    allow_refused: AllowRefused = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -90,20 +95,34 @@ def init(
     TO FILL IN, unless --set says it. Engines, and what each needs to know, are those that are installed.
 
     Bounds, categories and dates are PUBLIC: you write them, or name a file that you declare public. Of private events
-    nothing is used but the names and types of their fields, and how times are written.
+    nothing is used but the names and types of their fields, and how times are written. A configuration that leaves
+    nothing to fill in is run over the first of them, and refused where most would be: nothing is written then.
     """
+    from agents.local.offline.files import rows_for
     from agents.local.start.public import public_facts
-    from agents.local.start.sample import fields_of_file, fields_of_topic
+    from agents.local.start.sample import check_sample, fields_of, fields_of_file, rows_of_topic
     from agents.local.start.template import read_setting, write_template
+    from agents.protocol.replay import beside_the_value
 
     if out.exists() and not overwrite:
         raise PrivstreamError(f"{out} is there already. Fix: name another with --out, or say --overwrite.")
     servers = bootstrap or os.environ.get("PRIVSTREAM_BOOTSTRAP", "").strip() or BOOTSTRAP
     fields: tuple[FieldSeen, ...] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
     if from_ is not None:
         fields = fields_of_file(from_)
     elif topic is not None and (bootstrap or os.environ.get("PRIVSTREAM_BOOTSTRAP")):
-        fields = fields_of_topic(_cluster(servers), topic)
+        rows = rows_of_topic(_cluster(servers), topic)
+        fields = fields_of(rows)
+
+    def tried(stream: Stream) -> None:
+        if allow_refused or not fields or beside_the_value(stream):
+            return
+        if from_ is not None:
+            check_sample(stream, (row for batch in rows_for(from_, stream).batches() for row in batch))
+        elif stream.format == "json" and stream.envelope == "none":
+            check_sample(stream, rows)
+
     given: dict[str, Any] = {} if topic is None else {"source": topic}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
@@ -117,7 +136,9 @@ def init(
         with Bars() as bars:
             facts = public_facts(public, partial(bars, f"rows of {public.name}"))
     usual_source = "" if from_ is None else f"raw.{re.sub(r'[^A-Za-z0-9_-]', '-', from_.name.split('.')[0])}"
-    done = write_template(out, engine, given, fields=fields, public=facts, bootstrap=servers, usual_source=usual_source)
+    done = write_template(
+        out, engine, given, fields=fields, public=facts, bootstrap=servers, usual_source=usual_source, tried=tried
+    )
     name, source = (done.values.get(key, "(to fill in)") for key in ("name", "source"))
     if as_json:
         made = None if done.made_key is None else str(done.made_key)
@@ -127,7 +148,7 @@ def init(
         })  # fmt: skip
     else:
         if fields:
-            say("fields: " + ", ".join(f"{each.name} ({each.kind or 'unknown'})" for each in fields))
+            say("fields: " + ", ".join(map(str, fields)))
         typer.echo(f"wrote {out}: stream {name}, {source} -> {name}.synthetic, engine {engine}")
         if done.made_key is not None:
             warn(

@@ -371,13 +371,17 @@ def check_writable(stream: Stream) -> None:
         what = f'format = "{stream.format}"' if stream.format != "json" else f'envelope = "{stream.envelope}"'
         raise ReplayError(f"stream {stream.name} has {what}, and a replay writes plain JSON objects. {fix}")
     user = stream.privacy.user
-    names = [stream.time.field, *(field for _, field in stream.domain.roles()), *([] if user is None else [user])]
-    beside = sorted({name for name in names if name.startswith("$")} - ({user} if user == "$key" else set()))
-    if beside:
+    if beside := sorted({*beside_the_value(stream)} - ({user} if user == "$key" else set())):
         raise ReplayError(
             f"stream {stream.name} reads {', '.join(beside)}, which a replay does not write: it writes columns of "
             f"the file into the value. {fix}"
         )
+
+
+def beside_the_value(stream: Stream) -> list[str]:
+    """Return the fields that a stream reads from elsewhere than the value of a record, such as `$timestamp`."""
+    names = (stream.time.field, *(field for _, field in stream.domain.roles()), stream.privacy.user)
+    return [name for name in names if name is not None and name.startswith("$")]
 
 
 def times_of(stream: Stream) -> RowTimes:

@@ -199,7 +199,8 @@ def test_a_row_that_is_not_sorted_is_named_as_it_stands_in_the_file(config: Conf
 @pytest.mark.parametrize(
     ("time", "form"),
     [
-        ("05/01/2016 10:00:00", "%d/%m/%Y %H:%M:%S"),
+        ("05/01/2016 10:00:00", '%d/%m/%Y %H:%M:%S" or "%m/%d/%Y %H:%M:%S'),
+        ("25/01/2016 10:00:00", "%d/%m/%Y %H:%M:%S"),
         ("2016.01.05", None),
         (1_452_000_000, "s"),
         (1_452_000_000_123, "ms"),

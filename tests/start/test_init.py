@@ -8,13 +8,19 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from agents.cli.init import _cluster
+from agents.local.offline.files import rows_for
+from agents.local.offline.seen import PATTERNS, tried
 from schemas.config import ENGINES, load_config
+from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import ConfigError
 from tests import commands
 
@@ -104,6 +110,115 @@ def test_for_every_engine_it_writes_a_file_that_validates_and_runs_and_holds_not
     assert done["steps"] == STEPS
 
 
+FORMS = ("s", "ms", "us", "iso", *PATTERNS)
+"""In which a time can be told; those without a time of day have one step a day."""
+
+
+def told(at: int, form: str) -> Any:
+    moment = datetime.fromtimestamp(at, UTC)
+    if form in NUMERIC_FORMATS:
+        return at * {"s": 1, "ms": 10**3}.get(form, 10**6)
+    return moment.isoformat() if form == "iso" else moment.strftime(form)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+
+
+@pytest.mark.parametrize(
+    ("ending", "nested"), [("csv", False), ("jsonl", False), ("jsonl", True), ("parquet", False), ("parquet", True)]
+)
+@pytest.mark.parametrize(("engine", "kind"), KINDS)
+def test_whatever_the_file_and_its_times_what_is_written_reads_it(
+    place: Path, engine: str, kind: str, nested: bool, ending: str
+) -> None:
+    """A part of a time stands beside it, and is not taken for it."""
+    for form in FORMS if (engine, kind) == KINDS[0] else ("s", "iso"):
+        made: list[dict[str, Any]] = [
+            {"hour": n % 24, "day": n, **row, "at": told(BEGIN + 86400 * (n // USERS), form)}
+            for n, row in enumerate(rows())
+        ]
+        said = [*settings(engine, kind), "--set", "time.step=1 day"]
+        if nested:
+            made = [{"hour": row.pop("hour"), "event": row} for row in made]
+            said = [re.sub(r"(field\b ?=|name ?=)( ?\"?)(zone|fare)", r"\1\2event.\3", each) for each in said]
+        path = Path(f"rides.{ending}")
+        write_rows(path, made)
+        code, out, also = call("init", "--from", path, "--out", "job.toml", "--overwrite", *said)
+        assert code == 0, (form, out, also)
+        stream = load_config("job.toml").streams[0]
+        at = "event.at" if nested else "at"
+        assert (stream.time.field, stream.time.format) == (at, "iso" if form == "%Y-%m-%d %H:%M:%S" else form)
+        assert not private_in(Path("job.toml").read_text() + out + also)
+        seen = tried(stream, [row for batch in rows_for(path, stream).batches() for row in batch])
+        assert seen is not None
+        assert (seen.rows, seen.refused) == (USERS * STEPS, ())
+
+
+def test_a_part_of_a_time_is_not_taken_for_the_time(place: Path) -> None:
+    Path("rows.csv").write_text("hour,day,year,rider_id,birth_date,x,y\n" + "5,3,1997,r,1960-01-02,1,2\n" * 9)
+    usual = ("init", "--from", "rows.csv", "--engine", "spatial", "--out", "job.toml", "--overwrite")
+    _, said, _ = call(*usual)
+    assert (
+        "--set time.field=VALUE: Which field holds the time of an event? None of the sample's is a whole time" in said
+    )
+    _, said, _ = call(*usual, "--set", "time.field=hour")
+    assert "--set time.format=VALUE: How is hour written?" in said
+
+
+def test_where_the_sample_does_not_tell_day_from_month_both_are_named(place: Path) -> None:
+    Path("rows.csv").write_text("at,x,y\n" + "01/02/2016,1,2\n" * 9)
+    usual = ("init", "--from", "rows.csv", "--engine", "spatial", *EVENTS, "--out", "job.toml", "--overwrite")
+    assert "does not tell which of %d/%m/%Y and %m/%d/%Y" in call(*usual)[1]
+    assert "time.format=" not in call(*usual, "--set", "time.format=%m/%d/%Y")[1]
+    assert load_toml("job.toml")["time"]["format"] == "%m/%d/%Y"
+
+
+def load_toml(path: str) -> Any:
+    return tomllib.loads(Path(path).read_text())["streams"][0]
+
+
+def test_what_is_told_wins_over_what_would_be_guessed(place: Path) -> None:
+    """A field that is told for one thing is guessed for no other; tables and sections too."""
+    usual = ("init", "--from", "rides.csv", "--out", "job.toml", "--overwrite", *settings("spatial", "box"))
+    more = ("--set", 'time={ field = "at", step = "2h" }', "--set", "kafka.partitions=7", "--set", "job.name=mine")
+    code, _, also = call(*usual, *more, "--set", 'csv={ delimiter = ";" }', "--set", "format=csv")
+    assert code == 0, also
+    config = load_config("job.toml")
+    assert (config.job.name, config.kafka.partitions) == ("mine", 7)
+    stream = config.streams[0]
+    assert stream.time.step == timedelta(hours=2)
+    assert stream.csv is not None
+    assert stream.csv.delimiter == ";"
+    call(*usual, "--set", "domain.op=rider_id")
+    assert "user" not in load_toml("job.toml")["privacy"]
+    assert "domain.epsilom" in call(*usual, "--set", "domain.epsilom=1")[2]
+    assert "privacy.user=VALUE, or leave it out" in call(*usual, *EVENTS, "--set", "privacy.user=rider_id")[2]
+
+
+def test_a_sample_of_which_most_would_be_refused_is_said_to_be_so_and_nothing_written(place: Path) -> None:
+    usual = ("init", "--from", "rides.csv", "--out", "job.toml", *settings("spatial", "box"))
+    wrong = ("--set", "domain.bounds=[1, 52, 2, 53]")
+    code, out, also = call(*usual, *wrong)
+    assert code == 2
+    assert "100% refused: OUTSIDE_DOMAIN of lon 100%. Nothing was written.\n" in also
+    assert not private_in(out + also)
+    assert not Path("job.toml").exists()
+    assert not Path("user.key").exists()
+    assert call(*usual, *wrong, "--allow-refused")[0] == 0
+    far = [{**row, "at": row["at"] * 2} if n else row for n, row in enumerate(rows())]
+    write_rows(Path("rides.csv"), far)
+    assert "more than 10,000 steps" in call(*usual, "--overwrite")[2]
+
+
 def private_in(text: str) -> list[str]:
     """Values of the rows that are in a text; zones were said by hand."""
     values = {str(value) for row in rows() for key, value in row.items() if key != "zone"}
@@ -121,7 +236,7 @@ def test_what_is_private_would_be_found(place: Path) -> None:
 def test_a_public_file_says_bounds_and_categories(place: Path) -> None:
     public = [{"lon": 13.25, "lat": 52.5, "zone": "b", "n": 1}, {"lon": 13.75, "lat": 52.75, "zone": "a", "n": 3}]
     Path("public.jsonl").write_text("\n".join(map(json.dumps, [*public, {"lon": None, "zone": "c", "n": 2}])))
-    usual = ("init", "--from", "rides.csv", "--public", "public.jsonl", *EVENTS, "--overwrite")
+    usual = ("init", "--from", "rides.csv", "--public", "public.jsonl", *EVENTS, "--overwrite", "--allow-refused")
     assert call(*usual, "--out", "job.toml", "--engine", "spatial")[0] == 0
     domain = load_config("job.toml").streams[0].domain
     left, bottom, right, top = domain.bounds  # type: ignore[attr-defined]
@@ -166,6 +281,7 @@ def test_a_number_of_users_is_no_user(name: str, user: str | None, place: Path) 
 def test_what_nobody_can_guess_is_to_be_filled_in(place: Path) -> None:
     code, said, also = call("init", "--out", "job.toml", "--engine", "spatial", "--from", "rides.csv")
     assert code == 1, also
+    assert "; or name a PUBLIC file that has it with --public" in said
     lines = Path("job.toml").read_text().splitlines()
     for key, blank in (("privacy.max_contributions", "N"), ("domain.bounds", "[N, N, N, N]")):
         assert f"--set {key}=VALUE" in said
@@ -175,6 +291,7 @@ def test_what_nobody_can_guess_is_to_be_filled_in(place: Path) -> None:
     assert refused[0] == 2
     assert refused[2].count("fix: add ") == 2, "no more is missing than is said"
     machine = json.loads(call("init", "--json", "--engine", "series", "--out", "other.toml")[1])
+    assert "--set privacy.unit=event in place of it" in machine["to_fill"]["privacy.user"]
     assert set(machine["to_fill"]) == {"source", "name", "time.field", "privacy.user", "privacy.max_contributions"}
 
 

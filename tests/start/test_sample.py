@@ -6,6 +6,7 @@ import asyncio
 import doctest
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.local.offline.seen import LOOKED_AT
-from agents.local.start import sample, template
+from agents.local.start import public, sample, template
 from agents.local.start.public import PublicFacts, PublicField, public_facts
-from agents.local.start.sample import FieldSeen, fields_of, fields_of_file, fields_of_topic, reads_as_value
+from agents.local.start.sample import FieldSeen, fields_of, fields_of_file, reads_as_value, rows_of_topic
 from agents.local.start.template import documented, read_setting
+from agents.protocol.formats.reader import FieldPath
 from schemas.config import ENGINES, Kafka
 from schemas.config.domain import Question, required
 from schemas.config.timing import Timing
@@ -49,7 +51,31 @@ AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 )
 def test_kinds_and_forms_of_times(values: list[object], kind: str | None, time: str) -> None:
     [seen] = fields_of([{"f": value} for value in values])
-    assert seen == FieldSeen("f", kind, time)  # type: ignore[arg-type]
+    assert seen == FieldSeen("f", kind, (time,) if time else (), days=time == "%m/%d/%Y")  # type: ignore[arg-type]
+
+
+def test_a_day_and_a_month_that_the_sample_does_not_tell_apart_are_both_named() -> None:
+    [seen] = fields_of([{"at": "01/02/2016"}, {"at": "03/04/2016"}])
+    assert (seen.times, seen.days) == (("%d/%m/%Y", "%m/%d/%Y"), True)
+
+
+def test_keys_of_objects_are_fields_by_their_path_where_all_records_have_them() -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "id": n,
+            "at": {"when": f"2026-03-0{n}", "a.b": n},
+            "point": [13.5, n],
+            "tags": {f"Ann {n}": 1},
+            "few": [n] * n,
+        }
+        for n in (1, 2)
+    ]
+    seen = {each.name: each.kind for each in fields_of(rows)}
+    number: dict[str, str | None] = dict.fromkeys(("id", 'at."a.b"', "point.0", "point.1"), "number")
+    assert seen == {**number, "at.when": "text", "tags": None, "few": None}
+    for name in number:
+        assert FieldPath.parse(name).find(rows[0]) in (1, 13.5)
+    assert [each.name for each in fields_of([{"at": {"x": 1}}, {"at": None}])] == ["at"], "an object that some lack"
 
 
 def test_a_key_that_some_records_lack_is_refused_unseen() -> None:
@@ -83,16 +109,35 @@ def test_fields_of_a_topic(bootstrap: str) -> None:
                 await producer.send_and_wait(topic, value, key=b"k")
 
     with pytest.raises(BrokerError, match="does not exist"):
-        fields_of_topic(kafka, topic)
+        rows_of_topic(kafka, topic)
     asyncio.run(create(bootstrap, NewTopic(topic, 2, 1)))
     with pytest.raises(PrivstreamError, match="no record yet"):
-        fields_of_topic(kafka, topic)
+        rows_of_topic(kafka, topic)
     asyncio.run(fill(b"no json", None, b"[1]", b'{"at": "2026-03-04", "n": 3}', b'{"n": 4, "at": null}'))
-    assert set(fields_of_topic(kafka, topic)) == {FieldSeen("at", "text", "iso"), FieldSeen("n", "number")}
+    assert set(fields_of(rows_of_topic(kafka, topic))) == {
+        FieldSeen("at", "text", ("iso",), days=True),
+        FieldSeen("n", "number"),
+    }
     asyncio.run(fill(b'{"n": 4, "at": null, "somebody": 1}'))
     with pytest.raises(PrivstreamError, match="do not all have the same keys") as refused:
-        fields_of_topic(kafka, topic)
+        fields_of(rows_of_topic(kafka, topic))
     assert "somebody" not in str(refused.value)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_bins_of_a_public_number_hold_as_many_each_however_many_rows_there_are(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(public, "MOST_NUMBERS", 1000)
+    field, values = PublicField(), [n * n + (0 if whole else 0.5) for n in range(20_000)]
+    for value in values:
+        field.take(value)
+    assert len(field.numbers) <= 1000
+    edges = PublicFacts(Path(), {"n": field}).answer("edges", ["n"])
+    assert isinstance(edges, list)
+    counts = [sum(low <= value < high for value in values) for low, high in pairwise(edges)]
+    assert len(counts) == 10
+    assert all(abs(count - 2000) < 60 for count in counts)
 
 
 @given(st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=2, max_size=30))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -13,11 +13,15 @@ from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_re
 from agents.local.job import LocalIngest
 from agents.local.offline.files import BrokenLine, FileError, RowFile
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.replay import Planned, Progress, clock_of, plan_of, steps_of, times_of
+from agents.protocol.ingest.times import TimeParser
+from agents.protocol.release.public_records import instant
+from agents.protocol.replay import Planned, Progress, Row, RowTimes, clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import KEY_BYTES
 from engines.core.registry import build_domain
+from schemas import zones
 from schemas.blocks import Block
-from schemas.events import Reason
+from schemas.config.timing import NUMERIC_FORMATS
+from schemas.events import LARGEST_JUMP, Reason
 
 if TYPE_CHECKING:
     from agents.protocol.ingest.dead_letters import DeadLetter
@@ -40,9 +44,11 @@ PATTERNS = (
     "%m/%d/%Y",
     "%Y%m%d",
 )
-"""Forms of times that are not ISO; the first that fits all looked at is offered."""
-NUMERIC = (("s", 1e8, 1e11), ("ms", 1e11, 1e14), ("us", 1e14, 1e17))
-"""Of times in numbers since 1970: from 1973 to 5138."""
+"""Forms of times that are not ISO."""
+COMPACT = "%Y%m%d"
+"""Before ISO, which has it too: of a number it says what each digit is."""
+LIKELY_US = range(10**14, 10**17)
+"""Of times in numbers since 1970: from 1973 to 5138. Any number is a time of some year."""
 
 
 def time_form(values: Iterable[Any]) -> str:
@@ -51,16 +57,31 @@ def time_form(values: Iterable[Any]) -> str:
     >>> time_form(["31/12/2016 23:59:00", None]), time_form([1.48e9]), time_form(["2016-12-31"]), time_form(["noon"])
     ('%d/%m/%Y %H:%M:%S', 's', 'iso', '')
     """
+    return next(iter(time_forms(values)), "")
+
+
+def time_forms(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return each format in which ingest reads all values but nulls as times, without those that say what one before
+    them says. More than one: the values do not tell.
+
+    >>> time_forms(["01/02/2016", "03/02/2016"]), time_forms(["20160201"]), time_forms([17]), time_forms([None])
+    (('%d/%m/%Y', '%m/%d/%Y'), ('%Y%m%d',), (), ())
+    """
     there = [value for value in values if value is not None]
-    if not there:
-        return ""
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in there):
-        return next((form for form, low, high in NUMERIC if all(low <= value < high for value in there)), "")
-    if not all(isinstance(value, str) for value in there):
-        return ""
-    if all(reads(datetime.fromisoformat, value) for value in there):
-        return "iso"
-    return next((form for form in PATTERNS if all(reads(datetime.strptime, value, form) for value in there)), "")
+    found: dict[tuple[int | None, ...], str] = {}
+    for form in (COMPACT, *NUMERIC_FORMATS, "iso", *PATTERNS) if there else ():
+        if form == COMPACT and any(len(str(value)) != len("YYYYMMDD") for value in there):
+            continue
+        times = times_in(form, there)
+        likely = LIKELY_US if form in NUMERIC_FORMATS else None
+        if all(at is not None and (likely is None or at in likely) for at in times):
+            found.setdefault(tuple(times), form)
+    return tuple(found.values())
+
+
+def times_in(form: str, values: Sequence[Any]) -> list[int | None]:
+    """Return what ingest reads of values under a format, in microseconds since 1970; None where that is no time."""
+    return RowTimes("at", TimeParser(form, zones.zone("UTC"))).parse([{"at": value} for value in values])
 
 
 def reads(read: Any, *arguments: str) -> bool:
@@ -78,10 +99,11 @@ def how_to_read(values: Iterable[Any], configured: str) -> str:
     >>> how_to_read(["31.12.2016"], "iso")
     'set [streams.time] format = "%d.%m.%Y", as the field is written'
     """
-    form = time_form(values)
-    if not form or form == configured:
+    forms = time_forms(values)
+    if not forms or configured in forms:
         return "set [streams.time] format to how the field is written"
-    return f'set [streams.time] format = "{form}", as the field is written'
+    named = " or ".join(f'"{form}"' for form in forms)
+    return f"set [streams.time] format = {named}, as the field is written"
 
 
 LEAST_USABLE = 0.5
@@ -192,13 +214,34 @@ def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRS
 
     Raises: FileError; ReplayError for rows that are not sorted by time.
     """
+    return _taken(stream, file.batches(skip=skip), skip=skip, most=most)
+
+
+def tried(stream: Stream, rows: Sequence[Row]) -> RowsSeen | None:
+    """Return what would become of rows in order of their times, were the steps to begin with the first of them, where
+    the stream starts "now"; None where two are so many steps apart that no file of the stream could have them.
+    """
+    times = times_of(stream).parse(rows)
+    changes: dict[str, Any] = {"clock": "replay"}
+    if stream.time.start_us is None:
+        first = min((at for at in times if at is not None), default=0)
+        changes["start"] = stream.time.started_at(instant(first).astimezone(stream.time.zone))
+    driven = stream.model_copy(update={"time": stream.time.model_copy(update=changes)})
+    order = sorted(range(len(rows)), key=lambda row: times[row] or 0)
+    steps = [step for step in steps_of(clock_of(driven), [times[row] for row in order]) if step is not None]
+    if any(later - max(earlier, -1) > LARGEST_JUMP for earlier, later in pairwise([-1, *steps])):
+        return None
+    return _taken(driven, [[rows[row] for row in order]], skip=0, most=len(rows))
+
+
+def _taken(stream: Stream, batches: Iterable[Sequence[Row]], *, skip: int, most: int) -> RowsSeen:
     # A key of no worth: whose users are whose is not asked, only whether they can be read.
     ingest = LocalIngest(
         SourceSpec.from_stream(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True)
     )
     clock, times = clock_of(stream), times_of(stream)
     plan, found = plan_of(stream, {stream.source: 1}, Progress(row=skip)), RowsSeen(stream.time, before=skip)
-    for rows in file.batches(skip=skip):
+    for rows in batches:
         records = plan.chunk(rows, steps_of(clock, times.parse(rows))).records[stream.source, 0]
         block, letters = ingest.take_planned(records)
         assert block is not None, "a chunk ends with a tick"

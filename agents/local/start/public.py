@@ -6,36 +6,52 @@ Guarantee: asked of no other file than the one that was named with --public.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agents.local.offline.files import open_rows
+from agents.local.start.sample import quoted
 from schemas.config.domain import FromPublic
 from schemas.errors import PrivstreamError
 
 MOST_VALUES = 1000
 """Different ones that are kept of a field: more are no categories."""
 FEW_NUMBERS = 24
+MOST_NUMBERS = 100_000
+"""That are kept for quantiles."""
 BINS = 10
 
 
 @dataclass(slots=True)
 class PublicField:
-    """Attributes: values: all different ones, in order of appearance; None where there are too many."""
+    """Attributes:
+
+    values: all different ones, in order of appearance; None where there are too many.
+    numbers: each `every`-th of the `count` that there are, for quantiles: memory does not grow with the file.
+    """
 
     low: float = math.inf
     high: float = -math.inf
     whole: bool = True
     nulls: bool = False
     values: dict[Any, None] | None = field(default_factory=dict)
+    numbers: array[float] = field(default_factory=lambda: array("d"))
+    every: int = 1
+    count: int = 0
 
     def take(self, value: Any) -> None:
         self.nulls = self.nulls or value is None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             self.low, self.high = min(self.low, value), max(self.high, value)
             self.whole = self.whole and value == int(value)
+            if self.count % self.every == 0:
+                self.numbers.append(value)
+                if len(self.numbers) > MOST_NUMBERS:
+                    self.numbers, self.every = self.numbers[::2], 2 * self.every
+            self.count += 1
         if self.values is not None and isinstance(value, (str, int, bool, float)):
             self.values[value] = None
             if len(self.values) > MOST_VALUES:
@@ -90,11 +106,20 @@ def public_facts(path: Path, read: Callable[[int, int], None] = lambda done, tot
         done += len(rows)
         read(done, max(done, total))
         for row in rows:
-            for name, value in row.items():
+            for name, value in _leaves(row):
                 found.setdefault(name, PublicField()).take(value)
     if not found:
         raise PrivstreamError(f"{path}: the public file has no rows. Fix: name another with --public.")
     return PublicFacts(path, found)
+
+
+def _leaves(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each field of an object, those of objects in it by their path."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{quoted(name)}.")
+        else:
+            yield f"{prefix}{quoted(name)}" if prefix else name, value
 
 
 def _sorted(values: list[Any]) -> list[Any]:
@@ -113,14 +138,21 @@ def _wider(seen: PublicField) -> tuple[float, float]:
 
 
 def _edges(seen: PublicField) -> list[Any]:
-    """Return edges of bins of equal width; of few whole numbers, a bin for each."""
+    """Return edges of bins that have as many of the values, as far as values differ; of few whole numbers, a bin for
+    each.
+    """
     low, high = seen.low, seen.high
     if seen.whole:
         count = int(high) - int(low) + 1
         if count <= FEW_NUMBERS:
             return [*range(int(low), int(high) + 1), int(high) + 1]
-        return sorted({int(low) + count * index // BINS for index in range(BINS)} | {int(high) + 1})
-    return [_plain(low + (high - low) * index / BINS) for index in range(BINS)] + [_plain(high)]
+        return sorted({int(low), *map(int, _quantiles(seen)), int(high) + 1})
+    return sorted({_plain(low), *map(_plain, _quantiles(seen)), _plain(high)})
+
+
+def _quantiles(seen: PublicField) -> list[float]:
+    there = sorted(seen.numbers)
+    return [there[len(there) * index // BINS] for index in range(1, BINS)]
 
 
 def _plain(value: float) -> float | int:

@@ -3,7 +3,11 @@
 Names are shown and written into a public file, so what reads as a value is no name: it is refused, and not repeated.
 Nor is a key that some of the objects lack: keys that differ by record may be people's names, ids or number plates. That
 the keys which all have are names of fields, and may be public, is the assumption.
-Of a time its form is told too ("%Y-%m-%d", milliseconds): how it is written, not when it is.
+Of a time its form is told too ("%Y-%m-%d", milliseconds): how it is written, not when it is. A form is told where
+ingest reads all that was looked at in it.
+
+A key of an object in a record is a name as well, a path (`position.lat`), where all records have such an object with
+the same keys; any other is not looked at, and neither shown.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from itertools import islice
 from pathlib import Path
@@ -20,12 +24,20 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from agents.local.offline.seen import LOOKED_AT, reads, time_form
+from agents.local.offline.files import TEXT, FileError, RowFile, open_rows
+from agents.local.offline.seen import FIRST_ROWS, LOOKED_AT, reads, time_forms, tried
+from agents.protocol.replay import Row
 from schemas.config.domain import FieldKind
+from schemas.config.timing import NUMERIC_FORMATS
+from schemas.config.values import format_length
 from schemas.errors import BrokerError, PrivstreamError
+from schemas.events import LARGEST_JUMP
 
 if TYPE_CHECKING:
-    from schemas.config import Kafka
+    from schemas.config import Kafka, Stream
+
+MOST_ITEMS = 4
+"""Of a list whose items are fields, such as a point's coordinates."""
 
 WRITTEN_OUT = (
     *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y"),
@@ -44,18 +56,23 @@ class FieldSeen:
     """Attributes:
 
     kind: of its values; None where all that were looked at are null, or lists and objects.
-    time: the form in which they are times, as `[streams.time] format`; empty: they do not look like times.
+    times: the forms in which ingest reads them as times, as `[streams.time] format`; none: they do not look like any.
+        Several: they do not tell day and month apart.
+    days: whether they are dates without a time of day.
     """
 
     name: str
     kind: FieldKind | None
-    time: str = ""
+    times: tuple[str, ...] = ()
+    days: bool = False
+
+    def __str__(self) -> str:
+        written = f", time as {' or '.join(self.times)}" if self.times else ""
+        return f"{self.name} ({self.kind or 'unknown'}{written})"
 
 
 def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
     """Return the fields of a file's first rows. Raises: FileError; PrivstreamError where names read as values."""
-    from agents.local.offline.files import open_rows
-
     file = open_rows(path)
     if any(reads_as_value(name) for name in file.columns() or ()):
         raise PrivstreamError(
@@ -63,22 +80,53 @@ def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
             "e-mail address, which is private and is not shown. Fix: write the columns' names into the first line; a "
             "column whose name is a number or a date needs another name."
         )
+    found = fields_of(_first(file), names=file.columns() or ())
+    if file.kind != "csv":
+        return found
+    # A stream that names a column for its time reads texts there, or numbers: cells are tried as both.
+    texts = replace(file, kinds=dict.fromkeys((each.name for each in found), TEXT))
+    as_texts = fields_of(_first(texts), names=file.columns() or ())
+    return tuple(
+        replace(each, times=each.times or text.times, days=each.days or text.days)
+        for each, text in zip(found, as_texts, strict=True)
+    )
+
+
+def _first(file: RowFile) -> list[dict[str, Any]]:
     rows = (row for batch in file.batches(batch_rows=LOOKED_AT) for row in batch if isinstance(row, dict))
-    return fields_of(islice(rows, LOOKED_AT), names=file.columns() or ())
+    return list(islice(rows, LOOKED_AT))
 
 
-def fields_of_topic(kafka: Kafka, topic: str) -> tuple[FieldSeen, ...]:
-    """Return the fields of a topic's first records that are JSON objects.
+def check_sample(stream: Stream, rows: Iterable[Row]) -> None:
+    """Run a stream over the first rows of its sample, in order of their times. Nothing is written.
 
-    Raises: BrokerError; PrivstreamError if it has none, or names read as values.
+    Raises: FileError where fewer than half can be used, by reason and field: shares, never a value.
     """
+    seen = tried(stream, list(islice(rows, FIRST_ROWS)))
+    if seen is None:
+        raise FileError(
+            f"stream {stream.name}: two events of the sample that follow each other are more than {LARGEST_JUMP:,} "
+            f'steps of "{format_length(stream.time.step)}" apart, and no replay or simulation goes over that. Nothing '
+            "was written. Fix: --set time.step=STEP with a longer one, or a time.format that fits; or say "
+            "--allow-refused."
+        )
+    if seen.misfit:
+        # Words for rows of a file name settings of a file that is there; here they are said with --set.
+        raise FileError(
+            f"stream {stream.name} would refuse most of the sample. Of its first {seen.rows:,} rows "
+            f"{seen.seen.sentence()}. Nothing was written. Fix: {seen.refused[0].what_to_do}, with --set KEY=VALUE; "
+            "or say --allow-refused."
+        )
+
+
+def rows_of_topic(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
+    """Return a topic's first records that are JSON objects. Raises: BrokerError; PrivstreamError if it has none."""
     records = asyncio.run(_first_records(kafka, topic))
-    found = fields_of(records)
-    if not found:
+    if not records:
         raise PrivstreamError(
             f"topic {topic} has no record yet that is a JSON object. Fix: write some, or name a file with --from."
         )
-    return found
+    return records
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -> tuple[FieldSeen, ...]:
@@ -104,7 +152,54 @@ def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -
             "field; it is private and is not shown. Fix: write records whose keys are the same names in each, and such "
             "values behind them."
         )
-    return tuple(FieldSeen(name, _kind(found), time_form(found)) for name, found in values.items())
+    return tuple(_seen(name, found) for name, found in _with_paths(values).items())
+
+
+def _seen(name: str, values: list[Any]) -> FieldSeen:
+    times = time_forms(values)
+    days = bool(times) and all(
+        isinstance(each, (str, int)) and len(str(each)) <= 10 for each in values if each is not None
+    )
+    return FieldSeen(name, _kind(values), times, days and times[0] not in NUMERIC_FORMATS)
+
+
+def _with_paths(values: Mapping[str, list[Any]], prefix: str = "") -> dict[str, list[Any]]:
+    """Return the values of each field, those in objects and in short lists by their path, which `FieldPath` finds."""
+    found: dict[str, list[Any]] = {}
+    for name, column in values.items():
+        path = name if not prefix else f"{prefix}.{quoted(name)}"
+        inner = _inner(column)
+        if inner and not any(reads_as_value(each) or '"' in each for each in inner if not each.isdecimal()):
+            found |= _with_paths(inner, quoted(name) if not prefix else path)
+        else:
+            found[path] = column
+    return found
+
+
+def _inner(column: list[Any]) -> dict[str, list[Any]] | None:
+    """Return the values of each key where all are objects of the same keys, or short lists of numbers and texts."""
+    if column and all(isinstance(each, Mapping) for each in column):
+        names = column[0].keys()
+        return (
+            {name: [each[name] for each in column] for name in names}
+            if all(each.keys() == names for each in column)
+            else None
+        )
+    lists = bool(column) and all(isinstance(each, list) and 0 < len(each) <= MOST_ITEMS for each in column)
+    if not lists or len({len(each) for each in column}) > 1:
+        return None
+    if any(isinstance(item, (Mapping, list)) for each in column for item in each):
+        return None
+    return {str(at): [each[at] for each in column] for at in range(len(column[0]))}
+
+
+def quoted(name: str) -> str:
+    """Return a key as a part of a path.
+
+    >>> quoted("lat"), quoted("a.b")
+    ('lat', '"a.b"')
+    """
+    return f'"{name}"' if "." in name or not name else name
 
 
 def reads_as_value(name: str) -> bool:
@@ -122,7 +217,7 @@ def reads_as_value(name: str) -> bool:
         or name.lstrip("+-").casefold() in _WORDS_OF_NUMBERS
         or (
             any(character.isdigit() for character in name)
-            and (reads(float, name) or time_form([name]) or reads(time.fromisoformat, name) or _says_when(name))
+            and (reads(float, name) or time_forms([name]) or reads(time.fromisoformat, name) or _says_when(name))
         )
     )
 

@@ -52,7 +52,13 @@ TITLES: Mapping[str, str] = {
 WIDTH = 112
 LONG = 88
 """Characters of a list that stands in one line."""
-TIME_HINTS = ("timestamp", "datetime", "time", "date", "at", "ts", "hour", "day")
+TIME_HINTS = ("timestamp", "datetime", "time", "date", "at", "ts", "when", "hour", "day")
+OF_THE_FILE: Mapping[str, type[Section]] = {"job": JobSection, "kafka": Kafka}
+"""Sections beside the streams, of which `--set` may say keys too."""
+NO_FIELDS = ("source", "name", "audit", "engine", "mode")
+"""Keys whose texts are no names of fields."""
+_NO_TIME = re.compile(r"birth|dob|expir|valid|(^|_)until")
+"""In names of dates that are not when an event happened."""
 USER_HINTS = (
     *("user_id", "user", "customer_id", "customer", "member"),
     *("person", "driver", "rider", "account", "passenger"),
@@ -88,26 +94,31 @@ def write_template(
     public: PublicFacts | None = None,
     bootstrap: str,
     usual_source: str = "",
+    tried: Callable[[Stream], None] = lambda stream: None,
 ) -> Begun:
     """Write a configuration; it is valid but for the lines TO FILL IN. Writes nothing where it would not be.
 
     Args:
         given: values by their key below the stream, as `privacy.epsilon`. fields: of the raw events.
         usual_source: the topic that is taken where none is given.
+        tried: asked before a whole configuration is written; raises where it does not fit.
     Raises: ConfigError that names what is wrong; PrivstreamError if the file cannot be written.
     """
     spec = _spec(engine)
-    template = Template({**given, "engine": engine}, fields, public)
+    template = Template({**_flat(given), "engine": engine}, fields, public)
     template.answer(spec, folder=out.parent, usual_source=usual_source)
     text = template.text(bootstrap=bootstrap, file=out.name)
     try:
-        check_streams(parse_config(text, {}, folder=out.parent))
+        config = parse_config(text, {}, folder=out.parent)
+        check_streams(config)
+        tried(config.streams[0])
     except ConfigError as error:
         wrong = []
         for problem in error.problems:
             key = problem.key.removeprefix("streams[0].")
             if not any(each == key or each.startswith(f"{key}.") for each in template.to_fill):
-                option = f": --set {key}=VALUE" if key != problem.key else ""
+                option = f": --set {key}=VALUE" if key != problem.key or key.partition(".")[0] in OF_THE_FILE else ""
+                option += ", or leave it out" if key in template.given else ""
                 wrong.append(ConfigProblem(key, problem.reason, problem.fix + option))
         if wrong:
             raise ConfigError(wrong) from None
@@ -133,14 +144,17 @@ class Template:
     """Keys of a stream with their values, and those that must be written.
 
     Attributes:
+        given: what is told, which no guess replaces; no field that it names is taken for anything else.
         values: key -> value. to_fill: key -> what is asked, and an example in TOML.
     """
 
     def __init__(self, given: Mapping[str, Any], fields: Sequence[FieldSeen], public: PublicFacts | None) -> None:
-        self._given, self._fields, self._public = given, fields, public
+        self.given, self._fields, self._public = given, fields, public
         self.values: dict[str, Any] = {}
         self.to_fill: dict[str, tuple[str, str]] = {}
-        self._used: set[Any] = set()
+        self._used: set[Any] = {
+            text for key, value in given.items() if key not in NO_FIELDS for text in _texts_in(value)
+        }
 
     def answer(self, spec: EngineSpec, *, folder: Path, usual_source: str) -> None:
         """Answer all that a stream of the engine must say."""
@@ -151,22 +165,18 @@ class Template:
             key="name", kind="text", text="What is the public stream called? Its topics are NAME.synthetic and others",
             default=_plain_name(str(self.values.get("source", ""))) or None,
         ))  # fmt: skip
-        at = self._ask(
-            "time.field",
-            Question(key="field", kind="field", text="Which field holds the time of an event?", hints=TIME_HINTS),
-            fields=[each for each in self._fields if each.time] or self._fields,
-        )
-        form = next((each.time for each in self._fields if each.name == at), "") or "iso"
-        usual: dict[str, Any] = {"time.format": form, "time.timezone": "UTC", "time.step": "1h", "time.start": "now"}
+        step = self._time()
+        usual: dict[str, Any] = {"time.timezone": "UTC", "time.step": step, "time.start": "now"}
         usual |= {"privacy.unit": spec.facts.units[0], "privacy.epsilon": 1.0, "domain.kind": next(iter(spec.domains))}
         for key, value in usual.items():
-            self.values[key] = self._given.get(key, value)
+            self.values[key] = self.given.get(key, value)
         if self.values["privacy.unit"] != "event":
             self._ask(
                 "privacy.user",
                 Question(
                     key="user", kind="field", hints=USER_HINTS,
-                    text='Which field holds the user\'s id? Where events name nobody, unit = "event" protects events',
+                    text="Which field holds the user's id? Where events name nobody, say --set privacy.unit=event in "
+                    "place of it, and events are protected",
                 ),
                 fields=[each for each in self._fields if not _NO_ID.search(each.name.lower())],
             )  # fmt: skip
@@ -183,10 +193,10 @@ class Template:
                     text="How many events of one user count? More are dropped; each gets a smaller part of epsilon. As "
                     "many as usual users have; privstream tune compares bounds, on public or old data",
                 ))  # fmt: skip
-            self.values["privacy.user_key_file"] = self._given.get("privacy.user_key_file", "user.key")
+            self.values["privacy.user_key_file"] = self.given.get("privacy.user_key_file", "user.key")
         if spec.facts.modes[0] in spec.facts.needs_delta:
-            self.values["privacy.delta"] = self._given.get("privacy.delta", 1e-6)
-        rest = {key: value for key, value in self._given.items() if key not in self.to_fill}
+            self.values["privacy.delta"] = self.given.get("privacy.delta", 1e-6)
+        rest = {key: value for key, value in self.given.items() if key not in self.to_fill}
         self.values = {**rest, **self.values}
 
     def text(self, *, bootstrap: str, file: str) -> str:
@@ -195,8 +205,12 @@ class Template:
         for line in HEAD.format(file=file).splitlines():
             made.add(tomlkit.comment(line))
         made.add(tomlkit.nl())
-        made["job"] = _section(JobSection, {"name": "privstream"})
-        made["kafka"] = _section(Kafka, {"bootstrap": bootstrap, "partitions": 4})
+        beside: dict[str, dict[str, Any]] = {
+            "job": {"name": "privstream"},
+            "kafka": {"bootstrap": bootstrap, "partitions": 4},
+        }
+        for name, section in OF_THE_FILE.items():
+            made[name] = _section(section, {**beside[name], **_nested(_below(name, self.values))})
         spec = ENGINES[self.values["engine"]]
         kind = self.values["domain.kind"]
         if kind not in spec.domains:
@@ -211,10 +225,54 @@ class Template:
             mine, asked = _below(name, self.values), _below(name, self.to_fill)
             kinds = f"; kinds: {', '.join(spec.domains)}" if name == "domain" and len(spec.domains) > 1 else ""
             stream[name] = _section(model, mine, to_fill=asked, title=TITLES[name] + kinds)
+        for name in dict.fromkeys(key.partition(".")[0] for key in self.values if "." in key):
+            if name not in models and name not in OF_THE_FILE:
+                stream[name] = _item_table(_nested(_below(name, self.values)))
         streams = tomlkit.aot()
         streams.append(stream)
         made["streams"] = streams
         return tomlkit.dumps(made)
+
+    def _time(self) -> str:
+        """Answer which field holds the time, and how it is written, by what ingest reads. Returns: the usual step."""
+        known = {each.name: each for each in self._fields}
+        told, form = self.given.get("time.field"), self.given.get("time.format")
+        asked = Question(key="field", kind="field", text="Which field holds the time of an event?", hints=TIME_HINTS)
+        times = [
+            each for each in self._fields
+            if each.times and (form is None or form in each.times) and not _NO_TIME.search(each.name.lower())
+        ]  # fmt: skip
+        # A number is a time by its name alone: nearly any is one of some year.
+        if not self._fields or told is not None:
+            self._ask("time.field", asked)
+        elif likely := _likely(self._offered(asked, times), TIME_HINTS):
+            self.values["time.field"] = likely
+            self._used.add(likely)
+        elif len(texts := [each for each in self._offered(asked, times) if known[each].kind == "text"]) == 1:
+            self.values["time.field"] = texts[0]
+            self._used.add(texts[0])
+        else:
+            offered = self._offered(asked, times)
+            more = f" Of {', '.join(offered)}" if offered else (
+                " None of the sample's is a whole time in a form that is known: name one, with how it is written as "
+                "--set time.format=FORMAT; parts such as an hour alone are none"
+            )  # fmt: skip
+            self.to_fill["time.field"] = asked.text + more, '"FIELD"'
+        at = known.get(str(self.values.get("time.field")))
+        if form is not None:
+            self.values["time.format"] = form
+        elif at is None:
+            self.values["time.format"] = "iso"
+        elif len(at.times) == 1:
+            self.values["time.format"] = at.times[0]
+        else:
+            why = (
+                f"the sample does not tell which of {' and '.join(at.times)}" if at.times
+                else "it is not in a form that is known, or a part of a time: write a strptime pattern, or name "
+                "another field with --set time.field=FIELD"
+            )  # fmt: skip
+            self.to_fill["time.format"] = f"How is {at.name} written? Of the sample {why}", '"FORMAT"'
+        return "1 day" if at is not None and at.days else "1h"
 
     def _domain(self, spec: EngineSpec, folder: Path) -> bool:
         """Answer what the domain must say. Returns: whether the records that it describes name users."""
@@ -226,7 +284,7 @@ class Template:
             else:
                 self._ask(key, question, about=[self.values.get(f"domain.{name}") for name in question.about])
         try:
-            domain = _below("domain", {**self._given, **self.values})
+            domain = _below("domain", {**self.given, **self.values})
             return model.model_validate(domain, context={FOLDER: folder}).names_user
         except ConfigError:  # said when the whole is read
             return True
@@ -236,15 +294,16 @@ class Template:
     ) -> Any:
         """Keep the answer of a question; None where it must be filled in."""
         fields = self._fields if fields is None else fields
-        value = self._given[key] if key in self._given else self._usual(question, fields, about)
+        value = self.given[key] if key in self.given else self._usual(question, fields, about)
         if value is not None:
             self.values[key] = value
             self._used |= {value} if question.kind == "field" else set()
             return value
+        public = "; or name a PUBLIC file that has it with --public" if question.public and self._public is None else ""
         why = "" if self._public is None else self._public.too_many(question.public, [str(each) for each in about])
         offered = self._offered(question, fields) if question.kind == "field" else []
         asked = question.text or f"What is {key}?"
-        self.to_fill[key] = why or asked + (f" Of {', '.join(offered)}" if offered else ""), _blank(question)
+        self.to_fill[key] = why or asked + (f" Of {', '.join(offered)}" if offered else public), _blank(question)
         return None
 
     def _usual(self, question: Question, fields: Sequence[FieldSeen], about: Sequence[Any]) -> Any:
@@ -262,14 +321,15 @@ class Template:
 
     def _tables(self, key: str, asked: Each) -> None:
         """Keep tables as they are given; or make those of fields that are named, or that the public file has."""
-        given = self._given.get(key)
+        given = self.given.get(key)
         named = isinstance(given, list) and bool(given) and all(isinstance(name, str) for name in given)
         if given is not None and not named:
             self.values[key] = given
             return
         free = self._offered(asked, self._fields)
         names = given or [name for name in free if self._public is not None and name in self._public.fields]
-        if unknown := sorted({*names} - {each.name for each in self._fields}) if self._fields else []:
+        known = {each.name for each in self._fields}
+        if unknown := sorted(name for name in names if known and not {name, name.partition(".")[0]} & known):
             has = ", ".join(each.name for each in self._fields)
             raise ConfigError(
                 [ConfigProblem(key, f"there is no field {unknown[0]}; there are {has}", "name one of them")]
@@ -285,14 +345,15 @@ class Template:
         rows = (
             "{ " + ", ".join(f"{name} = {_toml(value)}" for name, value in table.items()) + " }" for table in tables
         )
-        self.to_fill[key] = next(filter(None, why), asked.text), f"[{', '.join(rows)}]"
+        public = "; or name a PUBLIC file that has them with --public" if self._public is None else ""
+        self.to_fill[key] = next(filter(None, why), asked.text + public), f"[{', '.join(rows)}]"
 
     def _table(self, asked: Each, name: str) -> dict[str, Any]:
         """Return what is known of one field, with a `Blank` for what must be written."""
         kind = next((each.kind for each in self._fields if each.name == name), None)
         table: dict[str, Any] = {asked.field_key: name}
         for question in asked.inner:
-            if kind is not None and kind not in question.of:
+            if (kind or "text") not in question.of:  # one half of an alternative: values of texts, edges of numbers
                 continue
             value = self._usual(question, (), [name])
             if kind == "boolean" and question.public == "values":
@@ -324,6 +385,47 @@ def read_setting(text: str) -> Any:
 
 def _below(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     return {key.removeprefix(f"{name}."): value for key, value in keys.items() if key.startswith(f"{name}.")}
+
+
+def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys with a dot for those of tables, as `time.field` of `time = { field = "at" }`."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        found |= {f"{key}.{name}": inner for name, inner in value.items()} if _is_section(key, value) else {key: value}
+    return found
+
+
+def _is_section(key: str, value: Any) -> bool:
+    return "." not in key and isinstance(value, Mapping)
+
+
+def _nested(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    >>> _nested({"registry.url": "u", "bootstrap": "b"})
+    {'registry': {'url': 'u'}, 'bootstrap': 'b'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in keys.items():
+        head, _, rest = key.partition(".")
+        found[head] = {**found.get(head, {}), **_nested({rest: value})} if rest else value
+    return found
+
+
+def _item_table(keys: Mapping[str, Any]) -> Table:
+    table = tomlkit.table()
+    for key, value in keys.items():
+        table.add(key, _item(value))
+    table.add(tomlkit.nl())
+    return table
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a value of TOML."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, Mapping)):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts_in(inner)
 
 
 def _blank(question: Question) -> str:
