@@ -52,7 +52,7 @@ def stages() -> list[tuple[str, float]]:
         ("take them in", lambda: PartitionIngest(spec, 0).take(records)),
         ("  decode JSON", lambda: machine.decoder.decode(list(map(attrgetter("value"), records)))),
         ("  filter", lambda: filtered.run(events, ticked, None)),
-        ("    users: partition and hash", lambda: filtered._users(events, reasons)),
+        ("    users: partition and hash", lambda: filtered._users(events, reasons, {})),
         ("      partition", lambda: partitions_of(ids, partitioner="murmur2", partitions=PARTITIONS)),
         ("      hash", lambda: hash_ids(ids, spec.key or b"")),
         ("    times", lambda: parser.parse(times)),
