@@ -195,8 +195,7 @@ def _program(given: argparse.Namespace) -> None:
         os._exit(0)  # Faust's own shutdown takes seconds and is not measured
     elif given.program == "held":
         gate = Path(given.gate)
-        held = held_back(given.bootstrap, given.folder, given.source, given.job, given.processes, gate)
-        print(repr(asyncio.run(held)), flush=True)
+        asyncio.run(held_back(given.bootstrap, given.folder, given.source, given.job, given.processes, gate))
     else:
         program = {"bare": bare, "ours": ours}[given.program]
         print(json.dumps(asyncio.run(program(given.bootstrap, given.folder, given.events, given.source))))

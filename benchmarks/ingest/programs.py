@@ -25,12 +25,15 @@ from benchmarks.environments import environment
 from benchmarks.ingest.source import PARTITIONS, configuration
 
 OWNS = "owns its partitions"
+ENDED = "ended"
+"""File beside the gate: all processes have taken in their share."""
 
 
-async def held_back(bootstrap: str, folder: str, source: str, job: str, processes: int, gate: Path) -> float:
+async def held_back(bootstrap: str, folder: str, source: str, job: str, processes: int, gate: Path) -> None:
     """One of the processes: says when it owns its share, waits for the gate, and takes in all that is there.
 
-    Returns: the time of day at which its last block was committed.
+    It prints the time of day at which its last block was committed, and leaves the group when the others have as well:
+    before that, its partitions would go to one that still waits for its own share.
     """
     from agents.worker.ingest.service import IngestService
     from agents.worker.ingest.specs import source_specs
@@ -61,9 +64,9 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
     await _until(lambda: at_the_end() or service.crash_reason is not None)
     if service.crash_reason is not None:
         raise service.crash_reason
-    ended = time.time()
+    print(repr(time.time()), flush=True)
+    await _until(gate.with_name(ENDED).exists)
     await service.stop()
-    return ended
 
 
 def rate_together(processes: int, bootstrap: str, folder: str, source: str, events: int) -> float:
@@ -83,6 +86,7 @@ def rate_together(processes: int, bootstrap: str, folder: str, source: str, even
         begun = time.time()
         gate.touch()
         ended = [float(_line(each)) for each in started]
+        gate.with_name(ENDED).touch()
         for each in started:
             each.wait()
     return events / (max(ended) - begun)
