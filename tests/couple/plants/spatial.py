@@ -15,6 +15,7 @@ from engines.core.noise import NoiseSource, aggregate, laplace_mechanism, seeded
 from engines.core.state import Expiry
 from engines.spatial import build, split
 from engines.spatial.changes import Changes
+from engines.spatial.fixture import HOLE, SHELL, geojson
 from engines.spatial.held import engine as held
 from engines.spatial.held import measure as held_measure
 from engines.spatial.held.measure import LeafCounter, Watch
@@ -168,10 +169,14 @@ _EVENT = {"privacy": {"unit": "event", "user": None, "max_contributions": None, 
 _SHRUNK_A_LITTLE = property(lambda self: Fraction(83, 100) * split.path_cost(self.fanout) / self.epsilon)
 _LITTLE = {"privacy": {"unit": "event", "user": None, "max_contributions": None, "epsilon": 0.05}}
 _OP = {"domain": {"op": "what"}}
+_MAP = {"domain": geojson("Polygon", [SHELL, HOLE])}
 
 DEFAULT: Mapping[str, Planted | Fault] = {
     "half the noise of the watch": replaced(Watch, "noisy", _louder),
     "half the noise of a leaf": replaced(LeafCounter, "noisy", _louder),
+    "a watch that counts twice, on a map": Fault(
+        edit(Watch, "step", "self.noisy(events[there], noise)", "self.noisy(2 * events[there], noise)"), _MAP
+    ),
     "a watch without noise": replaced(Watch, "noisy", _without_noise),
     "burst groups share their noise": replaced(held.StepWork, "measure", _sharing),
     "a leaf is measured because its pending count reaches 1,000": replaced(held, "due", _due_when_full),
