@@ -1,4 +1,4 @@
-"""Names for the types of arrays. What an array's entries and shape mean is said where it is used."""
+"""Type aliases for arrays. What the entries and the shape of an array mean is documented where the array is used."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ BoolArray = NDArray[np.bool_]
 WordArray = NDArray[np.uint64]
 
 KeyArray = NDArray[np.uint64]
-"""`(events, words)`: what a domain makes of an event."""
+"""`(events, words)`: events as a domain encodes them."""
 ReasonArray = NDArray[np.uint8]
-"""`(events,)` of `schemas.events.Reason`; 0 is none."""
+"""`(events,)` of `schemas.events.Reason`; 0 means that the event is accepted."""
 
-_DENSE = 1 << 16
+_DENSE_SPAN = 1 << 16
+"""Values within so narrow a range are counted by `np.bincount`, which is faster than sorting them."""
 
 
 def narrowed(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
-    """Return the same whole numbers in a type of fewer bytes.
+    """Return the same integers in a narrower type.
 
-    Raises: OverflowError if one does not fit; it does not say which.
+    Raises: OverflowError if a value does not fit; the message does not repeat the value, which may be private.
 
     >>> narrowed(np.array([0, 255]), np.uint8)
     array([  0, 255], dtype=uint8)
     """
-    room = np.iinfo(dtype)
-    if values.size and not room.min <= int(values.min()) <= int(values.max()) <= room.max:
-        raise OverflowError(f"a number outside of {room.min} to {room.max} would be stored as another one")
+    limits = np.iinfo(dtype)
+    if values.size and not limits.min <= int(values.min()) <= int(values.max()) <= limits.max:
+        raise OverflowError(f"a number outside of {limits.min} to {limits.max} would be stored as another one")
     return values.astype(dtype)
 
 
 def distinct(values: IntArray) -> list[int]:
-    """Distinct values in ascending order; `np.unique`, but fast where they lie close together, as nearly always.
+    """Return the distinct values in ascending order, as `np.unique` does, but faster where they lie close together.
 
     >>> distinct(np.array([7, 3, 7]))
     [3, 7]
@@ -45,5 +46,6 @@ def distinct(values: IntArray) -> list[int]:
     low, high = int(values.min()), int(values.max())
     if low == high:
         return [low]
-    found = np.flatnonzero(np.bincount(values - low)) + low if high - low < _DENSE else np.unique(values)
-    return [int(value) for value in found]
+    if high - low < _DENSE_SPAN:
+        return [int(value) for value in np.flatnonzero(np.bincount(values - low)) + low]
+    return [int(value) for value in np.unique(values)]

@@ -1,7 +1,8 @@
-"""A block: what one range of source offsets of one partition amounts to. Private.
+"""A block: the aggregate of one range of source offsets of one partition. Private.
 
-One record carries the folded events, the contribution bounds' increments and the ticks of `[lo, hi)`, so that they are
-atomic. Blocks of a source partition cover its offsets without gap or overlap: a folded block cannot be trimmed.
+One record carries the folded events, the increments of the contribution bounds and the ticks of `[lo, hi)`, so that
+they are committed atomically. The blocks of a source partition cover its offsets without gap or overlap, because a
+folded block cannot be trimmed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from schemas.errors import ForkError
 from schemas.wire import Kind, decode, encode
 
 Tally = Mapping[str, Mapping[str, int]]
-"""`Reason` name -> configured field of the raw events that it is about ("" for the record as a whole) -> records."""
+"""Number of records by `Reason` name and by the configured field at fault ("" for the record as a whole)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +26,7 @@ class Folded:
     """A multiset of encoded events: distinct keys in ascending order, each with a count.
 
     Attributes:
-        keys: `(rows, words)` uint64; what a key means is the domain's affair (spatial: cell and operation).
+        keys: `(rows, words)` uint64; the domain defines what a key means (spatial: cell and operation).
         counts: `(rows,)` int64, positive.
     """
 
@@ -34,11 +35,17 @@ class Folded:
 
     @staticmethod
     def empty(words: int) -> Folded:
+        """Return no events, with keys of so many words."""
         return Folded(np.zeros((0, words), np.uint64), np.zeros(0, np.int64))
 
     @staticmethod
-    def of(keys: KeyArray, counts: IntArray | None = None) -> Folded:
-        """Sort, merge equal keys and add up their counts (1 each when absent). `keys` is `(rows, words)`."""
+    def from_keys(keys: KeyArray, counts: IntArray | None = None) -> Folded:
+        """Return the multiset of these keys, in any order.
+
+        Args:
+            keys: `(rows, words)`; equal keys are merged.
+            counts: `(rows,)`, added up for equal keys; None means 1 for each key.
+        """
         if counts is None:
             counts = np.ones(len(keys), np.int64)
         if len(keys) == 0:
@@ -52,47 +59,53 @@ class Folded:
         return Folded(ordered[starts], np.add.reduceat(counts[order], starts).astype(np.int64))
 
     def merge(self, *others: Folded) -> Folded:
+        """Return the union of the multisets: counts of equal keys are added up."""
         parts = [part for part in (self, *others) if len(part.counts)]
         if len(parts) == 0:
             return self
         if len(parts) == 1:
             return parts[0]
-        return Folded.of(np.concatenate([p.keys for p in parts]), np.concatenate([p.counts for p in parts]))
+        return Folded.from_keys(np.concatenate([p.keys for p in parts]), np.concatenate([p.counts for p in parts]))
 
     @property
     def total(self) -> int:
+        """Number of events."""
         return int(self.counts.sum())
 
 
 _ALWAYS = ("stream", "partition", "lo", "hi", "tick", "counts", "floor")
 _ABSENT = {"refused": {}, "totals": {}, "began": 0, "partitions": 0, "copied": None, "live_from": None}
-"""What the header of a block leaves out where it is so."""
+"""Default values, which the header of a block leaves out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """One block, see the module. Offsets are of the source partition; `hi` is the next offset to read.
+    """One block; see the module. Offsets are those of the source partition, and `hi` is the next offset to read.
 
     Attributes:
         tick: last step closed on this partition by records before `hi` (or by the wall clock at `hi`); -1 before any.
-        steps: step -> its accepted events in this block.
-        surplus: step -> events refused by a bound that are counted for it; empty where none are.
-        users: `(rows, 3)` uint64: two words of the keyed hash, and the period (0 when the bound never renews); under
-            `max_per_step` the step instead.
-        increments: `(rows,)` int64, charges of that user in this block.
-        counts: `Reason` name -> records, including `ACCEPTED`.
-        floor: offset of the blocks topic from which this partition's bounds can be restored (older blocks may go).
+        steps: accepted events of this block, by step.
+        surplus: number of events that a bound refused and that are counted all the same, by step; empty if there are
+            none.
+        users: `(rows, 3)` uint64: two words of the keyed hash of a user, and the period (0 if the bound never renews);
+            under `max_per_step` the step instead of the period.
+        increments: `(rows,)` int64: charges of that user in this block.
+        counts: number of records by `Reason` name, `ACCEPTED` included.
+        floor: offset of the blocks topic from which the bounds of this partition can be restored; older blocks may be
+            deleted.
         snapshots: `(256,)` int64: for each bucket of the bounds the source offset up to which its latest snapshot
-            counts, that of this block's transaction included; 0 where none was ever needed. `(0,)` where nothing is
-            bounded.
-        refused: those of `counts` that were refused, by field too.
-        totals: all that was ever counted on this partition, up to `hi`; for operators, who see blocks come and go.
-        began: source offset at which the stream began to read this partition; what was before it had been deleted.
-        partitions: of the source, among which users have been placed since partitions were added to it; 0: none were.
-        copied: of a partition that was added, offset of the one whose users came here, up to which the bounds count
-            that it began with; None where they began empty.
-        live_from: first step that is closed by the wall clock and not by a replay, once the partition has gone live;
-            None before, and for ever where the clock is on the wall from the start.
+            counts, a snapshot in the transaction of this block included; 0 if the bucket never needed one. `(0,)` if
+            nothing is bounded.
+        refused: the refused records among `counts`, also by field.
+        totals: everything that was ever counted on this partition, up to `hi`; for operators, because blocks are
+            deleted.
+        began: source offset at which the stream began to read this partition; earlier records had been deleted.
+        partitions: number of source partitions over which users have been placed since partitions were added; 0 if
+            none were added.
+        copied: of an added partition: offset, on the partition from which its users moved, up to which the initial
+            bounds count; None if the bounds began empty.
+        live_from: first step that the wall clock and not a replay closes, once the partition has gone live; None
+            before that, and always None for a stream that runs by the wall clock from its start.
     """
 
     stream: str
@@ -115,6 +128,7 @@ class Block:
     copied: int | None = None
 
     def encode(self) -> bytes:
+        """Return the block as the value of a record."""
         steps = sorted(self.steps)
         header = {name: getattr(self, name) for name in _ALWAYS} | {"steps": steps}
         header |= {name: value for name, absent in _ABSENT.items() if (value := getattr(self, name)) != absent}
@@ -129,21 +143,21 @@ class Block:
             arrays[f"counts/{step}"] = self.steps[step].counts
         return encode(Kind.BLOCK, header, arrays)
 
-    def taken_in_twice(self, expected: int) -> ForkError:
-        """Return what to raise where source offsets of this block below `expected` are in blocks before it."""
+    def overlap_error(self, expected: int) -> ForkError:
+        """Return the error to raise if earlier blocks already contain source offsets of this block below `expected`."""
         return ForkError(
             f"stream {self.stream}, source partition {self.partition}: a block covers offsets {self.lo} to {self.hi}, "
-            f"and those below {expected} are in blocks before it. Another process writes blocks of this stream: a copy "
+            f"and offsets below {expected} are in earlier blocks. Another process writes blocks of this stream: a copy "
             "of the job, a mirror of its topics, or a copy that was put back"
         )
 
     @staticmethod
     def decode(data: bytes) -> Block:
-        """Return the block that bytes hold. Raises: WireError."""
+        """Return the block in the value of a record. Raises: WireError."""
         header, arrays = decode(Kind.BLOCK, data)
         steps = {step: Folded(arrays[f"keys/{step}"], arrays[f"counts/{step}"]) for step in header.pop("steps")}
-        more: dict[str, Any] = {name: arrays[name] for name in ("users", "increments", "snapshots") if name in arrays}
+        rest: dict[str, Any] = {name: arrays[name] for name in ("users", "increments", "snapshots") if name in arrays}
         if "surplus_steps" in arrays:
             pairs = zip(arrays["surplus_steps"].tolist(), arrays["surplus_counts"].tolist(), strict=True)
-            more["surplus"] = dict(pairs)
-        return Block(**header, **more, steps=steps)
+            rest["surplus"] = dict(pairs)
+        return Block(**header, **rest, steps=steps)

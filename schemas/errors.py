@@ -1,37 +1,38 @@
-"""The error tree. `stops` says how far an error reaches, so that nobody has to match on text.
+"""The tree of exceptions. `stops` says what an error stops, so that no caller matches on the text of a message.
 
 PrivstreamError                     stops
 ├── ConfigError                     job       the configuration is refused before anything starts
 ├── RecordError                     record    one input record is unusable: counted and dead-lettered
 ├── EngineInputError (ValueError)   stream    an engine was called with arguments that break its contract
-├── BudgetError                     stream    a release would cost more than what is left
+├── BudgetError                     stream    a release would cost more than the budget that is left
 ├── StepError                       stream    a state machine of one stream failed in a way that nobody foresaw
 ├── WireError                       stream    bytes of an unknown kind, version or checksum
-├── PromiseError                    stream    history is not what it must be: at most one answer per step is at stake
+├── PromiseError                    stream    the history contradicts itself: a step could get a second answer
 │   ├── GapError                              a source offset range is missing or counted twice
 │   ├── ForkError                             two different seeds, candidates or publications of one step
-│   ├── LostTopicError                        a topic of the stream's history is gone, or was made again
-│   ├── WitnessError                          the witness knows of answers that the cluster does not have, or of none
+│   ├── LostTopicError                        a topic of the stream's history is gone, or was created anew
+│   ├── WitnessError                          the witness knows answers that the cluster lacks, or cannot vouch for any
 │   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
-│       └── SourceError                       the source is another topic than the one that the stream was started with
-├── BatchError                      record    a batch of the library is not rows, or was taken in before: none of it is
-├── StepOrderError                  stream    the library was asked for a step that is released, or not yet the next
+│       └── SourceError                       the source is not the topic with which the stream was started
+├── BatchError                      record    a batch of the library holds no rows, or rows that were added before
+├── StepOrderError                  stream    the library was asked for a step that is released, or is not the next
 ├── StateFileError                  stream    a state file of the library is in use, damaged, or an older copy
 ├── WitnessAwayError                stream    the witness cannot be read or written now: its stream waits
-├── StoreError                      job       the folder of the state tables cannot be used; a cache, never the truth
+├── StoreError                      job       the folder of the state tables, which is only a cache, cannot be used
 ├── DescriptorsError                job       this process may open no further file or connection
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
     ├── TopicError                            a topic is not as the job needs it: waiting does not help
-    │   └── RecordSizeError                   it takes no record of the size that the job must write
-    ├── AccessError                           it refuses this worker: password, certificate or ACL
-    ├── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
-    │   └── ForgottenIdError                  the cluster has forgotten a transactional id that nobody used for long
-    ├── HangingTransactionError               a transaction that nobody ends hides what stands behind it
-    ├── RefusalError                          a request is answered with an error, for longer than may pass by itself
-    │   └── UnforeseenAnswerError             with one that nobody foresaw
-    └── ReplacedError                         another process works under this one's name
+    │   └── RecordSizeError                   a topic accepts no record of the size that the job must write
+    ├── AccessError                           the cluster refuses this worker: password, certificate or ACL
+    ├── OutcomeUnknownError                   a transactional request was not answered: only a new producer can tell
+    │   └── ForgottenIdError                  the cluster has forgotten a transactional id that was unused for long
+    ├── HangingTransactionError               an open transaction hides the records behind it
+    ├── RefusalError                          a request keeps failing with an error that usually passes
+    │   └── UnforeseenAnswerError             a request fails with an error that no rule of the job knows
+    ├── StrayCancellationError                a library cancelled a part of the worker
+    └── ReplacedError                         another process works under the name of this one
 
-No message ever holds a private value: positions, names and sizes only.
+No message holds a private value: only positions, names and sizes.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ class PrivstreamError(Exception):
 
 
 @contextlib.contextmanager
-def said_alone() -> Iterator[None]:
-    """Let errors of privstream out without those of libraries behind them, whose messages may repeat a private value.
+def without_context() -> Iterator[None]:
+    """Remove `__cause__` and `__context__` from errors of privstream that leave the block.
 
-    `from None` hides these from a traceback alone: they stay in `__context__`, where what collects errors finds them.
+    Messages of libraries may repeat a private value. `from None` does not remove them: it hides them from a traceback,
+    but `__context__` keeps them, and error collectors read it.
     """
     try:
         yield
@@ -70,7 +72,7 @@ def said_alone() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One refusal: the key it is about, why it is refused, what to write instead, and its line where it is known."""
+    """One refusal: the refused key, the reason, the fix, and the line of the file if it is known."""
 
     key: str
     reason: str
@@ -79,7 +81,7 @@ class ConfigProblem:
 
     @property
     def where(self) -> str:
-        """The key, and the line of the file."""
+        """The key, with the line of the file if it is known."""
         return self.key if self.line is None else f"{self.key} (line {self.line})"
 
     def __str__(self) -> str:
@@ -87,7 +89,7 @@ class ConfigProblem:
 
 
 class ConfigError(PrivstreamError):
-    """The configuration is refused; `problems` lists everything that is wrong with it, not only the first."""
+    """The configuration is refused; `problems` lists everything that is wrong with it, not only the first problem."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         self.problems = tuple(problems)
@@ -115,11 +117,11 @@ class WireError(PrivstreamError, stops="stream"):
 
 
 class StepError(PrivstreamError, stops="stream"):
-    """A state machine of one stream failed with an error that is not ours: a fault of the program, or of a library."""
+    """A state machine of one stream failed with an unexpected error: a bug of this program, or of a library."""
 
 
 class PromiseError(PrivstreamError, stops="stream"):
-    """The stored history contradicts itself. The stream stops: going on could give a second answer for a step."""
+    """The stored history contradicts itself. The stream stops, because going on could answer a step a second time."""
 
 
 class GapError(PromiseError):
@@ -131,7 +133,7 @@ class ForkError(PromiseError):
 
 
 class LostTopicError(PromiseError):
-    """A topic that a stream's history rests on is gone, or another topic has its name."""
+    """A topic that holds a stream's history is gone, or another topic has its name."""
 
 
 class WitnessError(PromiseError):
@@ -139,35 +141,35 @@ class WitnessError(PromiseError):
 
 
 class FingerprintError(PromiseError):
-    """The stream was started with another source, key or guarantee than the one it is asked to go on with."""
+    """The source, key or guarantee differs from the one with which the stream was started."""
 
 
 class SourceError(FingerprintError):
-    """A source topic is gone, was made again or has other partitions than when the stream was started."""
+    """A source topic is gone, was created anew, or has more or fewer partitions than when the stream was started."""
 
 
 class BatchError(PrivstreamError, stops="record"):
-    """A batch that the library refuses as a whole. Nothing of it was taken in."""
+    """The library refuses a batch as a whole. None of its rows was added."""
 
 
 class StepOrderError(PrivstreamError, stops="stream"):
-    """A step has one answer, and steps come in order: the one asked for is over, or is not the next."""
+    """The requested step is already released, or is not the next one."""
 
 
 class StateFileError(PrivstreamError, stops="stream"):
-    """A state file that must not be gone on with: a second answer for one of its steps could come of it."""
+    """A state file must not be used: one of its steps could get a second answer."""
 
 
 class WitnessAwayError(PrivstreamError, stops="stream"):
-    """The witness cannot be read or written now: a folder that is gone, a server that fails, or no answer in time."""
+    """The witness cannot be read or written now: its folder is gone, or its server fails or does not answer in time."""
 
 
 class StoreError(PrivstreamError):
-    """The folder of the state tables cannot be written or read: a full disk, or rights."""
+    """The folder of the state tables cannot be written or read: the disk is full, or permissions are missing."""
 
 
 class DescriptorsError(PrivstreamError):
-    """This process, or its machine, has no file descriptor left: no file or connection can be opened."""
+    """This process or its machine has no file descriptor left, so that no file or connection can be opened."""
 
 
 class BrokerError(PrivstreamError):
@@ -179,27 +181,27 @@ class TopicError(BrokerError):
 
 
 class RecordSizeError(TopicError):
-    """A topic takes no record of the size that the job must write there."""
+    """A topic accepts no record of the size that the job must write there."""
 
 
 class AccessError(BrokerError):
-    """The cluster answers and refuses: wrong password, certificate or rights. Waiting does not help."""
+    """The cluster refuses this worker: its password, certificate or permissions are wrong. Waiting does not help."""
 
 
 class OutcomeUnknownError(BrokerError):
-    """A transactional request was not answered: nothing more is sent with its epoch; a new producer reads on."""
+    """A transactional request was not answered. Nothing more is sent in its epoch; a new producer reads the outcome."""
 
 
 class ForgottenIdError(OutcomeUnknownError):
-    """The cluster no longer knows a transactional id: what was under way is judged by what is on the topics."""
+    """The cluster has forgotten a transactional id. The topics show whether its last transaction was committed."""
 
 
 class HangingTransactionError(BrokerError):
-    """A transaction stays open: what was committed behind it cannot be read until somebody ends it."""
+    """A transaction stays open, and records committed behind it cannot be read until it ends."""
 
 
 class RefusalError(BrokerError):
-    """The cluster keeps answering a request with an error that mostly passes."""
+    """The cluster keeps answering a request with an error that usually passes."""
 
 
 class UnforeseenAnswerError(RefusalError):
@@ -207,8 +209,8 @@ class UnforeseenAnswerError(RefusalError):
 
 
 class StrayCancellationError(BrokerError):
-    """A part of the worker ended because a library cancelled what it waited for: it begins anew, as after a crash."""
+    """A library cancelled what a part of the worker waited for. That part starts again, as after a crash."""
 
 
 class ReplacedError(BrokerError):
-    """Another process took this worker's place in its consumer groups; the newer one stays."""
+    """Another process took the place of this worker in its consumer groups; the newer process stays."""

@@ -1,4 +1,4 @@
-"""A guarantee as data: what is protected, against what difference, at what price, and how the price is split."""
+"""A guarantee as data: the neighbouring relation, epsilon and delta, and the mechanisms among which they are split."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ Neighbouring = Literal["add_remove", "replace"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism:
-    """One mechanism as it runs: its noise and what one event costs there. Public.
+    """One mechanism as it runs: its noise, and the privacy loss of one event. Public.
 
     Attributes:
-        name: what it decides or measures, in the field's words.
-        distribution: "discrete Laplace", "Laplace (one bit)", ...
-        l1_sensitivity: how far one event moves what is measured.
-        scale: of the distribution, in events.
-        epsilon: of one event, per use.
-        uses: how many uses one event can touch over the whole stream.
-        account: the one of the engine's budgets that is charged for it. Not published.
-        mu_squared: what it costs the guarantee's unit, where Gaussian noise adds up by it and not by
-        epsilon; `epsilon`
-            is then what it would cost alone.
-        shift: how far one event moves what is hidden, in all of its uses, in the unit of `scale`: the L1 norm; of
-            Gaussian noise the squared L2 norm. None: as `l1_sensitivity` and `uses` say. Not published.
+        name: the quantity that the mechanism decides or measures.
+        distribution: name of the noise distribution: "discrete Laplace", "Laplace (one bit)", ...
+        l1_sensitivity: how far one event moves the measured quantity.
+        scale: scale of the distribution, in events.
+        epsilon: privacy loss of one event for each use.
+        uses: number of uses that one event can affect over the whole stream.
+        account: the budget of the engine that is charged. Not published.
+        mu_squared: privacy loss of the unit in Gaussian DP, for noise that composes by mu squared and not by epsilon;
+            `epsilon` is then the loss of this mechanism alone.
+        shift: how far one event moves the noisy quantities in all uses together, in the unit of `scale`: the L1 norm,
+            or the squared L2 norm for Gaussian noise. None: it follows from `l1_sensitivity` and `uses`. Not published.
     """
 
     name: str
@@ -42,13 +41,14 @@ class Mechanism:
     shift: Fraction | None = None
 
     @property
-    def moved(self) -> Fraction:
-        """`shift`, whether or not it is stated apart."""
+    def total_shift(self) -> Fraction:
+        """`shift`, computed from `l1_sensitivity` and `uses` if it is None."""
         if self.shift is not None:
             return self.shift
         return Fraction(self.l1_sensitivity * self.uses if self.mu_squared is None else self.l1_sensitivity**2)
 
     def as_json(self) -> dict[str, Any]:
+        """Return the published attributes as a JSON object."""
         return {
             "name": self.name,
             "distribution": self.distribution,
@@ -63,9 +63,9 @@ class Mechanism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """What one event is promised by an engine over the whole stream: `epsilon`-DP (`delta` = 0 for pure DP).
+    """The guarantee of an engine for one event over the whole stream: `(epsilon, delta)`-DP.
 
-    `unit` and `contributions` lift it to the configured unit: one user with `contributions` events is promised
+    `Stream.contributions` lifts it to the configured unit: a user with `contributions` events has the guarantee
     `contributions * epsilon`.
     """
 
@@ -81,23 +81,24 @@ class Guarantee:
 
     @property
     def spent(self) -> Fraction:
-        """What the mechanisms cost one event at most, where they add up."""
+        """Largest epsilon that one event can lose to all mechanisms, by sequential composition."""
         return _sum(self.mechanisms)
 
     @property
     def accounts(self) -> dict[str, Fraction]:
-        """What the mechanisms of each account cost one event at most, in the order of the mechanisms."""
+        """Largest epsilon that one event can lose to the mechanisms of each account, in the order of the mechanisms."""
         names = dict.fromkeys(mechanism.account for mechanism in self.mechanisms)
         return {name: _sum(m for m in self.mechanisms if m.account == name) for name in names}
 
     @property
     def mu_squared(self) -> Fraction | None:
-        """What all mechanisms cost the unit together, if all of them add up by it."""
+        """Sum of `mu_squared` of all mechanisms; None if one of them has none."""
         parts = [mechanism.mu_squared for mechanism in self.mechanisms]
         known = [part for part in parts if part is not None]
         return sum(known, Fraction(0)) if known and len(known) == len(parts) else None
 
     def as_json(self) -> dict[str, Any]:
+        """Return the guarantee as a JSON object."""
         return {
             "epsilon": float(self.epsilon),
             "epsilon_exact": str(self.epsilon),
@@ -113,15 +114,15 @@ def _sum(mechanisms: Iterable[Mechanism]) -> Fraction:
     return sum((mechanism.epsilon * mechanism.uses for mechanism in mechanisms), Fraction(0))
 
 
-def surest(epsilon: float) -> float:
-    """Return how sure somebody can become of a fact about one unit whose odds were even before: e^eps / (1 + e^eps)."""
+def max_posterior(epsilon: float) -> float:
+    """Return the largest posterior probability of a fact about one unit after even prior odds: e^eps / (1 + e^eps)."""
     return 1 / (1 + math.exp(-epsilon))
 
 
-def chance(probability: float) -> str:
-    """Return a probability as a percentage, with as many nines as there are, within reason.
+def format_percent(probability: float) -> str:
+    """Return a probability as a percentage, with enough digits to show that it is not 1, up to 99.9999 %.
 
-    >>> chance(surest(1.0)), chance(surest(8.0)), chance(surest(50.0))
+    >>> format_percent(max_posterior(1.0)), format_percent(max_posterior(8.0)), format_percent(max_posterior(50.0))
     ('73.1 %', '99.97 %', 'over 99.9999 %')
     """
     for digits in (1, 2, 3, 4):

@@ -1,8 +1,8 @@
-"""What leaves the job at a step, and the private log that makes it happen once.
+"""The public records of a step, and the records of the private release log, which give each step exactly one answer.
 
-The release log of a stream is: Seed(0) Candidate(0) Seed(1) Candidate(1) ... A candidate carries the public records
-of its step as the bytes that will be published, and names the private state from which the next step goes on by its
-SHA-256. That state is on the changelog of the state tables, written by the same transaction, so both are atomic.
+The release log of a stream is: Seed(0) Candidate(0) Seed(1) Candidate(1) ... A candidate holds the public records of
+its step as the bytes that will be published, and the SHA-256 of the private state with which the next step begins.
+The same transaction writes that state to the changelog of the state tables, so both are committed atomically.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from schemas.errors import WireError
 from schemas.wire import Kind, decode, encode, frame, unframe
 
 CHUNK_BYTES = 900_000  # under the broker's default message limit of 1 MiB, with room for headers
-GENESIS = "0" * 64  # the chain before the first step
+GENESIS = "0" * 64
+"""The chain before the first step."""
 Channel = Literal["synthetic", "measurements", "ledger"]
 CHANNELS: tuple[Channel, ...] = ("synthetic", "measurements", "ledger")
 STEP_HEADER = "privstream-step"
-"""Header of every public record: its step, as decimal digits."""
+"""Name of the header of every public record that holds its step, in decimal digits."""
 STEP_LIMIT = 1 << 31
-"""Steps are below: at one each second that is enough for 68 years, at one each minute for 4,000."""
+"""Upper bound of steps, exclusive: enough for 68 years of one step each second, or 4,000 years of one each minute."""
 _STEP_DIGITS = 10
 
 
 def public_step(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
-    """Return the step that a public record belongs to, from its headers; None where the job did not write it."""
+    """Return the step of a public record from its headers; None if the job did not write the record."""
     for name, value in headers or ():
         if name == STEP_HEADER:
             if value is None or len(value) > _STEP_DIGITS or not value.isdigit():  # of bytes, these are 0 to 9
@@ -42,7 +43,7 @@ def public_step(headers: Iterable[tuple[str, bytes | None]] | None) -> int | Non
 
 
 class PublicRecord(NamedTuple):
-    """One record of a public topic, as bytes. `value` None is a tombstone: the synthetic record is withdrawn."""
+    """One record of a public topic, as bytes. A `value` of None is a tombstone, which withdraws a synthetic record."""
 
     channel: Channel
     key: bytes
@@ -54,7 +55,7 @@ _NUMBERS = {channel: number for number, channel in enumerate(CHANNELS)}
 
 
 def frame_records(records: Iterable[PublicRecord]) -> bytes:
-    """Return records as one run of bytes, for digests and storage; `unframe_records` is the inverse."""
+    """Return records as one byte string, for digests and storage; `unframe_records` is the inverse."""
     framed = bytearray()
     pack = _FRAME.pack
     for channel, key, value in records:
@@ -69,42 +70,43 @@ def frame_records(records: Iterable[PublicRecord]) -> bytes:
 
 
 def unframe_records(data: bytes) -> list[PublicRecord]:
-    """Return the records in framed bytes. Raises: WireError if the bytes do not end where a record ends."""
+    """Return the records in framed bytes. Raises: WireError if the bytes are damaged."""
     check_frames(data)
-    return list(each_framed(data))
+    return list(iter_framed(data))
 
 
 def check_frames(data: bytes) -> None:
-    """Check that `each_framed` can read all of it. Raises: WireError."""
+    """Check that `iter_framed` can read all of the bytes. Raises: WireError."""
     unpack = _FRAME.unpack_from
-    at = 0
+    offset = 0
     try:
-        while at < len(data):
-            channel, key_size, size = unpack(data, at)
+        while offset < len(data):
+            channel, key_size, size = unpack(data, offset)
             CHANNELS[channel]
-            at += _FRAME.size + key_size + max(size, 0)
+            offset += _FRAME.size + key_size + max(size, 0)
     except (struct.error, IndexError):
-        at = -1
-    if at != len(data):
-        raise WireError("damaged frame of public records")
+        offset = -1
+    if offset != len(data):
+        raise WireError("the frame of public records is damaged")
 
 
-def each_framed(data: bytes) -> Iterator[PublicRecord]:
-    """Yield records that `check_frames` has nothing against, one at a time: a million at once are 300 MB."""
-    unpack, made = _FRAME.unpack_from, tuple.__new__  # a named tuple's own way to make one takes twice as long
-    at, end, begin = 0, len(data), _FRAME.size
-    while at < end:
-        channel, key_size, size = unpack(data, at)
-        key = at + begin
-        value = at = key + key_size
+def iter_framed(data: bytes) -> Iterator[PublicRecord]:
+    """Yield the records in bytes that passed `check_frames`, one at a time: a list of a million takes 300 MB."""
+    unpack, new = _FRAME.unpack_from, tuple.__new__  # the constructor of a named tuple takes twice as long
+    offset, end, header = 0, len(data), _FRAME.size
+    while offset < end:
+        channel, key_size, size = unpack(data, offset)
+        key = offset + header
+        value = offset = key + key_size
         if size < 0:
-            yield made(PublicRecord, (CHANNELS[channel], data[key:value], None))
+            yield new(PublicRecord, (CHANNELS[channel], data[key:value], None))
         else:
-            at += size
-            yield made(PublicRecord, (CHANNELS[channel], data[key:value], data[value:at]))
+            offset += size
+            yield new(PublicRecord, (CHANNELS[channel], data[key:value], data[value:offset]))
 
 
 def sha256(*parts: bytes) -> str:
+    """Return the SHA-256 of byte strings, each with its length before it, in hexadecimal."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
@@ -113,43 +115,46 @@ def sha256(*parts: bytes) -> str:
 
 
 def link(previous_chain: str, *, stream: str, step: int, digest: str, ledger: bytes) -> str:
-    """Return the chain after a step: it names every public byte since the first step, the ledger's own words included.
+    """Return the chain after a step: a hash of every public byte since the first step, ledger entries included.
 
     Args:
         digest: SHA-256 of the framed synthetic and measurement records.
-        ledger: value of the ledger record, with or without its `chain`. Raises: WireError if it is no JSON object.
+        ledger: value of the ledger record, with or without its `chain`.
+    Raises: WireError if `ledger` is not a JSON object.
     """
     try:
-        words = orjson.loads(ledger)
-        words.pop("chain", None)
+        entry = orjson.loads(ledger)
+        entry.pop("chain", None)
     except (orjson.JSONDecodeError, AttributeError):
         raise WireError("a ledger entry is not a JSON object") from None
-    told = orjson.dumps(words, option=orjson.OPT_SORT_KEYS)
-    return sha256(bytes.fromhex(previous_chain), stream.encode(), str(step).encode(), bytes.fromhex(digest), told)
+    canonical = orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
+    return sha256(bytes.fromhex(previous_chain), stream.encode(), str(step).encode(), bytes.fromhex(digest), canonical)
 
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """The 256 bits from which all noise of a step is expanded; committed before anything of the step is computed."""
+    """The 256 bits that are expanded to all noise of a step; committed before the step is computed."""
 
     stream: str
     step: int
     seed: bytes = field(repr=False)
 
     def encode(self) -> bytes:
+        """Return the seed as the value of a record."""
         header = {"stream": self.stream, "step": self.step, "seed": self.seed.hex()}
         return encode(Kind.SEED, header, {})
 
     @staticmethod
     def decode(data: bytes) -> Seed:
-        """Return the seed that bytes hold. Raises: WireError."""
+        """Return the seed in the value of a record. Raises: WireError."""
         header, _ = decode(Kind.SEED, data)
         return Seed(header["stream"], header["step"], bytes.fromhex(header["seed"]))
 
 
 class Encoded(NamedTuple):
-    """A candidate as bytes, each part compressed once: `release` for the release log, which names `state` by its
-    SHA-256, and `state` for the changelog of the state tables.
+    """An encoded candidate: `release` for the release log, and `state` for the changelog of the state tables.
+
+    `release` holds the SHA-256 of `state`.
     """
 
     release: bytes
@@ -161,16 +166,16 @@ _HEADER = ("stream", "step", "previous_chain", "chain", "digest", "progress")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """The one answer of a step, before it is published, and the state from which the next step goes on.
+    """The one answer of a step before it is published, and the state with which the next step begins.
 
     Attributes:
         previous_chain, chain: see `link`.
         digest: SHA-256 of the framed synthetic and measurement records.
-        payload: framed synthetic and measurement records, the very bytes to publish.
+        payload: framed synthetic and measurement records, exactly the bytes to publish.
         ledger: value of the ledger record.
-        progress: JSON-able task state: position in the blocks topic, per source partition next offset, tick, floor, and
-            from which step on it is live; and `measured`, see there.
-        arrays: engine state and pending events of later steps. Private. None where only the release was read.
+        progress: state of the task, as a JSON object: position in the blocks topic; for each source partition the next
+            offset, tick, floor and first live step; and `measured`, see the property.
+        arrays: state of the engine, and pending events of later steps. Private. None if only the release was read.
         state_digest: SHA-256 of the encoded arrays; empty before they are encoded.
     """
 
@@ -187,15 +192,16 @@ class Candidate:
 
     @property
     def measured(self) -> int:
-        """Last step, up to this one, of which measurements are published; -1: of none."""
+        """Last step, up to this one, with published measurements; -1 if there is none."""
         return int(self.progress["measured"])
 
     @property
     def live(self) -> bool:
-        """True where the wall clock closed the step on some source partition, after a replay went live there."""
+        """Whether the wall clock closed the step on some source partition, after a replay went live there."""
         return any(begin is not None and begin <= self.step for begin in self.progress.get("live_from", ()))
 
     def encode(self) -> Encoded:
+        """Return the release and the state as records. Raises: WireError if it was read without its state."""
         if self.arrays is None:
             raise WireError(f"candidate of step {self.step} was read without its state")
         state = encode(Kind.STATE, {"stream": self.stream, "step": self.step}, self.arrays, level=3)
@@ -205,9 +211,9 @@ class Candidate:
 
     @staticmethod
     def decode(release: bytes, state: bytes | None = None) -> Candidate:
-        """Return the candidate that bytes hold.
+        """Return the candidate in an encoded release, and in an encoded state if one is given.
 
-        Raises: WireError, also when payload, digest and chain, or release and state, do not belong together.
+        Raises: WireError, also if payload, digest and chain, or release and state, do not match.
         """
         header, parts = decode(Kind.RELEASE, release)
         state_digest, payload, ledger = header.pop("state"), parts["payload"].tobytes(), parts["ledger"].tobytes()
@@ -221,14 +227,14 @@ class Candidate:
         return candidate if state is None else candidate.with_state(state)
 
     def with_state(self, state: bytes) -> Candidate:
-        """Return the candidate with the arrays of its state. Raises: WireError if `state` is not the one it names."""
+        """Return the candidate with the arrays of an encoded state. Raises: WireError if its digest does not match."""
         if sha256(state) != self.state_digest:
-            raise WireError(f"state does not match the digest that the candidate of step {self.step} names")
+            raise WireError(f"the state does not match the digest in the candidate of step {self.step}")
         return replace(self, arrays=decode(Kind.STATE, state)[1])
 
 
 class SavedState(NamedTuple):
-    """An encoded state as a state table holds it: after which step, and the SHA-256 of its bytes."""
+    """An encoded state in a state table: the step after which it holds, the SHA-256 of its bytes, and the bytes."""
 
     step: int
     digest: str
@@ -237,7 +243,7 @@ class SavedState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of an encoded release, small enough for a Kafka record; `digest` is that of the whole release."""
+    """A part of an encoded release, small enough for a Kafka record; `digest` is the SHA-256 of the whole release."""
 
     stream: str
     step: int
@@ -247,30 +253,31 @@ class Chunk:
     part: bytes = field(repr=False)
 
     def encode(self) -> bytes:
+        """Return the chunk as the value of a record."""
         header = {name: getattr(self, name) for name in ("stream", "step", "index", "count", "digest")}
         return frame(Kind.CANDIDATE, header, self.part)
 
     @staticmethod
     def decode(data: bytes) -> Chunk:
-        """Return the chunk that bytes hold. Raises: WireError."""
+        """Return the chunk in the value of a record. Raises: WireError."""
         header, part = unframe(Kind.CANDIDATE, data)
         return Chunk(**header, part=part)
 
 
-def pieces(body: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
-    """Cut an encoded body into what a Kafka record takes."""
+def split_body(body: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
+    """Return the parts of an encoded body, each small enough for a Kafka record."""
     return [body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes)]
 
 
-def cut(body: bytes, *, stream: str, step: int, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
-    """Return an encoded release as chunks, in order."""
+def split_into_chunks(body: bytes, *, stream: str, step: int, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
+    """Return the chunks of an encoded release, in order."""
     digest = sha256(body)
-    parts = pieces(body, chunk_bytes)
+    parts = split_body(body, chunk_bytes)
     return [Chunk(stream, step, index, len(parts), digest, part) for index, part in enumerate(parts)]
 
 
-def join(chunks: Sequence[Chunk]) -> bytes:
-    """Return the body of complete chunks in index order. Raises: WireError if the digest does not match."""
+def join_chunks(chunks: Sequence[Chunk]) -> bytes:
+    """Return the body of all chunks, given in order of `index`. Raises: WireError if the digest does not match."""
     body = b"".join(chunk.part for chunk in chunks)
     if sha256(body) != chunks[0].digest:
         raise WireError(f"chunks of step {chunks[0].step} do not match their digest")
@@ -281,7 +288,7 @@ LogRecord = Seed | Chunk
 
 
 def decode_log_record(data: bytes) -> LogRecord:
-    """Return a record of the release log. Raises: WireError."""
+    """Return the seed or chunk in a record of the release log. Raises: WireError."""
     if data[:4] == Kind.SEED.value:
         return Seed.decode(data)
     return Chunk.decode(data)

@@ -1,8 +1,8 @@
-"""Lengths of steps, periods and lifetimes, and where each step begins and ends.
+"""Lengths of steps, periods and lifetimes, and the begin and end of each step.
 
-A length is an exact duration or so many units of the calendar. A duration is the same number of microseconds
-wherever it stands: "1d" is 24 hours. A unit of the calendar is what local clocks say: "1 day" goes from midnight to
-midnight, and has 23 or 25 hours when they change. All times are int64 microseconds since 1970-01-01 UTC.
+A length is an exact duration or a number of calendar units. A duration is always the same number of microseconds:
+"1d" is 24 hours. A calendar unit follows the local clock: "1 day" goes from midnight to midnight, and has 23 or 25
+hours when the clocks change. All times are int64 microseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Unit = Literal["day", "week", "month", "quarter", "year"]
 DAYS: dict[str, int] = {"day": 1, "week": 7}
 MONTHS: dict[str, int] = {"month": 1, "quarter": 3, "year": 12}
 CALENDAR_PATTERN = r"[1-9][0-9]* (day|week|month|quarter|year)s?"
-MOST_DAYS, MOST_MONTHS = 36_600, 1_200
-"""A hundred years."""
-_WHOLE = re.compile(CALENDAR_PATTERN, re.ASCII)
+MAX_DAYS, MAX_MONTHS = 36_600, 1_200
+"""Longest length of the calendar: a hundred years."""
+_CALENDAR = re.compile(CALENDAR_PATTERN, re.ASCII)
 _DAY_US = 86_400_000_000
-_CLOCKS_US = 12 * 3_600_000_000
-"""More than clocks of one place have ever gone forward, Macquarie Island's by 10 hours; but for a whole day, which
-Samoa skipped in 2011: a step of one day is then no step, and a longer one lacks that day."""
+_MAX_FORWARD_US = 12 * 3_600_000_000
+"""More than the clocks of any place have gone forward at once: those of Macquarie Island did by 10 hours. The whole
+day that Samoa skipped in 2011 is an exception: a step of one day is then no step, and a longer step lacks that day."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarLength:
-    """So many units of the calendar: days and weeks, or months, quarters and years, in which a day is always whole."""
+    """A number of calendar units: days, weeks, months, quarters or years."""
 
     number: int
     unit: Unit
@@ -51,21 +51,21 @@ class CalendarLength:
 
     @property
     def days(self) -> int:
-        """Number of days; 0 where it is counted in months."""
+        """Number of days; 0 for a length in months."""
         return self.number * DAYS.get(self.unit, 0)
 
     @property
     def months(self) -> int:
-        """Number of months; 0 where it is counted in days."""
+        """Number of months; 0 for a length in days."""
         return self.number * MONTHS.get(self.unit, 0)
 
     @property
-    def most(self) -> bool:
-        """True where it is within a hundred years."""
-        return self.days <= MOST_DAYS and self.months <= MOST_MONTHS
+    def within_century(self) -> bool:
+        """Whether it is a hundred years or shorter."""
+        return self.days <= MAX_DAYS and self.months <= MAX_MONTHS
 
     def after(self, start: date, count: int) -> date:
-        """Return the day on which, `count` of these after `start`, another one begins.
+        """Return the date that is `count` times this length after `start`.
 
         >>> CalendarLength(1, "quarter").after(date(2019, 10, 1), 1)
         datetime.date(2020, 1, 1)
@@ -76,7 +76,7 @@ class CalendarLength:
         return start.replace(year=month // 12, month=month % 12 + 1)
 
     def floor(self, local: datetime) -> datetime:
-        """Return the begin of the unit that a local time is in; weeks begin on Monday.
+        """Return the begin of the unit that contains a local time; weeks begin on Monday.
 
         >>> CalendarLength(1, "week").floor(datetime(2024, 5, 2, 17, 30))
         datetime.datetime(2024, 4, 29, 0, 0)
@@ -90,9 +90,9 @@ class CalendarLength:
         return datetime.combine(day, time())
 
     def begins(self, local: datetime) -> bool:
-        """Return whether a unit begins at this local time.
+        """Return whether a unit may begin at this local time.
 
-        It does at any midnight for days and weeks, and at that of the first of a month, a quarter or a year.
+        Days and weeks may begin at any midnight, the other units at midnight of the first day of one.
         """
         return self.floor(local) == local or (self.unit == "week" and local.time() == time())
 
@@ -101,16 +101,16 @@ Length = timedelta | CalendarLength
 
 
 def parse_calendar(text: str) -> CalendarLength | None:
-    """Return `"1 day"`, `"2 weeks"` as units of the calendar; None for anything else."""
-    if not _WHOLE.fullmatch(text):
+    """Return the length that a text such as `"1 day"` or `"2 weeks"` denotes; None for any other text."""
+    if not _CALENDAR.fullmatch(text):
         return None
     number, unit = text.split()
-    name: dict[str, Unit] = {"day": "day", "week": "week", "month": "month", "quarter": "quarter", "year": "year"}
-    return CalendarLength(int(number), name[unit.removesuffix("s")])
+    units: dict[str, Unit] = {"day": "day", "week": "week", "month": "month", "quarter": "quarter", "year": "year"}
+    return CalendarLength(int(number), units[unit.removesuffix("s")])
 
 
 def steps_in(length: Length, step: Length) -> int | None:
-    """Return how many steps a length has; None where that is no whole number, or not the same everywhere.
+    """Return the number of steps in a length; None if it is not an integer, or not the same everywhere.
 
     >>> steps_in(CalendarLength(1, "year"), CalendarLength(1, "month"))
     12
@@ -128,7 +128,7 @@ def steps_in(length: Length, step: Length) -> int | None:
 
 
 def length_fields(name: str, length: Length | None) -> dict[str, int | str | None]:
-    """Return a length as a fingerprint holds it: a duration in microseconds, units of the calendar as text.
+    """Return a length as the key and value of a fingerprint: a duration in microseconds, a calendar length as text.
 
     >>> length_fields("per", timedelta(seconds=1)), length_fields("per", CalendarLength(1, "day"))
     ({'per_us': 1000000}, {'per': '1 day'})
@@ -139,31 +139,31 @@ def length_fields(name: str, length: Length | None) -> dict[str, int | str | Non
 
 
 @cache
-def least_us(length: Length) -> int:
-    """Return how many microseconds it has at least, wherever it stands, in whichever zone; of a duration, those it has.
+def min_length_us(length: Length) -> int:
+    """Return the fewest microseconds that a length can have, in any zone and at any time.
 
-    >>> least_us(CalendarLength(1, "day")) / 3_600_000_000, least_us(CalendarLength(1, "month")) / 86_400_000_000 > 26
-    (12.0, True)
+    >>> min_length_us(CalendarLength(1, "day")) / 3_600_000_000
+    12.0
     """
     if isinstance(length, timedelta):
         return length // timedelta(microseconds=1)
     if length.days:
         days = length.days
     else:
-        # Over two turns of centuries that have no leap day.
+        # These years contain two turns of a century without a leap day.
         starts = [date(1795 + month // 12, month % 12 + 1, 1) for month in range(72)]
         days = min((length.after(start, 1) - start).days for start in starts)
     skipped = 1 if days > 1 else 0
-    return (days - skipped) * _DAY_US - _CLOCKS_US
+    return (days - skipped) * _DAY_US - _MAX_FORWARD_US
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_YEAR = 2400
-"""No calendar step begins in it or later: all that there can ever be are few enough to be written down."""
+"""First year in which no calendar step begins, so that the begins of all steps fit into memory."""
 PINNED_YEARS = 100
-"""From the start of a stream on, for which its fingerprint says when each step begins."""
-FAR = 1 << 62
-"""The step of a time behind the last one: too far ahead for whoever asks."""
+"""Years from the start of a stream for which its fingerprint holds the begin of each step."""
+BEYOND_LAST_STEP = 1 << 62
+"""Index for times after the last step; it is too far ahead for any stream."""
 _ONE_US = timedelta(microseconds=1)
 _CHUNK = 512
 
@@ -172,16 +172,16 @@ class Steps(ABC):
     """A sequence of steps, strictly increasing in time."""
 
     @abstractmethod
-    def of(self, times_us: IntArray) -> IntArray:
-        """Return the step that covers each time; negative before the start."""
+    def indices(self, times_us: IntArray) -> IntArray:
+        """Return the step that contains each time; negative before the start."""
 
     @abstractmethod
     def begin(self, step: int) -> int:
-        """Return the first microsecond of a step. Raises: StepError where a calendar has no such step."""
+        """Return the first microsecond of a step. Raises: StepError if a calendar has no such step."""
 
     @abstractmethod
-    def of_one(self, at_us: int) -> int:
-        """Return the step that covers a time; negative before the start."""
+    def index(self, at_us: int) -> int:
+        """Return the step that contains a time; negative before the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,88 +191,88 @@ class FixedSteps(Steps):
     start_us: int
     step_us: int
 
-    def of(self, times_us: IntArray) -> IntArray:
+    def indices(self, times_us: IntArray) -> IntArray:
         return (times_us - self.start_us) // self.step_us
 
     def begin(self, step: int) -> int:
         return self.start_us + step * self.step_us
 
-    def of_one(self, at_us: int) -> int:
+    def index(self, at_us: int) -> int:
         return (at_us - self.start_us) // self.step_us
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarSteps(Steps):
-    """Steps of so many units of the calendar in one zone.
+    """Steps of a calendar length in one time zone.
 
-    A step begins when local clocks first show its date, 0:00 or later: where 0:00 is skipped, at the first time that
-    there is; where it comes twice, the first time. A unit that clocks skip as a whole, as Samoa did a day in 2011, is
-    no step.
+    A step begins when local clocks first show 0:00 of its date or later: if 0:00 is skipped, at the first time that
+    exists; if 0:00 occurs twice, at the first occurrence. A unit that the clocks skip as a whole, as Samoa skipped a
+    day in 2011, is no step.
 
     Attributes:
-        start: local time at which step 0 begins, without a zone; a unit begins there.
-        zone: name in the IANA database.
+        start: local time at which step 0 begins, without a zone; the begin of a unit.
+        zone: name of the zone in the IANA database.
     """
 
     start: datetime
     length: CalendarLength
     zone: str
 
-    def of(self, times_us: IntArray) -> IntArray:
+    def indices(self, times_us: IntArray) -> IntArray:
         if not len(times_us):
             return np.zeros(0, np.int64)
         begins = self._begins.until(int(times_us.max()))
         first, last = np.searchsorted(begins, [times_us.min(), times_us.max()], side="right").tolist()
-        # Times of a batch are of few steps: these alone are searched.
+        # The times of a batch are in few steps, so only these are searched.
         steps = np.searchsorted(begins[first:last], times_us, side="right").astype(np.int64, copy=False) + (first - 1)
-        return np.where(steps == len(begins) - 1, FAR, steps) if last == len(begins) else steps
+        return np.where(steps == len(begins) - 1, BEYOND_LAST_STEP, steps) if last == len(begins) else steps
 
     def begin(self, step: int) -> int:
         return self._begins.at(step)
 
-    def of_one(self, at_us: int) -> int:
-        return int(self.of(np.array([at_us], np.int64))[0])
+    def index(self, at_us: int) -> int:
+        return int(self.indices(np.array([at_us], np.int64))[0])
 
     def digest(self) -> str:
-        """Return the SHA-256 of the begins of all steps of `PINNED_YEARS`: who agrees on it agrees on each of them."""
+        """Return the SHA-256 of the begins of all steps within `PINNED_YEARS`."""
         begins = self._begins
         end = begins.at(0) + PINNED_YEARS * 366 * 86_400_000_000
         pinned = begins.until(end)
         return hashlib.sha256(pinned[pinned < end].astype("<i8").tobytes()).hexdigest()
 
     @property
-    def _begins(self) -> Begins:
+    def _begins(self) -> BeginCache:
         return _begins(self)
 
 
-class Begins:
-    """Begins of calendar steps, worked out as far as somebody has asked.
+class BeginCache:
+    """The begins of calendar steps, computed as far as they were requested.
 
-    A cache of a pure function: threads that extend it at the same time replace an array by an equal or a longer one.
+    Threads that extend it at the same time replace an array by an equal or a longer one.
     """
 
     def __init__(self, steps: CalendarSteps) -> None:
         self._steps, self._zone = steps, zone(steps.zone)
-        self._found = (np.array([first_us(steps.start, self._zone)], np.int64), 1)
+        self._computed = (np.array([first_us(steps.start, self._zone)], np.int64), 1)
 
     def until(self, at_us: int) -> IntArray:
-        """Return begins up to one behind `at_us`, or all."""
-        begins, unit = self._found
+        """Return the begins up to the first one after `at_us`; all begins if there is none after it."""
+        begins, unit = self._computed
         while begins[-1] <= at_us and unit:
-            begins, unit = self._longer(begins, unit)
+            begins, unit = self._extended(begins, unit)
         return begins
 
     def at(self, step: int) -> int:
-        """Return the begin of a step. Raises: StepError."""
-        begins, unit = self._found
+        """Return the begin of a step. Raises: StepError if there is no such step."""
+        begins, unit = self._computed
         while len(begins) <= step and unit:
-            begins, unit = self._longer(begins, unit)
+            begins, unit = self._extended(begins, unit)
         if not 0 <= step < len(begins):
-            raise StepError(f"there is no step {step}: steps of the calendar go from 0 to the year {LAST_YEAR}")
+            raise StepError(f"there is no step {step}: calendar steps go from 0 to the year {LAST_YEAR}")
         return int(begins[step])
 
-    def _longer(self, begins: IntArray, unit: int) -> tuple[IntArray, int]:
-        """Return begins with the next units, and the number of the unit behind them; 0 where there is none."""
+    def _extended(self, begins: IntArray, unit: int) -> tuple[IntArray, int]:
+        """Return the begins with those of the next units, and the number of the unit after them; 0 if there is none."""
         start, length = self._steps.start.date(), self._steps.length
         last, more = int(begins[-1]), []
         for number in range(unit, unit + _CHUNK):
@@ -286,23 +286,23 @@ class Begins:
                 last = begin
         else:
             unit += _CHUNK
-        self._found = found = (np.concatenate([begins, np.array(more, np.int64)]), unit)
-        return found
+        self._computed = extended = (np.concatenate([begins, np.array(more, np.int64)]), unit)
+        return extended
 
 
 @cache
-def _begins(steps: CalendarSteps) -> Begins:
-    return Begins(steps)
+def _begins(steps: CalendarSteps) -> BeginCache:
+    return BeginCache(steps)
 
 
 def first_us(local: datetime, where: ZoneInfo) -> int:
-    """Return the first instant at which clocks of a zone show this local time or a later one."""
+    """Return the first instant at which the clocks of a zone show this local time or a later one."""
     aware = local.replace(tzinfo=where)
     at = (aware - EPOCH) // _ONE_US
-    # Only where it is skipped, or comes twice, is its offset two.
+    # Both folds have the same offset unless the time is skipped or occurs twice.
     if aware.utcoffset() == aware.replace(fold=1).utcoffset() or _shown(at, where) == local:
         return at
-    # Clocks go forward over it, at a whole second, and by two days at most.
+    # The clocks go forward over the time, at a whole second and by at most two days.
     low, high = at // 1_000_000 - 2 * 86_400, -(-at // 1_000_000)
     while high - low > 1:
         middle = (low + high) // 2

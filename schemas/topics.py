@@ -1,4 +1,4 @@
-"""Every topic name and topic setting in one place."""
+"""Names and settings of all topics."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from typing import Literal
 
 Audience = Literal["private", "public", "operator"]
 TopicAndPartition = tuple[str, int]
-"""Place of a record."""
+"""Name of a topic, and number of a partition."""
 
 FOREVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 COMPACTED = {"cleanup.policy": "compact"}
 BATCH_BYTES = 1 << 20
-"""Most records that a transaction writes together: a broker's limit is on these."""
+"""Largest batch of records, in bytes: the limit of a broker is on batches."""
 BATCHES = {"max.message.bytes": str(BATCH_BYTES + 12)}
-"""What Kafka has by default: a batch, and what a log puts before it."""
+"""The default of Kafka: a batch, and the 12 bytes that a log puts before it."""
 CLOCK = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(86_400_000)}
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic as the job needs it. `partitions` None: whatever is there (source topics belong to their producers).
+    """One topic as the job needs it.
 
     Attributes:
-        optional: made with the others, and missed by nobody where it is not there.
+        partitions: required number of partitions; None if any number will do, as source topics belong to their
+            producers.
+        settings: required configuration of the topic, as Kafka names it.
+        purpose: what the topic holds, in a few words for operators.
+        optional: created with the others, but not reported if it is missing.
     """
 
     name: str
@@ -37,9 +41,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Names of the job's topics, derived from the job's name and a stream's name.
+    """Names of the topics of a job, derived from the name of the job and the names of its streams.
 
-    `blocks`, `held_out`, `releases` and `changelog` have equal partition counts: a task of partition p has p of each.
+    `blocks`, `held_out`, `releases` and `changelog` have the same number of partitions: a task works on partition p of
+    each.
     """
 
     job: str
@@ -68,7 +73,7 @@ class Topics:
 
     @property
     def clock(self) -> str:
-        """Asked for the brokers' time, see `agents.kafka.broker_clock`."""
+        """Topic from which the time of the brokers is read; see `agents.kafka.broker_clock`."""
         return f"{self.job}.clock"
 
     @property
@@ -77,12 +82,12 @@ class Topics:
 
     @property
     def stops(self) -> str:
-        """What has stopped and why, for `privstream status`."""
+        """Topic with the streams that have stopped, and why; for `privstream status`."""
         return f"{self.job}.stops"
 
     @property
     def history(self) -> tuple[str, ...]:
-        """Topics that say what was released and who is at the bound: nothing can replace one that is lost."""
+        """Topics with what was released and the state of the bounds: a lost one cannot be replaced."""
         return self.blocks, self.held_out, self.releases, self.bounds, self.fingerprints
 
     @property
@@ -91,7 +96,7 @@ class Topics:
 
     @property
     def changelog(self) -> str:
-        """Name that Faust gives: app id, table name, suffix."""
+        """Name that Faust gives the changelog of `table`: app id, table name, suffix."""
         return f"{self.job}-{self.table}-changelog"
 
     @staticmethod
@@ -116,20 +121,23 @@ class Topics:
         return f"{stream}.utility"
 
     @classmethod
-    def written(cls, stream: str) -> tuple[str, ...]:
-        """Return what a stream writes for readers and operators."""
+    def outputs(cls, stream: str) -> tuple[str, ...]:
+        """Return the topics that a stream writes for readers and operators."""
         return *cls.published(stream), cls.utility(stream)
 
     @staticmethod
     def publisher_id(stream: str) -> str:
-        """Return the id of the one producer of the cluster that may write a stream's public topics.
+        """Return the `transactional.id` of the one producer of the cluster that may write the stream's public topics.
 
-        It holds no job name: two jobs that were given one stream name must fence each other.
+        It does not contain the name of the job, so that two jobs with a stream of the same name fence each other.
         """
         return f"privstream-publisher-{stream}"
 
     def private(self) -> list[Topic]:
-        """Return the job's own topics. None has time retention: the job deletes what nothing can need again."""
+        """Return the topics of the job itself.
+
+        Those with the history have no retention by time: the job deletes what no restart can need.
+        """
         size = {"max.message.bytes": str(8 << 20)}
         return [
             Topic(self.blocks, "private", self.partitions, {**FOREVER, **size}, "folded events"),
@@ -152,6 +160,7 @@ class Topics:
         ]
 
     def public(self, stream: str) -> list[Topic]:
+        """Return the topics that a stream writes for readers and operators."""
         return [
             Topic(
                 self.synthetic(stream),

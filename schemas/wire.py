@@ -1,11 +1,11 @@
-"""Bytes in and out: one container for every private record, with a kind and a format version.
+"""The container of every private record, with a kind and a format version.
 
-Layout: 4 bytes magic and kind, 1 byte version, then zstd(safetensors(arrays, {"header": canonical JSON})),
-with zstd's checksum. Pieces of a record that is too long for Kafka are compressed already and are framed as they are:
-magic, version, length of a JSON header, the header, the piece, and a CRC-32 of all of it.
-Equal headers and arrays give equal bytes under one version of the libraries, which is what recomputing a step needs;
-nothing ever compares bytes that two processes computed without the digest deciding.
-No pickle: a reader executes nothing that a record says.
+Layout: 4 bytes magic and kind, 1 byte version, then zstd(safetensors(arrays, {"header": canonical JSON})), with the
+checksum of zstd. Parts of a record that is too long for Kafka are compressed already, and are framed as they are:
+magic, version, length of a JSON header, the header, the part, and a CRC-32 of all of it.
+Equal headers and arrays give equal bytes under one version of the libraries, as recomputing a step requires. Bytes of
+two processes are never compared directly: their digests decide.
+There is no pickle, so a record cannot make a reader execute code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_DECODED_BYTES = 1 << 30  # a forged length must not exhaust memory
 
 
 class Kind(Enum):
-    """What a private record is. Values are on the wire: never reuse or renumber one."""
+    """Kind of a private record. The values are on the wire: never reuse or change one."""
 
     BLOCK = b"PSBL"
     SEED = b"PSSD"
@@ -43,21 +43,21 @@ class Kind(Enum):
 
 
 VERSION = 1
-"""Format version of every kind."""
+"""Format version of all kinds."""
 
 
 def encode(kind: Kind, header: Mapping[str, Any], arrays: Arrays, *, level: int = 1) -> bytes:
     """Pack a header and arrays into one record.
 
     Args:
-        header: JSON-able; keys are sorted, so equal headers give equal bytes.
-        arrays: numpy arrays of fixed-width types, any shape; names must not be empty.
+        header: a JSON object; keys are sorted, so that equal headers give equal bytes.
+        arrays: numpy arrays of fixed-width types, of any shape; names must not be empty.
         level: zstd level; 1 is right for hot paths.
-    Raises: TypeError or ValueError for a header that would be read back as another one, such as one with NaN.
+    Raises: TypeError or ValueError for a header that JSON does not preserve, such as one with NaN.
     """
     text = orjson.dumps(header, option=orjson.OPT_SORT_KEYS)
     if orjson.loads(text) != header:
-        raise ValueError(f"the header of a {kind.name} record is not what JSON holds: texts, numbers, lists, objects")
+        raise ValueError(f"JSON does not preserve the header of a {kind.name} record: use texts, numbers, lists, dicts")
     metadata = {"header": text.decode()}
     tensors = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     body = zstandard.ZstdCompressor(level=level, write_checksum=True).compress(save_tensors(tensors, metadata=metadata))
@@ -65,9 +65,9 @@ def encode(kind: Kind, header: Mapping[str, Any], arrays: Arrays, *, level: int 
 
 
 def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Unpack a record written by `encode`.
+    """Return the header and the arrays of a record that `encode` packed.
 
-    Raises: WireError if the bytes are of another kind, of an unknown version, or damaged; it names sizes, no content.
+    Raises: WireError if the bytes are of another kind, of an unknown version, or damaged; the message names sizes only.
     """
     _check_kind(kind, data)
     try:
@@ -84,38 +84,30 @@ def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarra
 _LENGTH = struct.Struct("<I")
 
 
-def frame(kind: Kind, header: Mapping[str, Any], piece: bytes) -> bytes:
+def frame(kind: Kind, header: Mapping[str, Any], part: bytes) -> bytes:
     """Pack a header and bytes that are compressed already; `unframe` is the inverse."""
     text = orjson.dumps(header, option=orjson.OPT_SORT_KEYS)
-    body = b"".join((kind.value, bytes([VERSION]), _LENGTH.pack(len(text)), text, piece))
+    body = b"".join((kind.value, bytes([VERSION]), _LENGTH.pack(len(text)), text, part))
     return body + _LENGTH.pack(zlib.crc32(body))
 
 
 def unframe(kind: Kind, data: bytes) -> tuple[dict[str, Any], bytes]:
-    """Unpack what `frame` packed. Raises: WireError, as `decode` does."""
+    """Return the header and the bytes that `frame` packed. Raises: WireError, see `decode`."""
     _check_kind(kind, data)
     begin, end = 5 + _LENGTH.size, len(data) - _LENGTH.size
     if end >= begin and _LENGTH.unpack_from(data, end)[0] == zlib.crc32(memoryview(data)[:end]):
-        piece = begin + _LENGTH.unpack_from(data, 5)[0]
+        part = begin + _LENGTH.unpack_from(data, 5)[0]
         try:
-            if piece <= end:
-                return orjson.loads(data[begin:piece]), data[piece:end]
+            if part <= end:
+                return orjson.loads(data[begin:part]), data[part:end]
         except orjson.JSONDecodeError:
             pass
     raise WireError(f"damaged {kind.name} record of {len(data)} bytes")
 
 
 def _check_kind(kind: Kind, data: bytes) -> None:
-    """Check kind and version. Raises: WireError if the bytes are of others."""
+    """Check kind and version. Raises: WireError if one of them differs."""
     if len(data) < 5 or data[:4] != kind.value:
         raise WireError(f"expected a {kind.name} record, found another kind ({len(data)} bytes)")
     if data[4] != VERSION:
-        raise WireError(f"{kind.name} record of format version {data[4]}; this release reads {VERSION}")
-
-
-def kind_of(data: bytes) -> Kind:
-    """Tell what a record is from its first four bytes. Raises: WireError for anything else."""
-    try:
-        return Kind(data[:4])
-    except ValueError:
-        raise WireError(f"not a privstream record ({len(data)} bytes)") from None
+        raise WireError(f"{kind.name} record has format version {data[4]}; this release reads version {VERSION}")

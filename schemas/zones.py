@@ -1,6 +1,6 @@
-"""Time zones, always of the package `tzdata`: of the lock file, not of the machine.
+"""Time zones, always from the package `tzdata`, whose version the lock file pins, and never from the machine.
 
-Two workers must not place one event into two steps because one machine's zone database is older than the other's.
+Two workers must not place one event into different steps because the zone database of one machine is older.
 Source: the IANA time zone database, compiled (RFC 8536).
 """
 
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 @cache
 def zone(name: str) -> ZoneInfo:
-    """Return a zone of the IANA database by its name. Raises: KeyError if there is none."""
+    """Return the zone of this name in the IANA database. Raises: KeyError if there is none."""
     if name not in names():
         raise KeyError(name)
     with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
@@ -27,6 +27,6 @@ def names() -> frozenset[str]:
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
 
 
-def database() -> str:
-    """Return the release of the database, such as "2025b"."""
+def database_version() -> str:
+    """Return the version of the IANA database, such as "2025b"."""
     return str(import_module("tzdata").IANA_VERSION)

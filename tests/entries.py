@@ -45,9 +45,9 @@ ENTRY = LedgerEntry(
         ],
     ),
     notes={"leaves": 7},
-).chained()  # fmt: skip
+).with_chain()  # fmt: skip
 
 
 def entry_like(**changes: Any) -> LedgerEntry:
     """The entry with other words, and the chain that they make."""
-    return msgspec.structs.replace(ENTRY, **changes).chained()
+    return msgspec.structs.replace(ENTRY, **changes).with_chain()

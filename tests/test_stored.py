@@ -62,13 +62,13 @@ from schemas.releases import (
     Chunk,
     PublicRecord,
     Seed,
-    cut,
     decode_log_record,
     frame_records,
-    join,
+    join_chunks,
     link,
-    pieces,
     sha256,
+    split_body,
+    split_into_chunks,
     unframe_records,
 )
 from tests.schemas.golden import same
@@ -173,8 +173,8 @@ def candidates(draw: st.DrawFn) -> Candidate:
 def candidate_back(made: Candidate) -> Candidate:
     """As the log and the changelog have it."""
     release, state = made.encode()
-    chunks = [Chunk.decode(c.encode()) for c in cut(release, stream="s", step=1)]
-    return Candidate.decode(join(chunks), b"".join(pieces(state)))
+    chunks = [Chunk.decode(c.encode()) for c in split_into_chunks(release, stream="s", step=1)]
+    return Candidate.decode(join_chunks(chunks), b"".join(split_body(state)))
 
 
 BLOCKS = record(Block)

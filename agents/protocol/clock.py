@@ -47,7 +47,7 @@ class StepClock:
 
     def step_of(self, times_us: IntArray) -> IntArray:
         """The step that covers each time; negative before the start."""
-        return self.steps.of(times_us)
+        return self.steps.indices(times_us)
 
     def start_of(self, step: int) -> int:
         return self.steps.begin(step)
@@ -62,7 +62,7 @@ class StepClock:
         >>> StepClock(FixedSteps(start_us=100, step_us=10), max_ahead=1).last_over(125, grace_us=5)
         1
         """
-        return min(self.steps.of_one(now_us - grace_us), STEP_LIMIT) - 1
+        return min(self.steps.index(now_us - grace_us), STEP_LIMIT) - 1
 
     def assign(
         self, times_us: IntArray, *, ticked: IntArray | int, arrivals_us: IntArray | None = None

@@ -400,7 +400,7 @@ def until_of(stream: Stream, clock: StepClock, text: str) -> int:
             f"--until has an offset of its own. Fix: write the local time without it; it is in {stream.time.timezone}."
         )
     at_us = (local.replace(tzinfo=stream.time.zone) - EPOCH) // ONE_US
-    step = clock.steps.of_one(at_us)
+    step = clock.steps.index(at_us)
     if step < 0:
         raise ReplayError(f"--until lies before the start of the stream. Fix: give {start} or a later step boundary.")
     if clock.start_of(step) != at_us:

@@ -32,7 +32,7 @@ from faust.types.tables import CollectionT
 from agents.kafka.clients import log_reader
 from agents.worker.failpoints import failpoint
 from agents.worker.state_store import StateStore
-from schemas.releases import SavedState, pieces, sha256
+from schemas.releases import SavedState, sha256, split_body
 
 if TYPE_CHECKING:
     from schemas.config import Kafka
@@ -58,7 +58,7 @@ class DurableTable(faust.Table):
         """
         head = self._head(partition, name)
         slot = 0 if head is None else 1 - head["slot"]
-        parts = pieces(body)
+        parts = split_body(body)
         new = {
             "v": HEAD_VERSION, "slot": slot, "chunks": len(parts), "digest": sha256(body), "step": step,
             "position": position,

@@ -95,7 +95,7 @@ def encoded(domain: Domain, inserts: Points, deletes: Points) -> Folded:
     points = np.concatenate([inserts, deletes])
     signs = np.repeat(np.array([1, -1], np.int8), [len(inserts), len(deletes)])
     keys, reasons = domain.encode(Columns({"x": points[:, 0], "y": points[:, 1]}, {}, signs))
-    return Folded.of(keys[reasons == 0])
+    return Folded.from_keys(keys[reasons == 0])
 
 
 def box(*bounds: float) -> Callable[[], Domain]:

@@ -42,7 +42,7 @@ class City:
             noise = self._random.normal(size=(size, 2)) * self._spreads[spots, None]
             x, y = np.clip(self._centres[spots] + noise, 0, 1 - 1e-9).T
             keys, _ = DOMAIN.encode(Columns({"x": x, "y": y}, {}, np.ones(size, np.int8)))
-            folded = folded.merge(Folded.of(keys))
+            folded = folded.merge(Folded.from_keys(keys))
         return Folded(folded.keys, folded.counts * times)
 
 

@@ -55,7 +55,7 @@ class StreamData:
     def batch(self, step: int) -> Batch:
         codes = np.concatenate([self.inserts[step], self.deletes[step]])
         signs = np.repeat(np.array([1, -1], np.int8), [len(self.inserts[step]), len(self.deletes[step])])
-        return Batch(step, Folded.of(self.domain.keys.pack(codes, signs)))
+        return Batch(step, Folded.from_keys(self.domain.keys.pack(codes, signs)))
 
     def changes(self, step: int) -> tuple[Codes, np.ndarray]:
         """Rows that come (+1) and go (-1), expiries included."""

@@ -50,7 +50,7 @@ def measure(windows: int) -> dict[str, object]:
     engine, trips = Trajectories(config), drives(TRIPS)
     before, seconds, peaks = peak_mib(), [], []
     for step in range(windows):
-        events = Folded.of(keys_of(trips, step))
+        events = Folded.from_keys(keys_of(trips, step))
         begin = time.process_time()
         release = engine.step(Batch(step, events), seeded(step))
         seconds.append(round(time.process_time() - begin, 2))

@@ -163,7 +163,7 @@ class Gathered:
     @aggregate
     def all(self) -> Folded:
         """All events, folded."""
-        return Folded.of(self.keys, self.counts)
+        return Folded.from_keys(self.keys, self.counts)
 
 
 _DELETE = np.uint64(1)

@@ -87,7 +87,7 @@ class TableEvaluator:
         columns = [synthetic[name] for name in self.domain.names]
         codes, reasons = self.domain.encode_values(columns, len(columns[0]))
         codes = codes[reasons == 0]
-        return self.true_counts(Folded.of(self.domain.keys.pack(codes, np.ones(len(codes), np.int8))), layout)
+        return self.true_counts(Folded.from_keys(self.domain.keys.pack(codes, np.ones(len(codes), np.int8))), layout)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.measure`."""

@@ -193,7 +193,7 @@ def clashes(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
         if name == job:
             reason = f'"{job}" is the name of the job, whose private topics begin with it'
             yield ConfigProblem(where, reason, "rename the stream, or set name in [job]")
-        outputs.update(map(_folded, Topics.written(name)))
+        outputs.update(map(_folded, Topics.outputs(name)))
     retired = section.get("retired") if isinstance(section, Mapping) else None
     for name in dict.fromkeys(filter(None, names)):
         if isinstance(retired, (list, tuple)) and name in retired:

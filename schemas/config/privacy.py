@@ -15,8 +15,8 @@ from pydantic import Field
 
 from schemas.config.values import ExactDecimal, FieldName, Number, Section, StepLength, Whole, must
 from schemas.errors import ConfigProblem
-from schemas.guarantee import Unit, chance, surest
-from schemas.steps import least_us
+from schemas.guarantee import Unit, format_percent, max_posterior
+from schemas.steps import min_length_us
 
 SURPLUS_SHARE = Fraction(1, 10)
 """Share of the budget that counts what the bounds refuse."""
@@ -83,7 +83,7 @@ class Privacy(Section):
         """A sentence where epsilon promises next to nothing; None elsewhere."""
         if self.epsilon <= UNUSUAL_EPSILON:
             return None
-        sure = chance(surest(float(self.epsilon)))
+        sure = format_percent(max_posterior(float(self.epsilon)))
         return f"epsilon above {UNUSUAL_EPSILON} promises little: from an even chance somebody may get {sure} sure."
 
     @property
@@ -101,7 +101,7 @@ class Privacy(Section):
     def per_us(self) -> int | None:
         """Length of a period in microseconds, or None where the bound never renews. Of the calendar: what it has at
         least, so that whoever counts periods by it counts too many."""
-        return None if self.per is None else least_us(self.per)
+        return None if self.per is None else min_length_us(self.per)
 
     @property
     def bounds_users(self) -> bool:

@@ -19,7 +19,7 @@ from schemas import zones
 from schemas.config.values import Duration, FieldName, Section, StepLength, Whole, microseconds, refusal
 from schemas.errors import ConfigProblem
 from schemas.releases import STEP_LIMIT
-from schemas.steps import EPOCH, LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, least_us
+from schemas.steps import EPOCH, LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, min_length_us
 
 NUMERIC_FORMATS = ("s", "ms", "us")
 _LEAST_US = 366 * 86_400_000_000
@@ -190,7 +190,7 @@ class Timing(Section):
     @property
     def shortest_us(self) -> int:
         """Microseconds that a step has at least; the length of each where `step` is a duration."""
-        return least_us(self.step)
+        return min_length_us(self.step)
 
     def fingerprint_fields(self) -> dict[str, Any]:
         fields = super().fingerprint_fields()
@@ -200,7 +200,7 @@ class Timing(Section):
         """`fingerprint_fields`, with when steps of the calendar begin from a local time on, and by which database of
         zones: another one that moves a begin would let an event join another step."""
         calendar = self.calendar_from(start)
-        pinned = {} if calendar is None else {"begins": calendar.digest(), "tzdata": zones.database()}
+        pinned = {} if calendar is None else {"begins": calendar.digest(), "tzdata": zones.database_version()}
         return {**self.fingerprint_fields(), **pinned}
 
     @property

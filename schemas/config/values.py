@@ -401,7 +401,7 @@ def parse_length(value: object) -> Length:
         if isinstance(value, str) and _CALENDAR_LIKE.search(value):
             raise refusal("not a number of calendar units", _CALENDAR_MEND)
         return _positive(parse_duration(value))
-    if not length.most:
+    if not length.within_century:
         raise refusal("longer than a hundred years", "write fewer units")
     return length
 

@@ -20,7 +20,7 @@ from agents.worker.publish import PublishStreamTask
 from agents.worker.topic_watch import TopicWatch
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, PrivstreamError, StepError
-from schemas.releases import cut
+from schemas.releases import split_into_chunks
 from tests.agents.test_engine_trim import Producer
 from tests.agents.test_streams_of_others import Partition
 from tests.kafka.support import job_config, stream_table
@@ -61,7 +61,9 @@ async def test_what_was_answered_and_waits_for_its_time_is_published_then(
     stepper = Stepper.from_stream(stream, 1)
     stepper.fold(0, Block("a", 0, 0, 1, 1, {}))
     chunks = [
-        chunk for step in range(2) for chunk in cut(stepper.compute(bytes(32)).encode().release, stream="a", step=step)
+        chunk
+        for step in range(2)
+        for chunk in split_into_chunks(stepper.compute(bytes(32)).encode().release, stream="a", step=step)
     ]
     stops = Stops.of(["a", "b"])
     sent: list[Any] = []

@@ -49,7 +49,7 @@ class Known:
             )
             keys, reasons = domain.encode(columns)
             assert not reasons.any()
-            found.append(Folded.of(keys))
+            found.append(Folded.from_keys(keys))
         return found
 
     def runs(self, seeds: Sequence[int]) -> Iterator[tuple[Engine, Answerer]]:

@@ -31,7 +31,7 @@ from engines.spatial.split import path_cost
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream, config_from_mapping
 from schemas.errors import BudgetError, ConfigError, PrivstreamError
-from schemas.guarantee import Mechanism, surest
+from schemas.guarantee import Mechanism, max_posterior
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, series, toml
 from tests.commands import call
 
@@ -226,7 +226,7 @@ def test_a_notch_is_what_the_file_with_that_epsilon_would_say() -> None:
         assert other.errors == notch.errors
     widths = [notch.errors.answers[1].first for notch in stream.notches]
     assert widths == sorted(widths, reverse=True)
-    assert surest(float(np.log(3))) == pytest.approx(0.75)
+    assert max_posterior(float(np.log(3))) == pytest.approx(0.75)
 
 
 def test_epsilons_that_the_configuration_refuses_are_no_notch() -> None:

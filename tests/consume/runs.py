@@ -30,7 +30,7 @@ def case_run(engine: str, *, steps: int = 6, events: int = 300) -> tuple[Stream,
     for step in range(steps):
         # A crowd that comes and goes: some of the random keys are deletes.
         keys = [case.keys(chance.randint) for _ in range(events)] + [case.crowd] * (2 * events * (step % 2 == 0))
-        batches.append(Folded.of(np.array(keys, np.uint64).reshape(-1, case.words)))
+        batches.append(Folded.from_keys(np.array(keys, np.uint64).reshape(-1, case.words)))
     return stream, tuple(run(stream, batches))
 
 

@@ -101,7 +101,7 @@ class Canary:
             key = self.there if there else self.away
             rows = [(self.case.crowd, CROWD), *([(key, sent)] if key is not None and sent else [])]
             keys = np.array([key for key, _ in rows], np.uint64).reshape(-1, self.case.words)
-            yield Batch(step, Folded.of(keys, np.array([count for _, count in rows], np.int64)))
+            yield Batch(step, Folded.from_keys(keys, np.array([count for _, count in rows], np.int64)))
 
     def released(self, there: bool, source: NoiseSource) -> dict[Any, float]:
         """Numbers of all measurements, by their place."""

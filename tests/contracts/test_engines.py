@@ -51,7 +51,7 @@ def keys_of(case: EngineCase) -> st.SearchStrategy[Key]:
 
 def folded(case: EngineCase, rows: list[tuple[Key, int]]) -> Folded:
     keys = np.array([key for key, _ in rows], np.uint64).reshape(-1, case.words)
-    return Folded.of(keys, np.array([count for _, count in rows], np.int64))
+    return Folded.from_keys(keys, np.array([count for _, count in rows], np.int64))
 
 
 def some_batches(case: EngineCase) -> st.SearchStrategy[list[Batch]]:

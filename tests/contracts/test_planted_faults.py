@@ -130,7 +130,9 @@ class SpansNothing(Broken):
 
 @pytest.mark.parametrize("fault", [DatesSome, DatesAhead, SpansNothing])
 def test_records_of_no_time_or_a_wrong_one_are_caught(fault: type[Engine]) -> None:
-    batches = [Batch(step, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)]
+    batches = [
+        Batch(step, Folded.from_keys(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)
+    ]
     assert not checks.check_records_are_dated(checks.run(Broken(), batches, seed=1))
     with pytest.raises(checks.ContractBroken, match=r"every record says its step|step that is over|spans begin"):
         checks.check_engine(fault, batches)
@@ -138,7 +140,9 @@ def test_records_of_no_time_or_a_wrong_one_are_caught(fault: type[Engine]) -> No
 
 @pytest.mark.parametrize("fault", [ClaimsLess, ChargesNothing, ChargesMore])
 def test_a_charge_that_is_not_the_claim_is_caught(fault: type[Engine]) -> None:
-    batches = [Batch(step, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)]
+    batches = [
+        Batch(step, Folded.from_keys(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)
+    ]
     checks.check_charges(Broken, batches)
     with pytest.raises(checks.ContractBroken):
         checks.check_charges(fault, batches)
@@ -146,14 +150,14 @@ def test_a_charge_that_is_not_the_claim_is_caught(fault: type[Engine]) -> None:
 
 @pytest.mark.parametrize("fault", [DrawsWhileGathering, ForgetsPending, HoldsObjects, DependsOnTheProcess])
 def test_a_planted_fault_is_caught(fault: type[Engine]) -> None:
-    events = Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))
+    events = Folded.from_keys(np.array([[8], [20]], np.uint64), np.array([300, 200]))
     with pytest.raises(checks.ContractBroken):
         checks.check_engine(fault, [Batch(step, events) for step in range(3)])
 
 
 def test_a_width_that_is_too_small_is_caught() -> None:
     engine = Broken()
-    engine.step(Batch(0, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))), seeded(1))
+    engine.step(Batch(0, Folded.from_keys(np.array([[8], [20]], np.uint64), np.array([300, 200]))), seeded(1))
     checks.check_state_is_arrays(engine.state())
     assert checks.check_state_is_kept(Broken, engine.state())
     with pytest.raises(checks.ContractBroken, match="pending/counts"):
@@ -164,15 +168,17 @@ def test_a_width_that_is_too_small_is_caught() -> None:
 
 
 def test_noise_used_twice_is_caught() -> None:
-    batches = [Batch(step, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)]
+    batches = [
+        Batch(step, Folded.from_keys(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)
+    ]
     checks.check_words_are_used_once(Broken, batches)
     with pytest.raises(checks.ContractBroken, match="drawn twice"):
         checks.check_words_are_used_once(DrawsTheSameNoiseAgain, batches)
 
 
 def test_too_much_sensitivity_is_caught() -> None:
-    events = Folded.of(np.array([[8]], np.uint64), np.array([300]))
-    extra = Folded.of(np.array([[8]], np.uint64))
+    events = Folded.from_keys(np.array([[8]], np.uint64), np.array([300]))
+    extra = Folded.from_keys(np.array([[8]], np.uint64))
 
     def every_seed() -> None:
         for seed in range(20):

@@ -34,7 +34,7 @@ def batches(name: str, mode: str, seed: int) -> list[Batch]:
         if step % 5 == 3:
             rows.append((case.crowd, 500))
         keys = np.array([key for key, _ in rows], np.uint64).reshape(-1, case.words)
-        events = Folded.of(keys, np.array([count for _, count in rows], np.int64))
+        events = Folded.from_keys(keys, np.array([count for _, count in rows], np.int64))
         made.append(Batch(step, events, surplus=chance.randint(0, 9)))
     return made
 
@@ -68,7 +68,7 @@ def test_a_threshold_on_private_counts_is_found_far_from_it() -> None:
 
 
 def test_sealed_events_show_neither_size_nor_keys() -> None:
-    events = sealed(Folded.of(np.array([[1]], np.uint64)))
+    events = sealed(Folded.from_keys(np.array([[1]], np.uint64)))
     for read in (lambda: events.keys, lambda: events.total, lambda: len(events.counts)):
         with pytest.raises(PrivateValueRead):
             read()

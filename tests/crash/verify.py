@@ -185,7 +185,7 @@ def _events(recomputed: Sequence[Sequence[Block]], blocks: Sequence[Block], stre
             if one is None:
                 continue
             minus = [] if other is None else [Folded(other.keys, -other.counts)]
-            difference = Folded.of(
+            difference = Folded.from_keys(
                 np.concatenate([one.keys, *(part.keys for part in minus)]),
                 np.concatenate([one.counts, *(part.counts for part in minus)]),
             ).counts

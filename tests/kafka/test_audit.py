@@ -97,4 +97,4 @@ async def expected(config: Config, *, steps: int) -> dict[str, float]:
         else:
             alive[record.key] = orjson.loads(record.value)
     columns = {name: [point[name] for point in alive.values()] for name in ("x", "y")}
-    return dict(evaluator.measure(Folded.of(keys), columns))
+    return dict(evaluator.measure(Folded.from_keys(keys), columns))

@@ -54,7 +54,7 @@ def block(stream: str, *, partition: int, step: int, events: int = 5) -> Block:
         step * (events + 1),
         (step + 1) * (events + 1),
         step,
-        {step: Folded.of(keys)} if events else {},
+        {step: Folded.from_keys(keys)} if events else {},
     )
 
 

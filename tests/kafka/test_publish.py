@@ -23,7 +23,7 @@ from agents.worker.publish import PublishStreamTask, PublishTask
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import ForkError
-from schemas.releases import Candidate, Chunk, PublicRecord, Seed, cut, frame_records, link, sha256
+from schemas.releases import Candidate, Chunk, PublicRecord, Seed, frame_records, link, sha256, split_into_chunks
 from schemas.topics import Topics
 from tests.entries import entry_like
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
@@ -149,7 +149,10 @@ async def test_a_public_step_with_other_bytes_stops_the_worker(
     public = msgspec.structs.replace(entry_like(stream=name, step=0, digest="f" * 64), chain="e" * 64)
     async with producing(bootstrap) as producer:
         await producer.send_and_wait(Topics.ledger(name), public.encode(), key=b"0", partition=0)
-        log: list[Seed | Chunk] = [Seed(name, 0, b"s" * 32), *cut(answer.encode().release, stream=name, step=0)]
+        log: list[Seed | Chunk] = [
+            Seed(name, 0, b"s" * 32),
+            *split_into_chunks(answer.encode().release, stream=name, step=0),
+        ]
         for record in log:
             await producer.send_and_wait(f"{config.job.name}.releases", record.encode(), partition=home)
     assert isinstance(await crash_of(config, monkeypatch, roles=("publish",)), ForkError)

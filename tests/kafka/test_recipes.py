@@ -66,7 +66,7 @@ def rides(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
         size = 2_000 if step % 2 == 0 else 500
         lon, lat = chance.normal(13.4, 0.06, size).clip(13.1, 13.7), chance.normal(52.5, 0.04, size).clip(52.4, 52.6)
         keys, _ = build_domain(stream).encode(Columns({"lon": lon, "lat": lat}, {}, np.ones(size, np.int8)))
-        batches.append(Folded.of(keys))
+        batches.append(Folded.from_keys(keys))
     candidates = run(stream, batches)
     asyncio.run(publish(config, candidates, [of_step(each, "synthetic") for each in candidates]))
 

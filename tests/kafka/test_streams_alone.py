@@ -177,7 +177,7 @@ async def test_a_record_of_a_ledger_that_is_no_entry_is_named_where_one_looks(
 ) -> None:
     """`status` says it of the stream, whose last step it still knows, and the worker stops that stream alone."""
     twins = Twins(bootstrap, tmp_path)
-    config, named = twins.config(), f"topic {twins.a}.ledger holds a record that is no ledger entry"
+    config, named = twins.config(), f"topic {twins.a}.ledger holds a record that is not a ledger entry"
     await twins.begin(2)
     async with producing(bootstrap) as producer:
         await producer.send_and_wait(Topics.ledger(twins.a), value, key=b"7", partition=0)

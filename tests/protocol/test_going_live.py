@@ -21,7 +21,7 @@ from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import FingerprintError, GapError
 from schemas.events import LARGEST_JUMP, Reason
-from schemas.releases import cut
+from schemas.releases import split_into_chunks
 from tests.protocol.ingest_runs import SPEC, body, live_header, sealed, taken, tick_header
 
 SECOND_MS = 1000
@@ -206,7 +206,7 @@ def test_a_publication_says_whether_the_clock_closed_its_step() -> None:
         again = Stepper.from_stream(stream, 2)
         again.restore(candidate)
         stepper = again
-        for chunk in cut(candidate.encode().release, stream=stream.name, step=step):
+        for chunk in split_into_chunks(candidate.encode().release, stream=stream.name, step=step):
             if (publication := publisher.on_record(next(offsets), chunk)) is not None:
                 live.append(publication.live)
     assert live == [False, False, True, True, True, True]

@@ -16,7 +16,7 @@ from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.config import ENGINES, Stream
 from schemas.errors import ForkError, GapError, LostTopicError, WireError
-from schemas.releases import Candidate, Channel, cut, link, sha256
+from schemas.releases import Candidate, Channel, link, sha256, split_into_chunks
 
 STEPS = 4
 STREAM = contract_case("spatial").stream("default")
@@ -93,7 +93,7 @@ def test_records_of_a_step_that_the_ledger_does_not_have_stop_the_stream(channel
 
 def test_half_a_candidate_is_none_and_is_written_again() -> None:
     """Chunks that were committed without the rest; the same seed gives the same ones again."""
-    chunks = cut(candidates(STREAM)[0].encode().release, stream=STREAM.name, step=0, chunk_bytes=300)
+    chunks = split_into_chunks(candidates(STREAM)[0].encode().release, stream=STREAM.name, step=0, chunk_bytes=300)
     assert len(chunks) > 3
     publisher, log = StreamPublisher(STREAM.name), [*chunks[:2], *chunks]
     found = [publisher.on_record(offset, chunk) for offset, chunk in enumerate(log)]
@@ -104,7 +104,7 @@ def test_what_it_remembers_does_not_grow_with_the_steps() -> None:
     log = [
         chunk
         for step, each in enumerate(candidates(STREAM))
-        for chunk in cut(each.encode().release, stream=STREAM.name, step=step)
+        for chunk in split_into_chunks(each.encode().release, stream=STREAM.name, step=step)
     ]
     publisher = recovered(LEDGER[:-1])
     for offset, chunk in enumerate(log):
@@ -122,8 +122,8 @@ def test_records_that_cannot_be_read_stop_the_stream_before_a_transaction(framed
     chain = link(honest.previous_chain, stream=STREAM.name, step=0, digest=digest, ledger=honest.ledger)
     other = dataclasses.replace(honest, payload=honest.payload + framed, digest=digest, chain=chain)
     for candidate, refused in ((honest, False), (other, True)):
-        [chunk] = cut(candidate.encode().release, stream=STREAM.name, step=0)
-        with pytest.raises(WireError, match="damaged frame") if refused else contextlib.nullcontext():
+        [chunk] = split_into_chunks(candidate.encode().release, stream=STREAM.name, step=0)
+        with pytest.raises(WireError, match="frame of public records") if refused else contextlib.nullcontext():
             assert recovered([]).on_record(0, chunk) is not None
 
 
@@ -139,7 +139,7 @@ def reading(answered: list[Candidate], *, public: int, newest: int | None) -> St
         publisher.measured(newest)
     # The log keeps the newest public candidate, and what comes after it.
     for offset, candidate in enumerate(answered[public - 1 :]):
-        [chunk] = cut(candidate.encode().release, stream=candidate.stream, step=candidate.step)
+        [chunk] = split_into_chunks(candidate.encode().release, stream=candidate.stream, step=candidate.step)
         publisher.on_record(offset, chunk)
     return publisher
 

@@ -130,7 +130,7 @@ def test_no_user_contributes_more_trips_than_configured(
                         bounds.add(done, charged)
                 bounds.expire(open_step)
         keys = np.array(waiting[open_step], np.uint64).reshape(-1, 6)
-        assembly, trips = assembly.with_step(Folded.of(keys), step=open_step, rules=rules)
+        assembly, trips = assembly.with_step(Folded.from_keys(keys), step=open_step, rules=rules)
         handed += [(number, open_step) for number in trips.y[trips.offsets[:-1]].tolist()]
     numbers = [number for number, _ in handed]
     assert len(set(numbers)) == len(numbers), "a contribution was handed out twice"
@@ -171,7 +171,7 @@ def ahead_of_their_end(cap: int | None) -> int:
             if passed and step == open_step
         ]
         keys_now = np.unique(np.array(keys, np.uint64).reshape(-1, 6), axis=0)
-        assembly, closed = assembly.with_step(Folded.of(keys_now), step=open_step, rules=rules)
+        assembly, closed = assembly.with_step(Folded.from_keys(keys_now), step=open_step, rules=rules)
     return len(closed)
 
 

@@ -26,7 +26,7 @@ def stream(tmp_path: Path) -> Stream:
 
 def block(step: int) -> Block:
     keys = np.arange(EVENTS, dtype=np.uint64).reshape(-1, 1) * np.uint64(2)
-    folded = Folded.of(keys)
+    folded = Folded.from_keys(keys)
     return Block("taxi", 0, step, step + 1, step, {step: folded}, counts={"ACCEPTED": EVENTS})
 
 

@@ -11,7 +11,7 @@ from agents.protocol.release.log import LogView
 from agents.protocol.release.merge import BlockMerge
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
-from schemas.releases import cut
+from schemas.releases import split_into_chunks
 from tests.protocol.added_world import USERS, World, play
 from tests.protocol.ingest_runs import SPEC
 from tests.protocol.test_publisher import STREAM, candidates
@@ -55,7 +55,7 @@ def test_a_candidate_behind_later_ones_is_a_second_answer() -> None:
     def view_of(steps: list[int]) -> None:
         view, offset = LogView(STREAM.name), 0
         for step in steps:
-            for chunk in cut(answered[step].encode().release, stream=STREAM.name, step=step):
+            for chunk in split_into_chunks(answered[step].encode().release, stream=STREAM.name, step=step):
                 view.apply(offset, chunk)
                 offset += 1
             view.forget(step)

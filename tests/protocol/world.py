@@ -160,7 +160,7 @@ class World:
         steps: dict[int, Folded] = {}
         for ahead, count in events.items():
             step = tick + 1 + ahead
-            steps[step] = Folded.of(np.full((count, 1), 7, np.uint64))
+            steps[step] = Folded.from_keys(np.full((count, 1), 7, np.uint64))
             self.truth[step] += count
         lo = self.next_offsets[partition]
         hi = lo + 1 + sum(events.values())

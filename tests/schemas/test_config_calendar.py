@@ -160,8 +160,8 @@ def asked(stream: Stream, stored: Fingerprint | None = None) -> Fingerprint:
 def test_a_zone_that_moves_a_step_stops_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = asked(stream())
     # Another release of the database that says the same of this zone.
-    here = zones.database()
-    monkeypatch.setattr("schemas.zones.database", lambda: "2031c")
+    here = zones.database_version()
+    monkeypatch.setattr("schemas.zones.database_version", lambda: "2031c")
     stored.check(asked(stream()))
     monkeypatch.setattr(sequence, "zone", lambda name: zones.zone("America/Toronto"))
     sequence._begins.cache_clear()
@@ -194,7 +194,7 @@ def test_now_is_the_unit_that_is_under_way() -> None:
     assert instant(clock_.start_of(0)).isoformat() == "2024-04-29T04:00:00+00:00"
     # What looks at the source before anybody has started it takes all that there is for its own.
     long_ago = soon.time.steps_from(-(10**17))
-    assert long_ago.of_one(0) > 3000
+    assert long_ago.index(0) > 3000
 
 
 def test_what_is_said_of_it() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import WireError
-from schemas.ledger import LedgerEntry, descriptions
+from schemas.ledger import LedgerEntry, field_descriptions
 from schemas.releases import GENESIS, link
 from tests.entries import ENTRY
 
@@ -32,12 +32,12 @@ def test_what_is_written_is_read() -> None:
 
 def test_the_chain_is_that_of_all_other_words() -> None:
     assert ENTRY.chain == link(GENESIS, stream="s", step=3, digest=ENTRY.digest, ledger=ENTRY.encode())
-    assert ENTRY.chained() == ENTRY
+    assert ENTRY.with_chain() == ENTRY
     changes: tuple[dict[str, Any], ...] = (
         {"notes": {}}, {"draw": "00" * 16}, {"epsilon_spent": 1.0}, {"witness": "none configured"},
     )  # fmt: skip
     for changed in changes:
-        assert msgspec.structs.replace(ENTRY, **changed).chained().chain != ENTRY.chain
+        assert msgspec.structs.replace(ENTRY, **changed).with_chain().chain != ENTRY.chain
 
 
 @given(st.sampled_from(sorted(ENTRY.as_json())), JSON)
@@ -52,7 +52,7 @@ def test_a_field_of_another_kind_makes_no_entry(name: str, value: object) -> Non
 def test_a_refusal_repeats_nothing() -> None:
     with pytest.raises(WireError) as refused:
         LedgerEntry.decode(orjson.dumps({**ENTRY.as_json(), "unit": ["ann"]}), "s")
-    assert str(refused.value) == "topic s.ledger holds a record that is no ledger entry"
+    assert str(refused.value) == "topic s.ledger holds a record that is not a ledger entry"
     assert refused.value.__cause__ is None
 
 
@@ -80,8 +80,8 @@ def test_fields_of_later_versions_are_passed_over() -> None:
 
 
 def test_every_field_is_described() -> None:
-    assert list(descriptions()) == list(LedgerEntry.__struct_fields__)
-    assert all(told.endswith(".") for told in descriptions().values())
+    assert list(field_descriptions()) == list(LedgerEntry.__struct_fields__)
+    assert all(told.endswith(".") for told in field_descriptions().values())
 
 
 def test_a_tombstone_is_no_entry() -> None:

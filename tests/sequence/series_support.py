@@ -39,7 +39,7 @@ def recipe(mode: str = "default", domain: SeriesDomain = READING, **changes: Any
 def reading(step: int, *values: float, domain: SeriesDomain = READING) -> Batch:
     """A step with readings of the first field."""
     lattice = domain.fields[0].lattice(np.array(values, np.float64))
-    return Batch(step, Folded.of(lattice.reshape(-1, 1).view(np.uint64)))
+    return Batch(step, Folded.from_keys(lattice.reshape(-1, 1).view(np.uint64)))
 
 
 def run(config: SeriesConfig, values: Sequence[float], *, seed: int = 1) -> list[Release]:

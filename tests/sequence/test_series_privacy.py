@@ -35,7 +35,7 @@ def total(domain: SeriesDomain, values: list[float]) -> int:
         Columns({domain.fields[0].name: np.array(values, float)}, {}, np.ones(len(values), np.int8))
     )
     assert not reasons.any()
-    return domain.totals(Folded.of(keys))[0][0]
+    return domain.totals(Folded.from_keys(keys))[0][0]
 
 
 @FEW
@@ -124,7 +124,7 @@ def test_one_events_shift_is_all_that_differs_in_a_measurement(mode: str) -> Non
         engine = Series(recipe(mode, TWO))
         shift = TWO.fields[1].shift
         keys = np.array([[1, 5]] + [[1, shift]] * extra, np.int64).view(np.uint64)
-        release = engine.step(Batch(0, Folded.of(keys)), seeded(5))
+        release = engine.step(Batch(0, Folded.from_keys(keys)), seeded(5))
         measured.append([m["value"] for m in release.measurements])
     moved = np.array(measured[1]) - np.array(measured[0])
     units = np.array([field.unit for field in TWO.fields])
@@ -163,7 +163,7 @@ def test_noise_has_the_declared_scale(mode: str, variant: Variant) -> None:
     for step in range(3):
         # A reading, or an event, at the lower end.
         key = np.array([[field.bounds[0] for field in engine.config.domain.fields]], np.int64)
-        engine.step(Batch(step, Folded.of(key.view(np.uint64))), WitnessedSource(recorder, SEED, step))
+        engine.step(Batch(step, Folded.from_keys(key.view(np.uint64))), WitnessedSource(recorder, SEED, step))
     laws = [used.law for used in recorder.used.values()][-len(engine.config.domain.fields) :]
     found = [in_declared_units(law, engine.config, number) for number, law in enumerate(laws)]
     assert found == pytest.approx([float(each.scale) for each in engine.guarantee().mechanisms], rel=1e-5)

@@ -17,7 +17,7 @@ BOX = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), 14)
 def encode(x: np.ndarray, y: np.ndarray, *, domain: SpatialDomain = BOX, delete: bool = False) -> Folded:
     signs = np.full(len(x), -1 if delete else 1, np.int8)
     keys, _ = domain.encode(Columns({"x": x, "y": y}, {}, signs))
-    return Folded.of(keys)
+    return Folded.from_keys(keys)
 
 
 def city(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:

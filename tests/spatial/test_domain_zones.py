@@ -91,7 +91,7 @@ def test_counts_of_zones(mode: str) -> None:
     engine = PHDStream(PHDStreamConfig(**config)) if mode == "paper" else HeldLeaves(HeldConfig(**config))
     totals = dict.fromkeys(names, 0)
     for step in range(3):
-        events = Folded.of(keys.reshape(-1, 1)) if step == 0 else Folded.empty(1)
+        events = Folded.from_keys(keys.reshape(-1, 1)) if step == 0 else Folded.empty(1)
         release = engine.step(Batch(step, events), seeded(1).child(step))
         for record in release.added:
             assert set(record.fields) == {"zone"}

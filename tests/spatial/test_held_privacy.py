@@ -105,7 +105,7 @@ def schedules(draw: st.DrawFn) -> list[Folded]:
             )
         )
         keys = np.array([place << 1 | gone for place, gone, _ in rows], np.uint64).reshape(-1, 1)
-        steps.append(Folded.of(keys, np.array([count for _, _, count in rows], np.int64)))
+        steps.append(Folded.from_keys(keys, np.array([count for _, _, count in rows], np.int64)))
     return steps
 
 
@@ -123,7 +123,7 @@ TTL = st.sampled_from([None, 1, 2, 5])
 def test_one_event_moves_one_measurement_and_one_watch_by_one(
     steps: list[Folded], key: int, at: int, ttl: int | None, initial_steps: int
 ) -> None:
-    extra = Folded.of(np.array([[key]], np.uint64))
+    extra = Folded.from_keys(np.array([[key]], np.uint64))
     moved = shifts(steps, extra, at % len(steps), ttl_steps=ttl, initial_steps=initial_steps)
     assert moved["leaves"] <= 1
     assert moved["watch"] <= int(at % len(steps) >= initial_steps)
@@ -142,7 +142,7 @@ def stress() -> list[Folded]:
             keys |= np.uint64(1)
         if step > 20:
             keys, counts = keys[:0], counts[:0]
-        steps.append(Folded.of(keys.reshape(-1, 1), counts))
+        steps.append(Folded.from_keys(keys.reshape(-1, 1), counts))
     return steps
 
 
@@ -176,7 +176,7 @@ def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pyt
     total = {"leaves": 0, "watch": 0}
     keys = [0, 1, 2, 300, 301, 777, 1023]
     for at in range(0, 26, 4):
-        extra = Folded.of(np.array([[keys[at // 4]]], np.uint64))
+        extra = Folded.from_keys(np.array([[keys[at // 4]]], np.uint64))
         moved = shifts(stress(), extra, at, ran=ran, ttl_steps=ttl, max_leaves=512)
         assert moved["leaves"] <= 1
         assert moved["watch"] == int(at > 0)
@@ -194,9 +194,11 @@ def test_events_that_are_held_show_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(held_module, "project", watched)
     random = np.random.default_rng(5)
-    steps = [Folded.of(random.integers(0, 2**DEPTH, (60, 1)).astype(np.uint64) << np.uint64(1)) for _ in range(12)]
+    steps = [
+        Folded.from_keys(random.integers(0, 2**DEPTH, (60, 1)).astype(np.uint64) << np.uint64(1)) for _ in range(12)
+    ]
     for at in range(1, 12, 2):
-        extra = Folded.of(random.integers(0, 2**DEPTH, (1, 1)).astype(np.uint64) << np.uint64(1))
+        extra = Folded.from_keys(random.integers(0, 2**DEPTH, (1, 1)).astype(np.uint64) << np.uint64(1))
         moved = shifts(steps, extra, at, epsilon=Fraction(1, 4))
         assert moved["leaves"] <= 1
         assert moved["watch"] == 1
@@ -277,8 +279,8 @@ def test_a_planted_fault_is_caught(fault: Any, monkeypatch: pytest.MonkeyPatch) 
 
     def every_key() -> None:
         for key in range(0, 2 ** (DEPTH + 1), 37):
-            steps = [Folded.of(np.array([[key & ~1]], np.uint64), np.array([100 + 3 * i])) for i in range(6)]
-            moved = shifts(steps, Folded.of(np.array([[key & ~1]], np.uint64)), 2)
+            steps = [Folded.from_keys(np.array([[key & ~1]], np.uint64), np.array([100 + 3 * i])) for i in range(6)]
+            moved = shifts(steps, Folded.from_keys(np.array([[key & ~1]], np.uint64)), 2)
             assert moved["leaves"] <= 1
 
     # A choice by private counts shows as another number of measurements, the others as larger shifts.
@@ -299,5 +301,5 @@ def test_groups_have_sensitivity_one(counts: list[int], sizes: tuple[int, ...], 
     assert (cut >= np.outer(sizes, np.array(counts) // sum(sizes))).all()
     assert (np.abs(cut - shares) <= np.array(sizes)[:, None]).all()
     row = data.draw(st.integers(0, len(counts) - 1))
-    more = events.merge(Folded.of(keys[row : row + 1]))
+    more = events.merge(Folded.from_keys(keys[row : row + 1]))
     assert np.abs(group_counts(more, sizes=sizes, placement=Placement("g")) - cut).sum() == 1

@@ -52,7 +52,7 @@ def stream(domain: PolygonDomain | LineDomain, *, steps: int, each: int, seed: i
         signs = np.append(np.ones(len(points), np.int8), -np.ones(len(gone), np.int8))
         keys, reasons = domain.encode(Columns({"x": both[:, 0], "y": both[:, 1]}, {}, signs))
         kept.append(points[reasons[: len(points)] == 0][: each // 4])
-        result.append(Folded.of(keys[reasons == 0]))
+        result.append(Folded.from_keys(keys[reasons == 0]))
     return result
 
 
@@ -131,9 +131,9 @@ def test_points_are_where_the_events_are(mode: str) -> None:
     grid, grid_reasons = evaluator.domain.encode(columns)
     assert np.array_equal(reasons, grid_reasons)
     engine = build(mode, LAND)
-    release = engine.step(Batch(0, Folded.of(keys[reasons == 0])), seeded(2))
+    release = engine.step(Batch(0, Folded.from_keys(keys[reasons == 0])), seeded(2))
     points = np.array([(record.fields["x"], record.fields["y"]) for record in release.added])
-    truth = Folded.of(grid[reasons == 0])
+    truth = Folded.from_keys(grid[reasons == 0])
     assert evaluator.size(truth) == (reasons == 0).sum()
     good = evaluator.measure(truth, {"x": points[:, 0].tolist(), "y": points[:, 1].tolist()})
     anywhere = random.uniform([10, 50], [12, 51], (len(points), 2))
@@ -164,9 +164,11 @@ def test_one_event_on_a_map_moves_one_measurement_and_one_watch_by_one(
 
     def there(events: Folded) -> Folded:
         cells = ends[(events.keys[:, 0] >> np.uint64(1)).astype(np.int64) % len(ends)].astype(np.uint64)
-        return Folded.of(((cells << np.uint64(1)) | (events.keys[:, 0] & np.uint64(1))).reshape(-1, 1), events.counts)
+        return Folded.from_keys(
+            ((cells << np.uint64(1)) | (events.keys[:, 0] & np.uint64(1))).reshape(-1, 1), events.counts
+        )
 
-    extra = there(Folded.of(np.array([[2 * (place % len(ends)) + gone]], np.uint64)))
+    extra = there(Folded.from_keys(np.array([[2 * (place % len(ends)) + gone]], np.uint64)))
     moved = shifts(
         [there(events) for events in steps],
         extra,
@@ -201,7 +203,9 @@ def test_the_watch_counts_in_cells_that_there_are() -> None:
     engine = HeldLeaves(config)
     islet = np.array([domain.tree.start[-1] << 1], np.uint64).reshape(-1, 1)
     for step in range(4):
-        release = engine.step(Batch(step, Folded.of(islet, np.array([3 if step < 3 else 5000]))), seeded(3).child(step))
+        release = engine.step(
+            Batch(step, Folded.from_keys(islet, np.array([3 if step < 3 else 5000]))), seeded(3).child(step)
+        )
     watched = engine.state()["watch/average"]
     assert len(watched) == 2**config.start_depth - len(config.watch.missing)
     assert release.notes["hot"] == 1

@@ -24,7 +24,7 @@ def points(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def folded(x: np.ndarray, y: np.ndarray) -> Folded:
     keys, reasons = EVALUATOR.domain.encode(Columns({"lon": x, "lat": y}, {}, np.ones(len(x), np.int8)))
     assert not reasons.any()
-    return Folded.of(keys)
+    return Folded.from_keys(keys)
 
 
 @settings(max_examples=10)

@@ -30,7 +30,7 @@ def growing(domain: TableDomain, epsilon: Fraction = Fraction(1), **changes: Any
 def folded(domain: TableDomain, codes: IntArray, signs: IntArray | None = None) -> Folded:
     """Events of rows `(rows, attributes)`, all inserted where no signs are given."""
     operations = np.ones(len(codes), np.int8) if signs is None else np.array(signs, np.int8)
-    return Folded.of(domain.keys.pack(np.asarray(codes, np.int64).reshape(-1, len(domain.sizes)), operations))
+    return Folded.from_keys(domain.keys.pack(np.asarray(codes, np.int64).reshape(-1, len(domain.sizes)), operations))
 
 
 def batch(domain: TableDomain, step: int, codes: np.ndarray, signs: IntArray | None = None) -> Batch:

@@ -89,7 +89,7 @@ def shown(made: np.ndarray) -> str:
     flips = np.arange(ROWS)
     codes = np.stack((flips % 2, flips % 2, flips // 2 % 2), axis=1)
     evaluator = TableEvaluator(TABLE, every_marginal(3))
-    truth = Folded.of(TABLE.keys.pack(codes, np.ones(ROWS, np.int8)))
+    truth = Folded.from_keys(TABLE.keys.pack(codes, np.ones(ROWS, np.int8)))
     values: dict[str, list[Any]] = {
         name: ["xy"[code] for code in made[:, index]] for index, name in enumerate(TABLE.names)
     }

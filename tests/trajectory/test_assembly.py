@@ -22,7 +22,7 @@ def fed(steps: list[list[list[int]]], rules: Closing = RULES) -> list[list[list[
     """Places of the trips that close in each step."""
     assembly, out = Assembly.nothing(), []
     for step, rows in enumerate(steps):
-        events = Folded.of(np.array(rows, np.uint64).reshape(-1, 6))
+        events = Folded.from_keys(np.array(rows, np.uint64).reshape(-1, 6))
         # Through a state and back: what a worker that takes over has.
         assembly, trips = Assembly.of(stored("trips", assembly)).with_step(events, step=step, rules=rules)
         out.append([trips.y[low:high].tolist() for low, high in zip(trips.offsets, trips.offsets[1:], strict=False)])

@@ -16,8 +16,8 @@ from agents.protocol.release.held_out import HeldOutAudit
 from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES
 from schemas.events import Reason
-from schemas.guarantee import chance, surest
-from schemas.ledger import MEASUREMENT, UTILITY, descriptions
+from schemas.guarantee import format_percent, max_posterior
+from schemas.ledger import MEASUREMENT_FIELDS, UTILITY_FIELDS, field_descriptions
 from tests.architecture.drawing import drawings
 from website import diagrams, hooks, reference
 from website.navigation import navigation
@@ -85,12 +85,15 @@ def test_fields_of_public_records_are_those_that_are_described(engine: str) -> N
     case = contract_case(engine)
     stream = case.stream("default")
     release = engines.configure(stream.model_dump()).step([])
-    assert set(release.ledger) == set(descriptions()) - {"witness", "epsilon_per"}  # of jobs without a configured one
+    assert set(release.ledger) == set(field_descriptions()) - {
+        "witness",
+        "epsilon_per",
+    }  # of jobs without a configured one
     assert all("step" in measurement for measurement in release.measurements)
-    assert {"step", "part", "parts"} == set(MEASUREMENT)
+    assert {"step", "part", "parts"} == set(MEASUREMENT_FIELDS)
     audit = HeldOutAudit(stream, 1)
     audit.on_ledger(orjson.dumps(release.ledger))
-    assert set(orjson.loads(audit.measure())) == set(UTILITY)
+    assert set(orjson.loads(audit.measure())) == set(UTILITY_FIELDS)
 
 
 def test_every_page_has_its_place_and_a_new_one_is_under_more() -> None:
@@ -125,7 +128,7 @@ def test_every_picture_has_its_drawing_and_every_figure_of_the_guide_is_computed
     guide = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+ %) \|", guide, re.MULTILINE)
     assert len(rows) >= 6
-    assert [(epsilon, chance(surest(float(epsilon)))) for epsilon, _ in rows] == rows
+    assert [(epsilon, format_percent(max_posterior(float(epsilon)))) for epsilon, _ in rows] == rows
 
 
 def test_drawings_are_drawn() -> None:

@@ -14,7 +14,7 @@ from agents.show.charts import AMBER, BLUE, GREY, RED, SYNTHETIC, figure, quiet
 from engines import configure
 from engines.core.noise import DiscreteLaplace, scale_for
 from schemas.config import config_from_mapping, load_config
-from schemas.guarantee import surest
+from schemas.guarantee import max_posterior
 from website.pictures.rows import EXAMPLES, rows_of
 
 SEED = 1
@@ -27,7 +27,7 @@ def epsilon() -> Any:
     """Draw how sure somebody can become, and how far a count is off."""
     made, (left, right) = figure(9.0, 3.3, columns=2)
     fine = [10 ** (-1 + index / 40) for index in range(80)]
-    left.plot(fine, [100 * surest(each) for each in fine], color=RED)
+    left.plot(fine, [100 * max_posterior(each) for each in fine], color=RED)
     left.axhline(50, color=GREY, linewidth=1, linestyle=":")
     left.set_ylabel("% sure, from an even chance")
     left.set_ylim(45, 101)

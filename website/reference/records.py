@@ -13,7 +13,7 @@ from agents.protocol.fingerprint import Fingerprint
 from engines import configure
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, encode_tick
-from schemas.ledger import MEASUREMENT, UTILITY, descriptions
+from schemas.ledger import MEASUREMENT_FIELDS, UTILITY_FIELDS, field_descriptions
 from schemas.releases import Candidate, Chunk, Seed
 from schemas.topics import Topic, Topics
 from schemas.wire import VERSION, Kind
@@ -40,14 +40,14 @@ def page() -> str:
             _json(synthetic),
             "### `<stream>.measurements`\n",
             "Key: the step. Fields that all engines have:\n",
-            _fields(MEASUREMENT, {}),
+            _fields(MEASUREMENT_FIELDS, {}),
             _json(measurement),
             "### `<stream>.ledger`\n",
             "Key: the step. The public account of a step, which anybody can check.\n",
-            _fields(descriptions(), ledger),
+            _fields(field_descriptions(), ledger),
             "### `<stream>.utility`\n",
             "OPERATORS ONLY: true errors, written where an audit topic is configured.\n",
-            _fields(UTILITY, {}),
+            _fields(UTILITY_FIELDS, {}),
             "## Ticks in raw topics\n",
             f"A record of a raw topic with the header `{TICK_HEADER}` is no event: a replay writes it, and it closes steps on its "
             f"partition.\n\n```text\n{TICK_HEADER}: {encode_tick(7, row=1200, source='SHA-256 of the file').decode()}\n```\n",

@@ -38,7 +38,7 @@ from engines.core.registry import build_engine
 from schemas.blocks import Block
 from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
-from schemas.releases import Candidate, Chunk, PublicRecord, Seed, cut
+from schemas.releases import Candidate, Chunk, PublicRecord, Seed, split_into_chunks
 
 SELDOM = 0.05
 
@@ -296,7 +296,7 @@ class JobRun(LocalJob):
 
     def _published(self, candidate: Candidate, seed: bytes) -> tuple[PublicRecord, ...]:
         log: list[Seed | Chunk] = [Seed(candidate.stream, candidate.step, seed)]
-        log += cut(candidate.encode().release, stream=candidate.stream, step=candidate.step)
+        log += split_into_chunks(candidate.encode().release, stream=candidate.stream, step=candidate.step)
         for record in log:
             publication = self._publisher.on_record(self._log_offset, record)
             self._log_offset += 1

@@ -29,7 +29,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import clock_of, steps_of, times_of
 from engines.core.noise import fresh_seed, repeated_seed
-from schemas.errors import BatchError, StateFileError, StepOrderError, said_alone
+from schemas.errors import BatchError, StateFileError, StepOrderError, without_context
 from schemas.releases import Candidate, unframe_records
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class PrivateStream:
             entry = self._journal.entry
             if not self._whole or self._stepper.step != entry.begun - bool(entry.seed):
                 self._restore()
-            with said_alone():
+            with without_context():
                 yield
         except (BatchError, StepOrderError):
             raise  # refused before anything was done

@@ -44,7 +44,7 @@ from agents.protocol.formats.reader import paths_of
 from engines.core.contract import Domain, ScalarKind
 from engines.core.registry import build_domain
 from schemas.config.timing import NUMERIC_FORMATS
-from schemas.errors import PrivstreamError, said_alone
+from schemas.errors import PrivstreamError, without_context
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -400,7 +400,7 @@ class RowFile:
     @contextlib.contextmanager
     def _said(self) -> Iterator[None]:
         """Turn whatever a library says of the file into a `FileError`, without a word of it."""
-        with said_alone():
+        with without_context():
             try:
                 yield
             except _UNREADABLE as error:

@@ -105,9 +105,9 @@ class PendingBlock:
 
 
 def fold(keys: KeyArray) -> Folded:
-    """Return `Folded.of(keys)`, several times faster where a key is one word: values are sorted, no permutation is."""
+    """Return `Folded.from_keys(keys)`, several times faster where a key is one word: only the values are sorted."""
     if keys.shape[1] != 1 or len(keys) == 0:
-        return Folded.of(keys)
+        return Folded.from_keys(keys)
     ordered = np.sort(keys[:, 0])
     new = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
@@ -166,7 +166,7 @@ class PartitionIngest:
         """
         expected = block.lo if trimmed_to and not self._has_history else self.next_offset
         if block.stream == self.spec.stream and block.partition == self.partition and block.lo < expected:
-            raise block.taken_in_twice(expected)
+            raise block.overlap_error(expected)
         if block.stream != self.spec.stream or block.partition != self.partition or block.lo != expected:
             raise GapError(
                 f"stream {self.spec.stream}, source partition {self.partition}: block of {block.stream}, partition "
@@ -388,7 +388,7 @@ class PartitionIngest:
             elif self.live:
                 pass  # it has gone live before, and is not asked again what is over
             # The ticks before the first one that was seen here may be deleted: then it may be of any step.
-            elif tick.replayed - last > LARGEST_JUMP and not (last < 0 and self._began > 0):
+            elif tick.last_replayed - last > LARGEST_JUMP and not (last < 0 and self._began > 0):
                 reasons[row] = Reason.TICK_TOO_FAR
             else:
                 ticked[row] = last = max(last, tick.step)

@@ -25,7 +25,7 @@ from agents.protocol.release.log import LogView
 from agents.protocol.release.stepper import Stepper
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
-from schemas.releases import CHUNK_BYTES, Chunk, Encoded, LogRecord, SavedState, cut
+from schemas.releases import CHUNK_BYTES, Chunk, Encoded, LogRecord, SavedState, split_into_chunks
 
 MOST_STEPS = 64  # in one transaction
 ENOUGH_BYTES = 4 << 20  # of releases and states, after which no further step is computed before a commit
@@ -200,7 +200,7 @@ class StreamCandidates:
         steps = range(self.step, self.step + len(releases))
         chunks: list[Chunk] = []
         for step, release in zip(steps, releases, strict=True):
-            chunks += cut(release, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
+            chunks += split_into_chunks(release, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
         yield CommitCandidates(self.stream, tuple(steps), tuple(chunks), state, self.position)
         yield self._adopted(steps[-1])
 

@@ -14,7 +14,7 @@ Rules (the log is read committed, in order; `c(s)` is the complete candidate of 
 from __future__ import annotations
 
 from schemas.errors import ForkError, GapError
-from schemas.releases import Candidate, Chunk, LogRecord, Seed, join
+from schemas.releases import Candidate, Chunk, LogRecord, Seed, join_chunks
 
 
 class LogView:
@@ -61,7 +61,7 @@ class LogView:
         chunks[record.index] = record
         if len(chunks) < record.count:
             return None
-        candidate = Candidate.decode(join([chunks[index] for index in range(record.count)]))
+        candidate = Candidate.decode(join_chunks([chunks[index] for index in range(record.count)]))
         self._check_link(candidate)
         self._digests[step], self._states[step] = record.digest, candidate.state_digest
         self._chunks = {key: value for key, value in self._chunks.items() if key[0] > step}

@@ -57,7 +57,7 @@ class BlockMerge:
             )
         expected = self.next_offsets[block.partition]
         if block.lo < expected and block.hi >= block.lo:
-            raise block.taken_in_twice(expected)
+            raise block.overlap_error(expected)
         if block.lo != expected or block.hi < block.lo:
             raise GapError(
                 f"stream {self.stream}, source partition {block.partition}: block covers offsets "

@@ -171,5 +171,5 @@ def ledger_entry(
         guarantee=msgspec.convert(guarantee.as_json(), LedgerGuarantee),
         notes=dict(release.notes),
         witness=witness or msgspec.UNSET,
-    ).chained()
+    ).with_chain()
     return entry.encode(), entry.chain

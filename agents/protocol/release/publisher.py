@@ -21,7 +21,7 @@ from schemas.releases import (
     LogRecord,
     PublicRecord,
     check_frames,
-    each_framed,
+    iter_framed,
     link,
 )
 from schemas.topics import Topics
@@ -48,7 +48,7 @@ class Publication:
     @property
     def data(self) -> Iterator[PublicRecord]:
         """Synthetic records and measurements, one at a time."""
-        return each_framed(self.payload)
+        return iter_framed(self.payload)
 
     @property
     def ledger_record(self) -> PublicRecord:

@@ -239,7 +239,7 @@ class StreamSeen:
         begin = datetime.fromisoformat(self._latest["end"])
         try:
             steps = time.steps_from(begin_us := to_us(begin))
-            lasts_us = steps.begin(steps.of_one(begin_us) + 1) - begin_us
+            lasts_us = steps.begin(steps.index(begin_us) + 1) - begin_us
             later = timedelta(microseconds=lasts_us + self.stream.publish_delay_us) + time.grace
             return (begin + later).isoformat()
         except (ValueError, OverflowError):

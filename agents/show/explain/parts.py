@@ -14,7 +14,7 @@ from agents.show.view import expected_error
 from engines.core.accounting.streams import Total
 from schemas.config import Stream, format_duration, format_length
 from schemas.errors import BudgetError, EngineInputError
-from schemas.guarantee import Guarantee, Mechanism, Unit, surest
+from schemas.guarantee import Guarantee, Mechanism, Unit, max_posterior
 from schemas.steps import Length
 
 
@@ -180,7 +180,7 @@ class Notch:
             "epsilon": self.epsilon,
             "epsilon_exact": str(self.budget.unit_epsilon),
             "factor": str(self.factor),
-            "surest_from_even": surest(self.epsilon),
+            "surest_from_even": max_posterior(self.epsilon),
             "scales": [str(share.mechanism.scale) for share in self.budget.shares],
             "error_95_percent": {each.name: each.first for each in self.errors.answers},
         }

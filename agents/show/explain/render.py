@@ -19,7 +19,7 @@ from agents.show.explain.words import spent
 from agents.show.noise import RELEASES, ErrorModel, rounded
 from agents.show.report import render_template
 from agents.show.text import table
-from schemas.guarantee import chance, surest
+from schemas.guarantee import format_percent, max_posterior
 
 VIOLET = "#8a6fb0"
 LEAST = 0.01
@@ -159,7 +159,7 @@ def _tiles(stream: StreamExplanation) -> Sequence[tuple[str, str]]:
     return (
         (decimal(float(budget.unit_epsilon)), "epsilon of the unit"),
         (decimal(float(budget.event_epsilon)), f"epsilon of one {budget.contribution}"),
-        (chance(surest(float(budget.unit_epsilon))), "sure at most, from an even chance"),
+        (format_percent(max_posterior(float(budget.unit_epsilon))), "sure at most, from an even chance"),
         (f"±{rounded(middle.first)}", f"error of a {middle.name}, one release"),
     )
 
@@ -193,7 +193,7 @@ def _notch_rows(stream: StreamExplanation) -> Iterator[Sequence[str]]:
         yield [
             decimal(notch.epsilon),
             decimal(float(notch.budget.event_epsilon)),
-            chance(surest(notch.epsilon)),
+            format_percent(max_posterior(notch.epsilon)),
             *(f"±{rounded(answer.first)}" for answer in notch.errors.answers),
         ]
 

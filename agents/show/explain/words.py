@@ -14,7 +14,7 @@ from engines.core.accounting import gaussian
 from engines.core.accounting.user_level import group_delta
 from schemas.config import Stream, format_duration, format_length
 from schemas.config.privacy import Privacy
-from schemas.guarantee import Guarantee, chance, surest
+from schemas.guarantee import Guarantee, format_percent, max_posterior
 from schemas.steps import CalendarLength
 from schemas.topics import Topics
 
@@ -145,7 +145,7 @@ def _neighbouring_readings(stream: Stream) -> str:
 
 def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
     """Return the guarantee without symbols."""
-    sure = surest(float(budget.unit_epsilon))
+    sure = max_posterior(float(budget.unit_epsilon))
     whom = (
         "whether any one event is in the data"
         if stream.privacy.unit == "event"
@@ -158,7 +158,7 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
         promise(stream),
         "Somebody who sees every public topic of this stream, has unlimited computing power short of breaking "
         f"SHAKE-256, knows everybody else's data and held {whom}{again} for an even chance before, can be at most "
-        f"{chance(sure)} sure afterwards{_but_for(budget)}.",
+        f"{format_percent(sure)} sure afterwards{_but_for(budget)}.",
     ]
     if budget.contributions > 1:
         lines.append(

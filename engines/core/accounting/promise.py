@@ -111,13 +111,13 @@ def _overspent(
     squares: list[tuple[Fraction, Fraction]] = []
     for mechanism in guarantee:
         if mechanism.distribution in PURE:
-            moved = Fraction(surplus) if mechanism.account == SURPLUS else mechanism.moved
+            moved = Fraction(surplus) if mechanism.account == SURPLUS else mechanism.total_shift
             cost = PURE[mechanism.distribution] * moved / mechanism.scale * unit.most
             pure.append((mechanism, cost))
             if cost > mechanism.epsilon * mechanism.uses * times:
                 yield f'"{mechanism.name}" costs epsilon {float(cost):g} of a unit, by its scale, which is not stated'
         elif mechanism.distribution in GAUSSIAN and delta:
-            square = mechanism.moved / mechanism.scale**2 * unit.squared / (1 + ROUNDED)
+            square = mechanism.total_shift / mechanism.scale**2 * unit.squared / (1 + ROUNDED)
             stated = square if mechanism.mu_squared is None else mechanism.mu_squared
             squares.append((square, stated))
             if square > stated:

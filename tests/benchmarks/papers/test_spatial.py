@@ -184,7 +184,7 @@ def test_a_domain_need_not_be_a_box(name: str, kind: str) -> None:
     for _ in range(3):
         u, v = random.random((2, 3000))
         keys, reasons = domain.encode(Columns({"x": 10 + u, "y": 50 + v}, {}, np.ones(3000, np.int8)))
-        events.append(Folded.of(keys[reasons == 0]))
+        events.append(Folded.from_keys(keys[reasons == 0]))
     for step, counts in enumerate(released(name, events, epsilon=20, domain=domain)):
         assert counts.total == pytest.approx(sum(each.total for each in events[: step + 1]), rel=0.1)
         points, _ = difference(domain, Placement("s", domain), before=Counts.nothing(), after=counts)
