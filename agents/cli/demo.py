@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from agents.local.dev import DevRun
+    from agents.kafka.lifecycle.refusals import Seen
+    from agents.local.dev import DevRun, StreamOutcome
     from agents.local.offline.seen import RowsSeen
     from schemas.config import Stream
 
@@ -149,6 +150,12 @@ class DemoScreen(Screen):
 
     def looked(self, stream: str, seen: RowsSeen) -> None:
         """Hundreds of refused rows of public files are no news."""
+
+    def records(self, stream: str, records: Seen) -> None:
+        """Nor here."""
+
+    def ended(self, outcome: StreamOutcome) -> None:
+        """The table has said it."""
 
     def done(self) -> None:
         from rich.panel import Panel

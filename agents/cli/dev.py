@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import AllowRefused, Bars, NoPage, Speed, StreamName, chosen_stream, say, say_refused, warn
+from agents.cli.output import (
+    AllowRefused,
+    Bars,
+    NoPage,
+    Speed,
+    StreamName,
+    chosen_stream,
+    print_json,
+    say,
+    say_refused,
+    warn,
+)
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from agents.local.dev import DevRun
+    from agents.kafka.lifecycle.refusals import Seen
+    from agents.local.dev import DevRun, StreamOutcome
     from agents.local.offline.replay import Replayed
     from agents.local.offline.seen import RowsSeen
 
@@ -24,6 +37,9 @@ if TYPE_CHECKING:
     Example("privstream dev job.toml history.csv", "replay a file, and watch its steps come out"),
     Example("privstream dev job.toml", "an empty source topic, for producers of your own"),
     Example("privstream dev job.toml old.csv --speed 86400 --exit-when-done", "a day each second, and then the end"),
+    Example(
+        "privstream dev job.toml --json", "addresses, steps and what is refused, for a script: one JSON object a line"
+    ),
     exits={0: "stopped by Ctrl-C or SIGTERM once it was up, or the file is through"},
 )
 def dev(
@@ -41,6 +57,7 @@ def dev(
     ] = False,
     no_page: NoPage = False,
     allow_refused: AllowRefused = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each event, a line each.")] = False,
 ) -> None:
     """Run any configuration on this machine: a Kafka of its own, topics, a worker, a replayed file and the live page.
 
@@ -50,6 +67,9 @@ def dev(
 
     With FILE its times say when a step is over, whatever clock the stream has. What is released here was drawn with
     noise of its own: show nobody both this and what the real job releases of the same events, their costs add up.
+
+    Says what is refused, by reason and field, as it comes, and at the end what became of all records. These counts are
+    NOT private: for whoever may see the events.
     """
     from agents.local.dev import DevOptions, Played, without_settings
     from agents.local.dev import dev as run
@@ -60,7 +80,7 @@ def dev(
     loaded = load_config(config, without_settings(os.environ), offline=True)
     files = {} if file is None else {chosen_stream(loaded, stream).name: Played(file, speed)}
     options = DevOptions(files=files, exit_when_done=exit_when_done, allow_refused=allow_refused, page=not no_page)
-    screen = Screen()
+    screen = JsonScreen() if as_json else Screen()
     try:
         run(config.read_text(encoding="utf-8"), loaded, options, screen)
     except KeyboardInterrupt:
@@ -78,6 +98,8 @@ class Screen:
         self.bars = Bars()
         self.is_up = False
         self._parts: set[str] = set()
+        self._refused: dict[str, Counter[tuple[str, str]]] = {}
+        self._advised: set[tuple[str, str]] = set()
 
     def say(self, line: str) -> None:
         self.bars.echo(line, err=True)
@@ -100,6 +122,7 @@ class Screen:
             if running.page.operator is not None:
                 say(f"operators  {running.page.operator}   NOT private")
         say(f"Kafka      {bootstrap}")
+        say(f"metrics    {running.metrics}   NOT private")
         say(f"worker     {running.log}")
         for stream in running.config.streams:
             say(f"stream {stream.name}: write {written_as(stream)} to {stream.source}; read")
@@ -107,6 +130,18 @@ class Screen:
                 say(f"  kcat -C -b {bootstrap} -X isolation.level=read_committed -t {topic}")
         say(f"status     privstream status {running.path}")
         say("")
+
+    def records(self, stream: str, records: Seen) -> None:
+        refused = records.refused
+        if refused == self._refused.get(stream, Counter()):
+            return
+        self._refused[stream] = refused
+        self.say(f"{stream}: {counted(records)}")
+        for reason, _ in refused:
+            # What is to be done about a reason changes once whose partitioner it is can be told.
+            if (advice := (stream, f"{reason} {records.producers}")) not in self._advised:
+                self._advised.add(advice)
+                self.say(f"  What to do about {reason}: {records.fix(reason)}")
 
     def step(self, stream: str, entry: Mapping[str, Any]) -> None:
         gathered = "  gathered: no data is released yet" if entry.get("gathered") else ""
@@ -135,3 +170,93 @@ class Screen:
 
     def done(self) -> None:
         """Steps go on where producers write."""
+
+    def ended(self, outcome: StreamOutcome) -> None:
+        self.bars.close()
+        say(
+            f"{outcome.stream}: in all {counted(outcome.records)}; {outcome.steps:,} steps published "
+            f"{outcome.added:,} synthetic records and withdrew {outcome.removed:,}"
+        )
+
+
+def counted(records: Seen) -> str:
+    """Say what became of records, by reason and field."""
+    numbers = _numbers(records)
+    texts = [f"{numbers['read']:,} records read", f"{numbers['accepted']:,} accepted"]
+    texts.append(f"{numbers['over_bound']:,} over the bound")
+    if numbers["no_event"]:
+        texts.append(f"{numbers['no_event']:,} without an event")
+    refused = records.refused
+    named = [f"{reason} of {name} {n:,}" if name else f"{reason} {n:,}" for (reason, name), n in refused.most_common()]
+    texts.append(f"{refused.total():,} refused{': ' if named else ''}{', '.join(named)}")
+    return ", ".join(texts)
+
+
+def _numbers(records: Seen) -> dict[str, int]:
+    from schemas.events import Reason
+
+    return {
+        "read": records.records,
+        "accepted": records.count(Reason.ACCEPTED),
+        "over_bound": records.count(Reason.OVER_BOUND),
+        "no_event": records.count(Reason.NO_EVENT),
+    }
+
+
+class JsonScreen(Screen):
+    """One JSON object a line on standard output: `event` names it. All else is on standard error, as without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bars = Bars(quiet=True)
+
+    def up(self, running: DevRun) -> None:
+        super().up(running)
+        page = running.page
+        print_json(
+            {
+                "event": "up",
+                "bootstrap": running.config.kafka.bootstrap,
+                "page": page and page.public,
+                "operators": page and page.operator,
+                "metrics": running.metrics,
+                "config": running.path,
+                "log": running.log,
+                "streams": {
+                    stream.name: {
+                        "source": stream.source,
+                        "synthetic": f"{stream.name}.synthetic",
+                        "ledger": f"{stream.name}.ledger",
+                    }
+                    for stream in running.config.streams
+                },
+            }
+        )
+
+    def records(self, stream: str, records: Seen) -> None:
+        super().records(stream, records)
+        print_json({"event": "records", "stream": stream, **_records(records)})
+
+    def step(self, stream: str, entry: Mapping[str, Any]) -> None:
+        print_json({"event": "step", "stream": stream, **{name: entry[name] for name in OF_A_STEP}})
+
+    def replayed(self, done: Replayed) -> None:
+        super().replayed(done)
+        print_json({"event": "replayed", "stream": done.stream, "rows": done.rows, "step": done.step})
+
+    def done(self) -> None:
+        print_json({"event": "done"})
+
+    def ended(self, outcome: StreamOutcome) -> None:
+        super().ended(outcome)
+        published = {name: getattr(outcome, name) for name in ("steps", "added", "removed")}
+        print_json({"event": "ended", "stream": outcome.stream, **_records(outcome.records), **published})
+
+
+OF_A_STEP = ("step", "start", "end", "synthetic_records", "added", "removed", "epsilon_spent", "epsilon", "gathered")
+
+
+def _records(records: Seen) -> dict[str, Any]:
+    from agents.protocol.ingest.partition import nested
+
+    return {**_numbers(records), "refused": nested(records.refused), "producers": records.producers}

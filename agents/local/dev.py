@@ -14,6 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,8 +29,9 @@ import tomlkit
 from aiokafka import AIOKafkaConsumer
 
 from agents.kafka.clients import close_client
+from agents.kafka.lifecycle.refusals import Seen
 from agents.kafka.topics import create_topics
-from agents.local.broker.embedded import EmbeddedBroker, Watchdog, broker_from_env
+from agents.local.broker.embedded import EmbeddedBroker, Watchdog, broker_from_env, free_ports
 from agents.local.offline.domains import check_streams
 from agents.local.offline.files import rows_for
 from agents.local.offline.replay import Replayed, ReplayOptions, replay
@@ -37,6 +40,7 @@ from agents.local.offline.simulate import driven_by_ticks
 from agents.protocol.replay import check_writable
 from agents.readers.watch import LivePage, serve
 from engines.core.noise import fresh_seed
+from schemas.blocks import Block, Tally
 from schemas.config import Config, load_config
 from schemas.config.formats import BY_SCHEMA
 from schemas.config.values import PublicFile, Section
@@ -59,6 +63,7 @@ def local_copy(
     bootstrap: str,
     folder: Path,
     user_key: Path,
+    metrics_port: int,
     times: Mapping[str, Mapping[str, str]],
     audits: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
@@ -67,6 +72,7 @@ def local_copy(
     Args:
         text, config: the file, and what was read from it.
         folder: for the state tables. user_key: takes the place of every key file.
+        metrics_port: where the worker answers, on loopback.
         times: stream -> keys of its `[streams.time]` that are others here. audits: stream -> its audit topic, where it
             has none of its own.
     """
@@ -77,6 +83,7 @@ def local_copy(
         if key in configured:
             job[key] = configured[key]
     job["data_dir"] = str(folder / "state")
+    job["http_port"] = metrics_port
     document["job"] = job
     kafka = tomlkit.table()
     kafka["bootstrap"] = bootstrap
@@ -171,9 +178,41 @@ def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 SOURCE_PARTITIONS = 4
 POLL_MS = 200
+RECORDS_S = 1.0
+"""Least time between two reports of what became of a stream's records."""
 CONFIG = "dev.toml"
 AUDIT = "audit"
 ENVELOPES = {"cloudevents": "CloudEvents", "debezium": "Debezium"}
+
+
+@dataclass(slots=True)
+class StreamOutcome:
+    """What the job has made of one stream so far, from what is committed.
+
+    Attributes:
+        steps: that are published. added, removed: synthetic records that these published and withdrew.
+    """
+
+    stream: str
+    steps: int = 0
+    added: int = 0
+    removed: int = 0
+    _totals: dict[int, Tally] = field(default_factory=dict)
+
+    def ingested(self, block: Block) -> None:
+        """Add a block. It counts all records of its partition, so it takes the place of the one before it."""
+        self._totals[block.partition] = block.totals
+
+    def published(self, entry: Mapping[str, Any]) -> None:
+        """Add a step's entry in the ledger."""
+        self.steps += 1
+        self.added += entry["added"]
+        self.removed += entry["removed"]
+
+    @property
+    def records(self) -> Seen:
+        """All records of its source, by what became of them. NOT private."""
+        return Seen(sum((Seen.of(tally).tally for tally in self._totals.values()), Counter()))
 
 
 class DevScreen(Protocol):
@@ -195,6 +234,9 @@ class DevScreen(Protocol):
 
     def replayed(self, done: Replayed) -> None: ...
 
+    def records(self, stream: str, records: Seen) -> None:
+        """More records of its source were read: all of them so far, NOT private."""
+
     def step(self, stream: str, entry: Mapping[str, Any]) -> None:
         """A step is public: its entry in the ledger."""
 
@@ -203,6 +245,9 @@ class DevScreen(Protocol):
 
     def done(self) -> None:
         """All steps that the files close are public, and compared with the truth."""
+
+    def ended(self, outcome: StreamOutcome) -> None:
+        """The run is over: what came of a stream, NOT private."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +286,18 @@ class DevRun:
 
     Attributes:
         config: as it runs here. path: its file, for other commands while this goes on.
-        log: of the worker.
+        log: of the worker. metrics: of the worker, for operators only.
     """
 
     config: Config
     path: Path
     log: Path
     page: LivePage | None
+
+    @property
+    def metrics(self) -> str:
+        job = self.config.job
+        return f"http://{job.http_host}:{job.http_port}/metrics"
 
 
 def dev(text: str, config: Config, options: DevOptions, screen: DevScreen) -> None:
@@ -276,10 +326,12 @@ def dev(text: str, config: Config, options: DevOptions, screen: DevScreen) -> No
         broker = stack.enter_context(
             EmbeddedBroker(progress=screen.starting) if options.own_broker else broker_from_env(screen.starting)
         )
+        with free_ports(1) as [metrics_port]:
+            pass
         here = folder / CONFIG
         copy = local_copy(
-            text, config, bootstrap=broker.bootstrap, folder=folder, user_key=key, times=times,
-            audits=_audits(config, options, screen),
+            text, config, bootstrap=broker.bootstrap, folder=folder, user_key=key, metrics_port=metrics_port,
+            times=times, audits=_audits(config, options, screen),
         )  # fmt: skip
         here.write_text(copy, encoding="utf-8")
         config = load_config(here, environment)
@@ -368,16 +420,23 @@ async def _run(config: Config, path: Path, worker: WorkerProcess, options: DevOp
     await create_topics(config, source_partitions=SOURCE_PARTITIONS)
     screen.say("starting the worker ...")
     worker.start()
+    topics = Topics(config.job.name, config.kafka.partitions)
     ledgers = {Topics.ledger(stream.name): stream.name for stream in config.streams}
     utilities = {Topics.utility(name): name for name in options.files}
+    outcomes = {stream.name: StreamOutcome(stream.name) for stream in config.streams}
+    unsaid: set[str] = set()
+    said_at = 0.0
     last: dict[str, int] = {}
     done = False
     async with contextlib.AsyncExitStack() as stack:
         page = await stack.enter_async_context(serve(config)) if options.page else None
         screen.up(DevRun(config, path, worker.log, page))
+        for outcome in outcomes.values():
+            stack.callback(screen.ended, outcome)
         players = [asyncio.create_task(_play(config, name, options, screen)) for name in options.files]
         stack.push_async_callback(_ended, players)
         consumer = AIOKafkaConsumer(
+            topics.blocks,
             *ledgers,
             *utilities,
             bootstrap_servers=config.kafka.bootstrap,
@@ -390,19 +449,31 @@ async def _run(config: Config, path: Path, worker: WorkerProcess, options: DevOp
             worker.check()
             for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
                 for record in records:
+                    if record.topic == topics.blocks:
+                        block = Block.decode(record.value)
+                        if block.stream in outcomes:  # and not retired, on a cluster that the environment names
+                            outcomes[block.stream].ingested(block)
+                            unsaid.add(block.stream)
+                        continue
                     value = orjson.loads(record.value)
                     last[record.topic] = int(value["step"])
                     if record.topic in ledgers:
+                        outcomes[ledgers[record.topic]].published(value)
                         screen.step(ledgers[record.topic], value)
                     else:
                         screen.measured(utilities[record.topic], value)
+            if unsaid and time.monotonic() - said_at >= RECORDS_S:
+                for name in sorted(unsaid):
+                    screen.records(name, outcomes[name].records)
+                unsaid.clear()
+                said_at = time.monotonic()
             closed = [player.result() for player in players if player.done()]
             if players and not done and len(closed) == len(players):
                 done = all(
                     last.get(topic(each.stream), -1) >= each.step
                     for each in closed
                     for topic in (Topics.ledger, Topics.utility)
-                )
+                ) and all(outcomes[each.stream].records.records >= each.rows for each in closed)
                 if done:
                     screen.done()
             if done and options.exit_when_done:

@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 
+from agents.cli.dev import JsonScreen
+from agents.kafka.lifecycle.refusals import NOT_PLACED, WHAT_TO_DO
 from agents.local.broker.embedded import Watchdog
-from agents.local.dev import DevOptions, Played, dev, local_copy, without_settings, written_as
+from agents.local.dev import DevOptions, Played, StreamOutcome, dev, local_copy, without_settings, written_as
+from schemas.blocks import Block
 from schemas.config import Config
 from schemas.config.load import load_config, parse_config
 from schemas.errors import PrivstreamError
@@ -61,7 +64,7 @@ HOUR, BEGIN = 3600, 1_600_000_200
 def copied(text: str, config: Config, folder: Path) -> tuple[str, Config]:
     key = folder / "user.key"
     key.write_bytes(bytes(32))
-    copy = local_copy(text, config, bootstrap="127.0.0.1:9", folder=folder, user_key=key, times={})
+    copy = local_copy(text, config, bootstrap="127.0.0.1:9", folder=folder, user_key=key, metrics_port=9, times={})
     (folder / "copy.toml").write_text(copy)
     return copy, load_config(folder / "copy.toml", {})
 
@@ -130,6 +133,53 @@ def test_a_file_is_refused_at_once_where_the_source_is_no_plain_json(tmp_path: P
 def test_the_screen_says_what_producers_write(more: str, said: str) -> None:
     text = SECRETS + RIDES.replace("[streams.time]", f"{more}\n[streams.time]", 1)
     assert written_as(parse_config(text).streams[0]) == said
+
+
+def block(partition: int, offset: int, **totals: dict[str, int]) -> Block:
+    return Block("rides", partition, offset, offset + 1, -1, {}, totals=totals)
+
+
+def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two partitions, each of whose blocks counts all before it; the partitioner is found out on the way."""
+    outcome, screen = StreamOutcome("rides"), JsonScreen()
+    for each in (
+        block(0, 0, ACCEPTED={"": 2}),
+        block(1, 0, WRONG_PARTITION={"user_id": 3}),
+        block(1, 1, WRONG_PARTITION={"user_id": 9}, PLACED_BY_CRC32={"": 9}),
+        block(0, 1, ACCEPTED={"": 4}, OVER_BOUND={"": 1}),
+        block(1, 2, WRONG_PARTITION={"user_id": 20}, PLACED_BY_CRC32={"": 20}, NOT_JSON={"": 2}, NO_EVENT={"": 1}),
+    ):
+        outcome.ingested(each)
+        screen.records("rides", outcome.records)
+    entry = {"start": "a", "end": "b", "synthetic_records": 5, "epsilon_spent": 1.0, "epsilon": 1.0, "gathered": False}
+    for step, (added, removed) in enumerate([(5, 0), (2, 2)]):
+        outcome.published({**entry, "step": step, "added": added, "removed": removed})
+    screen.step("rides", {**entry, "step": 1, "added": 2, "removed": 2})
+    screen.ended(outcome)
+    printed = capsys.readouterr()
+    assert [line.split(" are ")[0] for line in printed.err.splitlines()] == [
+        "rides: 5 records read, 2 accepted, 0 over the bound, 3 refused: WRONG_PARTITION of user_id 3",
+        f"  What to do about WRONG_PARTITION: {NOT_PLACED}",
+        "rides: 11 records read, 2 accepted, 0 over the bound, 9 refused: WRONG_PARTITION of user_id 9",
+        "  What to do about WRONG_PARTITION: 9 of 9",
+        "rides: 28 records read, 4 accepted, 1 over the bound, 1 without an event, 22 refused: "
+        "WRONG_PARTITION of user_id 20, NOT_JSON 2",
+        f"  What to do about NOT_JSON: {WHAT_TO_DO['NOT_JSON']}",
+        "rides: in all 28 records read, 4 accepted, 1 over the bound, 1 without an event, 22 refused: "
+        "WRONG_PARTITION of user_id 20, NOT_JSON 2; 2 steps published 7 synthetic records and withdrew 2",
+    ]
+    events = [json.loads(line) for line in printed.out.splitlines()]
+    assert [event["event"] for event in events] == ["records"] * 5 + ["step", "ended"]
+    for event in events:
+        if event["event"] == "step":
+            continue
+        refused = sum(n for fields in event["refused"].values() for n in fields.values())
+        assert event["read"] == event["accepted"] + event["over_bound"] + event["no_event"] + refused
+    assert events[-1] == {
+        "event": "ended", "stream": "rides", "read": 28, "accepted": 4, "over_bound": 1, "no_event": 1,
+        "refused": {"WRONG_PARTITION": {"user_id": 20}, "NOT_JSON": {"": 2}}, "producers": "crc32",
+        "steps": 2, "added": 7, "removed": 2,
+    }  # fmt: skip
 
 
 OWNER = """
@@ -227,6 +277,12 @@ def test_a_live_configuration_is_played_with_a_file_and_leaves_nothing_behind(tm
     assert 'start is "now" in the file' in said
     assert "OUTSIDE_DOMAIN" in said
     assert "rides.synthetic" in said
+    assert (
+        said.count("rides: 25 records read, 24 accepted, 0 over the bound, 1 refused: OUTSIDE_DOMAIN of lon and") == 1
+    )
+    assert said.count("What to do about OUTSIDE_DOMAIN: ") == 1
+    assert "rides: in all 25 records read, 24 accepted, " in said
+    assert "; 3 steps published " in said
     assert said.splitlines()[-1] == "stopped; nothing is left behind"
     assert "Unclosed" not in said
     assert not list(scratch.iterdir())

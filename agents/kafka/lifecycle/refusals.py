@@ -135,12 +135,16 @@ class Seen:
     @property
     def producers(self) -> Hashing | None:
         """The partitioner of those producers whose records are on the wrong partition; None: neither, or no such."""
-        return producers_partitioner(self._count(Reason.WRONG_PARTITION), self._placed)
+        return producers_partitioner(self.count(Reason.WRONG_PARTITION), self._placed)
 
     @property
     def lost(self) -> int:
         """Source offsets that were deleted before they were read."""
-        return self._count(Reason.LOST)
+        return self.count(Reason.LOST)
+
+    def count(self, reason: Reason) -> int:
+        """Return the records that are counted for a reason."""
+        return sum(n for (name, _), n in self.tally.items() if name == reason.name)
 
     def sentence(self) -> str:
         """
@@ -169,20 +173,17 @@ class Seen:
             return WHAT_TO_DO.get(reason, REPORT)
         if (found := self.producers) is None:
             return NOT_PLACED
-        return f"{self._placed[found]:,} of {self._count(Reason.WRONG_PARTITION):,} are {PLACED[found]}"
+        return f"{self._placed[found]:,} of {self.count(Reason.WRONG_PARTITION):,} are {PLACED[found]}"
 
     @property
     def _losing(self) -> bool:
         """Whether enough records are on the wrong partition to say that their producers have the other partitioner."""
-        return self.producers is not None and self._count(Reason.WRONG_PARTITION) >= FEWEST
+        return self.producers is not None and self.count(Reason.WRONG_PARTITION) >= FEWEST
 
     @property
     def _placed(self) -> dict[Hashing, int]:
         """Records on the wrong partition that are where the other partitioner puts them; empty where none was seen."""
-        return {hashing: n for hashing, reason in PLACED_BY.items() if (n := self._count(reason))}
-
-    def _count(self, reason: Reason) -> int:
-        return sum(n for (name, _), n in self.tally.items() if name == reason.name)
+        return {hashing: n for hashing, reason in PLACED_BY.items() if (n := self.count(reason))}
 
     def _share_of(self, key: tuple[str, str], records: int) -> str:
         reason, name = key
