@@ -1,4 +1,4 @@
-"""Resolve the jars of the embedded broker, and of the Kafka Connect that a test runs; part of `make lock`.
+"""Resolve the jars of the embedded broker, and of what tests run beside it; part of `make lock`.
 
 A list beside the code rather than a resolution at run time: every machine runs the same bytes, checked before they are
 run, and the first start downloads jars only instead of walking a hundred project descriptions first.
@@ -14,6 +14,7 @@ KAFKA = {"3.7": "3.7.2", "3.9": "3.9.2", "4.0": "4.0.2", "4.3": "4.3.0"}
 # Kafka logs through slf4j; the simple backend writes warnings to standard error, where BrokerError can quote them.
 LOGGING = "org.slf4j:slf4j-simple:2.0.17"
 CONNECT = "org.apache.kafka:connect-runtime:4.3.0+org.apache.kafka:connect-file:4.3.0"
+TOOLS = "org.apache.kafka:kafka-tools:4.3.0"
 ROOT = Path(__file__).parent.parent
 LISTS = {
     **{
@@ -24,6 +25,7 @@ LISTS = {
         for line, version in KAFKA.items()
     },
     ROOT / "requirements" / "connect.lock": ("the Kafka Connect of tests", CONNECT),
+    ROOT / "requirements" / "tools.lock": ("the console producer of tests", TOOLS),
 }
 
 

@@ -111,7 +111,7 @@ class Screen:
         self.bars(what, done, total)
 
     def up(self, running: DevRun) -> None:
-        from agents.local.dev import written_as
+        from agents.local.producers import LINES, lines_hold, producers, written_as
 
         self.bars.close()
         self.is_up = True
@@ -125,7 +125,12 @@ class Screen:
         say(f"metrics    {running.metrics}   NOT private")
         say(f"worker     {running.log}")
         for stream in running.config.streams:
-            say(f"stream {stream.name}: write {written_as(stream)} to {stream.source}; read")
+            say(f"stream {stream.name}: write {written_as(stream)} to {stream.source}")
+            for client, line in producers(stream, bootstrap).items():
+                say(f"  {client:<15}  {line}")
+            if line := lines_hold(stream):
+                say(f"  A line of {LINES} is {line}.")
+            say("and read")
             for topic in (f"{stream.name}.synthetic", f"{stream.name}.ledger"):
                 say(f"  kcat -C -b {bootstrap} -X isolation.level=read_committed -t {topic}")
         say(f"status     privstream status {running.path}")
@@ -211,6 +216,8 @@ class JsonScreen(Screen):
         self.bars = Bars(quiet=True)
 
     def up(self, running: DevRun) -> None:
+        from agents.local.producers import producers
+
         super().up(running)
         page = running.page
         print_json(
@@ -225,6 +232,7 @@ class JsonScreen(Screen):
                 "streams": {
                     stream.name: {
                         "source": stream.source,
+                        "producers": producers(stream, running.config.kafka.bootstrap),
                         "synthetic": f"{stream.name}.synthetic",
                         "ledger": f"{stream.name}.ledger",
                     }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -182,7 +181,6 @@ RECORDS_S = 1.0
 """Least time between two reports of what became of a stream's records."""
 CONFIG = "dev.toml"
 AUDIT = "audit"
-ENVELOPES = {"cloudevents": "CloudEvents", "debezium": "Debezium"}
 
 
 @dataclass(slots=True)
@@ -355,23 +353,6 @@ def check_readable(config: Config) -> None:
                     'of the file with format = "json" (and key_format = "text"), whose fields have the same names; or '
                     "take simulate for rows of a file, and run for a test cluster with a registry."
                 )
-
-
-def written_as(stream: Stream) -> str:
-    """Return what a producer must write to the source, in a few words."""
-    named = {"json": "JSON", "csv": "CSV", "msgpack": "MessagePack", "json-schema": "JSON framed with a schema's id"}
-    what = named.get(stream.format, stream.format)
-    if stream.format == "csv":
-        csv = stream.csv
-        lines = "one line a record" if csv is not None and csv.columns is not None else "a header and one line a record"
-        between = "," if csv is None else csv.delimiter
-        what += f" ({lines}, {json.dumps(between)} between cells)"
-    if stream.envelope != "none":
-        what += f" in an envelope of {ENVELOPES.get(stream.envelope, stream.envelope)}"
-    keyed = {"text": "", "json": ", as JSON", "json-schema": ", as JSON framed with a schema's id"}
-    if stream.privacy.user is None:
-        return what
-    return f"{what}, keyed by the user{keyed.get(stream.key_format, '')}"
 
 
 def _times(stream: Stream, file: Path, screen: DevScreen) -> dict[str, str]:

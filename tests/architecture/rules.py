@@ -207,7 +207,7 @@ LAYERS = (
 PARTS = (
     (
         grimp.Layer("agents.local.dev"),
-        grimp.Layer("agents.local.library", "agents.local.start", "agents.local.broker"),
+        grimp.Layer("agents.local.library", "agents.local.start", "agents.local.broker", "agents.local.producers"),
         grimp.Layer("agents.local.offline", "agents.local.coupling"),
         grimp.Layer("agents.local.job"),
     ),

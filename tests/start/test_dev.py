@@ -18,7 +18,8 @@ from aiokafka import AIOKafkaConsumer
 from agents.cli.dev import JsonScreen
 from agents.kafka.lifecycle.refusals import NOT_PLACED, WHAT_TO_DO
 from agents.local.broker.embedded import Watchdog
-from agents.local.dev import DevOptions, Played, StreamOutcome, dev, local_copy, without_settings, written_as
+from agents.local.dev import DevOptions, Played, StreamOutcome, dev, local_copy, without_settings
+from agents.local.producers import written_as
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.config.load import load_config, parse_config
