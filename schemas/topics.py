@@ -29,6 +29,7 @@ class Topic:
         settings: required configuration of the topic, as Kafka names it.
         purpose: what the topic holds, in a few words for operators.
         optional: created with the others, but not reported if it is missing.
+        like: the source whose number of partitions and limits of timestamps it is created with; None: of no source.
     """
 
     name: str
@@ -37,6 +38,12 @@ class Topic:
     settings: Mapping[str, str] = field(default_factory=dict)
     purpose: str = ""
     optional: bool = False
+    like: str | None = None
+
+    @property
+    def of_others(self) -> bool:
+        """Whether it is a source, which belongs to its producers."""
+        return self.partitions is None and self.like is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,10 @@ class Topics:
     def clock(self) -> str:
         """Topic from which the time of the brokers is read; see `agents.kafka.broker_clock`."""
         return f"{self.job}.clock"
+
+    def routed(self, stream: str) -> str:
+        """What ingest of a stream reads where the job routes its users itself."""
+        return f"{self.job}.routed.{stream}"
 
     @property
     def fingerprints(self) -> str:
@@ -133,6 +144,11 @@ class Topics:
         """
         return f"privstream-publisher-{stream}"
 
+    def routing(self, stream: str, source: str) -> Topic:
+        """Return the topic with the copies of a stream's raw records, which the job deletes once they are in blocks."""
+        settings = {**FOREVER, "max.message.bytes": str(8 << 20), "message.timestamp.type": "CreateTime"}
+        return Topic(self.routed(stream), "private", None, settings, "raw events by user", like=source)
+
     def private(self) -> list[Topic]:
         """Return the topics of the job itself.
 
@@ -149,7 +165,13 @@ class Topics:
                 {**FOREVER, **size},
                 "seeds, and candidates without their state",
             ),
-            Topic(self.bounds, "private", self.partitions, {**COMPACTED, **size}, "contribution bounds"),
+            Topic(
+                self.bounds,
+                "private",
+                self.partitions,
+                {**COMPACTED, **size},
+                "contribution bounds, and how far routers are",
+            ),
             Topic(
                 self.dead_letters, "private", 1, {"retention.ms": str(14 * 86_400_000), **BATCHES}, "refused records"
             ),

@@ -40,6 +40,7 @@ class Kind(Enum):
     STATE = b"PSST"
     TRUTH = b"PSTR"
     JOURNAL = b"PSJO"
+    ROUTE = b"PSRO"
 
 
 VERSION = 1

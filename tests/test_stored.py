@@ -38,6 +38,7 @@ from agents.protocol.ingest.bounds import SURPLUS, Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import _bounds_of
 from agents.protocol.ingest.places import Places
+from agents.protocol.ingest.route import PartitionRoute
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.trip_bounds import CELLS, MAX_LIFE
 from agents.protocol.ingest.user_table import BUCKETS, SEGMENT_USERS
@@ -71,6 +72,7 @@ from schemas.releases import (
     split_into_chunks,
     unframe_records,
 )
+from tests.protocol.ingest_runs import SPEC
 from tests.schemas.golden import same
 
 ROOT = Path(__file__).parent.parent
@@ -288,6 +290,15 @@ def back(encode: Callable[..., Any], decode: Callable[[Any], Any]) -> Callable[[
     return lambda value: decode(encode(value))
 
 
+def progress_back(next_offset: int) -> int:
+    first, second = (PartitionRoute(SPEC, 3) for _ in range(2))
+    first.advance(next_offset)
+    hop = first.seal()
+    assert hop is not None
+    second.load(hop.progress.value)
+    return second.next_offset
+
+
 def lockable(said: LockText) -> bool:
     """A lock says a count of steps, an owner's digest, a line of words, and the number of a file."""
     line = bool(said.holder) and "\n" not in said.holder
@@ -348,6 +359,7 @@ FORMATS: Sequence[Format] = (
         st.dictionaries(st.text(max_size=9), INTEGERS, max_size=40).map(Places),
         back(Places.encode, Places.decode),
     ),
+    Format("agents.protocol.ingest.route.PartitionRoute.seal", whole(1, 2**63 - 1), progress_back),
     Format("agents.protocol.release.json_rows.json_rows", rows(), rows_back),
     Format(
         "agents.protocol.release.dating.Dating.arrays",

@@ -98,6 +98,8 @@ def _remarks(stream: StreamStatus) -> Iterator[str]:
             f"{stream.live} of {stream.partitions} source partitions are live, and no step ends before all are. Where "
             'that lasts, run the same privstream replay --then-live again (docs/operations.md, "From history to live")'
         )
+    if stream.unrouted:
+        yield f"{stream.unrouted:,} of the records to ingest are not yet routed to the partitions of their users"
     if stream.lost:
         yield f"{stream.lost:,} source offsets were deleted before they were read; keep the source for longer"
     for what, tally in (("the last", stream.recent), ("all", stream.totals)):

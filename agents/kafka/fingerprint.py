@@ -12,14 +12,14 @@ import asyncio
 import datetime
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import read_to_end, write
 from agents.kafka.topics import TopicIdentity, admin_client, ends_of, topic_identities
-from agents.protocol.fingerprint import SOURCE, Fingerprint, holding
+from agents.protocol.fingerprint import ROUTED_FROM, SOURCE, Fingerprint, holding
 from agents.protocol.ingest.spec import SourceSpec
 from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
 from schemas.topics import Topics
@@ -53,13 +53,18 @@ def change_of(topic: str, was: TopicIdentity, now: TopicIdentity | None) -> Sour
 
 
 def changed_source(
-    stream: Stream, stored: Fingerprint | None, found: Mapping[str, TopicIdentity]
+    config: Config, stream: Stream, stored: Fingerprint | None, found: Mapping[str, TopicIdentity]
 ) -> SourceError | None:
     """Return how a stream's source differs from the one it was started with; None if it does not, or never started."""
     if stored is None:
         return None
     was = TopicIdentity(str(stored.fields["source_topic_id"]), int(stored.fields["source_partitions"]))
-    return change_of(stream.source, was, found.get(stream.source))
+    read = config.read_by(stream)
+    if (change := change_of(read, was, found.get(read))) is not None or not stream.routed:
+        return change
+    now = found.get(stream.source)
+    routed = TopicIdentity(str(stored.fields[ROUTED_FROM]), 0 if now is None else now.partitions)
+    return change_of(stream.source, routed, now)
 
 
 class SourceWatch:
@@ -73,6 +78,8 @@ class SourceWatch:
     def __init__(self, specs: Mapping[str, Sequence[SourceSpec]], sources: Mapping[str, TopicIdentity]) -> None:
         self._specs = specs
         self._was = dict(sources)
+        # A router of each partition that comes finds the same places for users as those that were there.
+        self._may_grow = {topic for topic, each in specs.items() if all(spec.role == "route" for spec in each)}
 
     async def look(self, consumer: Any, topics: Collection[str]) -> dict[str, SourceError]:
         """Return the topics that have changed, and how. A cluster that does not answer is no answer."""
@@ -88,7 +95,9 @@ class SourceWatch:
         except (KafkaError, OSError, TimeoutError):
             return {}
         for topic, identity in found.items():
-            self._was.setdefault(topic, TopicIdentity(identity.id, self._specs[topic][0].partitions))
+            was = self._was.setdefault(topic, TopicIdentity(identity.id, self._specs[topic][0].partitions))
+            if topic in self._may_grow:
+                self._was[topic] = replace(was, partitions=identity.partitions)
         known = self._was.keys() & topics
         changes = {topic: change_of(topic, self._was[topic], found.get(topic)) for topic in sorted(known)}
         return {topic: change for topic, change in changes.items() if change is not None}
@@ -101,8 +110,8 @@ class Checked:
     Attributes:
         config: with every `start = "now"` replaced by the time that was decided at first start.
         source_partitions, audit_partitions: stream -> partitions of that topic, of those that may go on. Of a changed
-            source, as many as it had.
-        sources: each source and audit topic as it was found.
+            source, as many as it had; where records are routed, those of the routed topic.
+        sources: each source, routed and audit topic as it was found.
         refused: streams that must not go on, and why; never all of them.
         changed: streams of which the source alone is another one: they may answer what they have, and read no more.
         others: streams that were started and are not configured now.
@@ -135,7 +144,7 @@ async def check_fingerprints(
         is missing.
     """
     streams = [stream for stream in config.streams if stream.name not in without]
-    sources = {stream.source for stream in streams} | {s.audit for s in streams if s.audit}
+    sources = {topic for s in streams for topic in (s.source, config.read_by(s), s.audit) if topic is not None}
     ledgers = {Topics.ledger(stream.name) for stream in streams}
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, sorted(sources | ledgers))
@@ -149,9 +158,7 @@ async def check_fingerprints(
         """Return what the streams would be started with, those that are known as of their own start."""
         keys = user_key_ids
         return {
-            s.name: fingerprint_now(
-                s, config, found[s.source], keys.get(s.name), insecure=insecure, stored=stored.get(s.name)
-            )
+            s.name: fingerprint_now(s, config, found, keys.get(s.name), insecure=insecure, stored=stored.get(s.name))
             for s in streams
         }
 
@@ -183,7 +190,11 @@ async def check_fingerprints(
         {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
         {name: found[name] for name in sources},
         refused,
-        {s.name: error for s in streams if s.name in changed and (error := changed_source(s, stored[s.name], found))},
+        {
+            s.name: error
+            for s in streams
+            if s.name in changed and (error := changed_source(config, s, stored[s.name], found))
+        },
         frozenset(stored) - {stream.name for stream in config.streams},
     )
 
@@ -220,7 +231,7 @@ def _refused(
 def fingerprint_now(
     stream: Stream,
     config: Config,
-    source: TopicIdentity,
+    found: Mapping[str, TopicIdentity],
     user_key_id: str | None,
     *,
     insecure: bool,
@@ -228,7 +239,9 @@ def fingerprint_now(
 ) -> Fingerprint:
     """Return what a stream would be started with now.
 
-    Args: stored: what it was started with, by which it counts its steps where the configuration says `now`.
+    Args:
+        found: its source, and the routed topic where it has one.
+        stored: what it was started with, by which it counts its steps where the configuration says `now`.
     """
     start = stream.time.start
     if start == "now":
@@ -236,8 +249,9 @@ def fingerprint_now(
     fields = {
         **stream.fingerprint_fields(),
         "time": stream.time.fingerprint_from(start),
-        "source_topic_id": source.id,
-        "source_partitions": source.partitions,
+        "source_topic_id": found[config.read_by(stream)].id,
+        "source_partitions": found[config.read_by(stream)].partitions,
+        **({ROUTED_FROM: found[stream.source].id} if stream.routed else {}),
         "user_key_id": user_key_id,
         "job_partitions": config.kafka.partitions,
         "seeds": "insecure" if insecure else "secure",

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import TopicPartition
+
 from agents.kafka.clients import Tail, tail
 from agents.kafka.fingerprint import changed_source, stored_fingerprints
 from agents.kafka.lifecycle.advice import explain
@@ -22,6 +24,7 @@ from agents.kafka.topics import TopicIdentity, admin_client, topic_identities
 from agents.kafka.witness import store_of
 from agents.kafka.witness_places import within
 from agents.protocol.ingest.partition import nested
+from agents.protocol.ingest.places import Places
 from agents.protocol.partitioner import Hashing, home_partition
 from agents.protocol.release.witness import Mark
 from schemas.blocks import Block, Tally
@@ -65,10 +68,11 @@ class StreamStatus:
         records: synthetic records alive. epsilon_spent, epsilon: of the configured unit.
         ingest_lag: records of the source that are in no block yet, ticks included. A partition with very many of them
             counts offsets, which transaction markers have, too (`Tail.left`).
+        unrouted: those of them that the job has not yet copied to their users' partitions; None where it need not.
         over: last step that every source partition has closed, -1 before any.
         waiting: steps that are over and not public yet; a growing number means that engines are down or too slow.
         live: source partitions that have gone live after a replay; None where the clock is on the wall from the start.
-        partitions: of the source.
+        partitions: of the source, or of the routed topic.
         totals: all records ever read, by reason and configured field. recent: the same of the last ones.
         lost: source offsets that were deleted before they were read.
         source_problem: why the source is no longer the one with which the stream was started; None: it is.
@@ -94,6 +98,7 @@ class StreamStatus:
     source_problem: str | None
     live: int | None
     partitions: int
+    unrouted: int | None = None
     witness: str | None = None
     stopped: tuple[Stop, ...] = ()
     doubt: Doubt | None = None
@@ -125,7 +130,7 @@ class StreamStatus:
 async def status(config: Config) -> list[StreamStatus]:
     """Return each stream's status. Raises: BrokerError if a topic is missing, or the cluster does not say who works."""
     topics = Topics(config.job.name, config.kafka.partitions)
-    sources = {stream.source for stream in config.streams}
+    sources = {topic for stream in config.streams for topic in (stream.source, config.read_by(stream))}
     wanted = {
         topics.blocks,
         topics.fingerprints,
@@ -135,10 +140,12 @@ async def status(config: Config) -> list[StreamStatus]:
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, sorted({*wanted, *sources}))
         idle = await _idle(admin, config)
+        routed = await _routed(admin, config, found)
     stored = await stored_fingerprints(config) if topics.fingerprints in found else {}
     # The source of a stream that has run is told apart from one that was never there; what has lost its ledger is a
     # stream that has stopped, and is shown as one.
-    needed = {topics.blocks} | {stream.source for stream in config.streams if stream.name not in stored}
+    new = [stream for stream in config.streams if stream.name not in stored]
+    needed = {topics.blocks, *(topic for stream in new for topic in (stream.source, config.read_by(stream)))}
     if missing := sorted(needed - found.keys()):
         raise BrokerError(f"topic {', '.join(missing)} does not exist. Fix: privstream topics CONFIG --create.")
     read = sorted(found.keys() - {topics.fingerprints, topics.stops})
@@ -147,7 +154,9 @@ async def status(config: Config) -> list[StreamStatus]:
     doubt, ended = _doubt(config, idle, stops, kept=topics.stops in found)
     async with tail(config.kafka, tps, wait=False) as end:
         streams = [
-            await _stream_status(config, stream, end, changed_source(stream, stored.get(stream.name), found), found)
+            await _stream_status(
+                config, stream, end, changed_source(config, stream, stored.get(stream.name), found), found, routed
+            )
             for stream in config.streams
         ]
         return [
@@ -159,6 +168,22 @@ async def status(config: Config) -> list[StreamStatus]:
             )
             for each in streams
         ]
+
+
+async def _routed(
+    admin: AIOKafkaAdminClient, config: Config, found: Mapping[str, TopicIdentity]
+) -> dict[str, dict[TopicAndPartition, int]]:
+    """Return of each stream whose users the job routes itself how far it has come in each source partition."""
+    routed = {}
+    for stream in config.streams:
+        if stream.routed and stream.source in found:
+            tps = [TopicPartition(stream.source, partition) for partition in range(found[stream.source].partitions)]
+            group = await admin.list_consumer_group_offsets(f"{config.job.name}-ingest", partitions=tps)
+            routed[stream.name] = {
+                (tp.topic, tp.partition): Places.decode(each.metadata).get(f"route:{stream.name}", 0)
+                for tp, each in group.items()
+            }
+    return routed
 
 
 async def _idle(admin: AIOKafkaAdminClient, config: Config) -> list[str]:
@@ -218,17 +243,24 @@ def _is_of(record: Any, stop: Stop) -> bool:
 
 
 async def _stream_status(
-    config: Config, stream: Stream, end: Tail, change: SourceError | None, found: Mapping[str, TopicIdentity]
+    config: Config,
+    stream: Stream,
+    end: Tail,
+    change: SourceError | None,
+    found: Mapping[str, TopicIdentity],
+    routed: Mapping[str, Mapping[TopicAndPartition, int]],
 ) -> StreamStatus:
     topics = Topics(config.job.name, config.kafka.partitions)
     ledger_topic, partitions = topics.ledger(stream.name), 0
-    if stream.source in found:
-        partitions = found[stream.source].partitions
+    source = config.read_by(stream)
+    if source in found:
+        partitions = found[source].partitions
     place = (topics.blocks, home_partition(stream.name, config.kafka.partitions))
     blocks, recent = await _newest_blocks(end, place, stream, partitions)
     ledger, foreign = await _newest_entry(end, stream.name) if ledger_topic in found else (None, None)
-    read = {(stream.source, partition): blocks[partition].hi for partition in range(partitions) if partition in blocks}
-    left = await end.left({(stream.source, partition): 0 for partition in range(partitions)} | read)
+    read = {(source, partition): blocks[partition].hi for partition in range(partitions) if partition in blocks}
+    left = await end.left({(source, partition): 0 for partition in range(partitions)} | read)
+    unrouted = sum((await end.left(routed[stream.name])).values()) if stream.name in routed else None
     over = min((blocks[partition].tick if partition in blocks else -1 for partition in range(partitions)), default=-1)
     published = -1 if ledger is None else ledger.step
     totals = Counter(sum((Seen.of(block.totals).tally for block in blocks.values()), Counter()))
@@ -240,7 +272,8 @@ async def _stream_status(
         epsilon_spent=0.0 if ledger is None else ledger.epsilon_spent,
         epsilon=float(stream.privacy.epsilon) if ledger is None else ledger.epsilon,
         private=ledger is None or ledger.guarantee.private,
-        ingest_lag=sum(left.values()),
+        ingest_lag=sum(left.values()) + (unrouted or 0),
+        unrouted=unrouted,
         over=over,
         waiting=max(0, over - published),
         totals=nested(totals),

@@ -163,7 +163,7 @@ def _lost(topic: str, reason: str) -> TopicProblem:
 
 async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> dict[str, TopicProblem]:
     """Return topics that are missing and were there: those of the job's history, if another one of it holds or has held
-    records, and the public ones of streams that were started.
+    records, and the routed and public ones of streams that were started.
 
     Raises: BrokerError, WireError.
     """
@@ -175,6 +175,7 @@ async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> 
             lost |= dict.fromkeys(missing, f"{name} shows that the job has run")
             break
     published = {topic: stream.name for stream in config.streams for topic in topics.published(stream.name)}
+    published |= {topics.routed(stream.name): stream.name for stream in config.streams if stream.routed}
     if published.keys() - existing.keys() and topics.fingerprints in existing:
         _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
         started = holding(record.value for record in records)
@@ -234,6 +235,8 @@ async def ends_of(kafka: Kafka, topic: str, partitions: int) -> tuple[list[int],
 SAFE_BROKERS = 3  # from here on a record survives the loss of a broker
 ADMIN_TIMEOUT_MS = 20_000
 VISIBLE_TRIES = 100
+TIMES = frozenset(f"message.timestamp.{limit}.max.ms" for limit in ("before", "after", "difference"))
+"""Settings of a topic, by the age of the broker, that refuse records for their timestamps."""
 ADMIN_PROPERTIES = "admin.properties"
 """Client settings of somebody who may change access rules, as Kafka's own tools read them."""
 COMPACTED_SOURCE = (
@@ -245,8 +248,8 @@ NO_SOURCE = (
     "new stream under another name"
 )
 ONE_PARTITION = (
-    'in a source of one partition alone; or key the records by user, and set partitioner = "murmur2" or "crc32" in the '
-    "stream, before it has begun to read"
+    'in a source of one partition alone; or set partitioner = "any", and the job routes them, or key the records by '
+    'user and set "murmur2" or "crc32", before the stream has begun to read'
 )
 DO_NOT_COMPACT = (
     "{command}, with a retention longer than the longest outage; or, where lost events do not matter, set "
@@ -262,7 +265,8 @@ def needed_topics(config: Config) -> list[Topic]:
     for stream in config.streams:
         needed += topics.public(stream.name)
     sources = dict.fromkeys(topic for s in config.streams for topic in (s.source, s.audit) if topic is not None)
-    return needed + [Topic(name, "private", None, {}, "raw events") for name in sources]
+    routed = [topics.routing(stream.name, stream.source) for stream in config.streams if stream.routed]
+    return [*needed, *(Topic(name, "private", None, {}, "raw events") for name in sources), *routed]
 
 
 @contextlib.asynccontextmanager
@@ -299,14 +303,26 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
         present = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
         if lost := await lost_topics(config, present):
             raise TopicError("\n".join(map(str, lost.values())))
+        counts = {name: identity.partitions for name, identity in present.items()}
         new = []
         for topic in needed_topics(config):
             partitions = topic.partitions or source_partitions
             if source_partitions is not None and _kept_together(topic.name, config) is not None:
                 partitions = 1
+            if topic.like is not None:
+                partitions = counts.get(topic.like)
             if topic.name not in present and partitions is not None:
-                new.append(replace(topic, partitions=partitions))
+                counts[topic.name] = partitions
+                settings = {**topic.settings, **await _times_taken(admin, present, topic.like)}
+                new.append(replace(topic, partitions=partitions, settings=settings))
         return await _create(admin, config.kafka, new) if new else []
+
+
+async def _times_taken(admin: AIOKafkaAdminClient, present: Collection[str], source: str | None) -> dict[str, str]:
+    """Return the settings by which a source takes timestamps: its copies have the same, and must not be refused."""
+    if source is None or source not in present:
+        return {}
+    return {name: value for name, value in (await _settings(admin, [source]))[source].items() if name in TIMES}
 
 
 async def _create(admin: AIOKafkaAdminClient, kafka: Kafka, new: Sequence[Topic]) -> list[str]:
@@ -364,7 +380,7 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
         elif topic.name in found:
             problems += _problems_of(topic, found[topic.name].partitions, settings[topic.name], config)
         elif not topic.optional:
-            fix = "run privstream topics --create" if topic.partitions else NO_SOURCE
+            fix = NO_SOURCE if topic.of_others else "run privstream topics --create"
             problems.append(TopicProblem(topic.name, "does not exist", fix, gone=True))
     if bounds and not problems:
         problems = await lost_bounds(config, found)
@@ -388,7 +404,7 @@ def acl_lines(
         reason = f"{reader_group} is a group of the job: its offsets count private events"
         raise ConfigError([ConfigProblem("--reader-group", reason, "name the consumer group of the readers")])
     topics = needed_topics(config)
-    sources = [topic.name for topic in topics if topic.partitions is None]
+    sources = [topic.name for topic in topics if topic.of_others]
     replayed = {name for s in config.streams if s.time.clock == "replay" for name in (s.source, s.audit) if name}
     public = [topic.name for topic in topics if topic.audience == "public"]
     publishers = [Topics.publisher_id(stream.name) for stream in config.streams]
@@ -401,7 +417,7 @@ def acl_lines(
 
     ids = [f"{job}-{role}-" for role in ("ingest", "engine", "replay")]
     lines = [
-        allow(worker, "All", "topic", [topic.name for topic in topics if topic.partitions is not None]),
+        allow(worker, "All", "topic", [topic.name for topic in topics if not topic.of_others]),
         allow(worker, "Read DescribeConfigs", "topic", sources),
         allow(worker, "Read", "group", groups),
         allow(worker, "Write", "transactional-id", ids, "--resource-pattern-type", "prefixed"),
@@ -462,7 +478,7 @@ def _problems_of(topic: Topic, partitions: int, found: Mapping[str, Any], config
             fix = altering(config.kafka, topic.name, name, wanted)
             yield TopicProblem(topic.name, f"has {name} = {value} and needs {wanted}", fix)
     readers = [stream for stream in config.streams if topic.name in (stream.source, stream.audit)]
-    compacted = topic.partitions is None and "compact" in str(found.get("cleanup.policy"))
+    compacted = topic.of_others and "compact" in str(found.get("cleanup.policy"))
     if compacted and not all(stream.allow_compacted for stream in readers):
         command = altering(config.kafka, topic.name, "cleanup.policy", "delete")
         yield TopicProblem(topic.name, COMPACTED_SOURCE, DO_NOT_COMPACT.format(command=command))

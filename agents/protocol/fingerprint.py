@@ -21,6 +21,8 @@ VERSION = 1
 FIXES: Mapping[str, str] = {
     "source_topic_id": "the source topic was deleted and created again, so its offsets name other events. Start a "
     "new stream under another name for the new topic; the budget of the old one is spent",
+    "routed_from_id": "the source topic was deleted and created again, so its offsets name other events. Start a new "
+    "stream under another name for the new topic; the budget of the old one is spent",
     "source_partitions": "the source topic has another number of partitions, so users moved between them and their "
     "bounds are split. Stop all workers and run privstream topics CONFIG --add-partitions TOPIC=NUMBER",
     "user_key_id": "the secret key of the user hash is another one, so every user would count as new. "
@@ -44,7 +46,9 @@ BEGINS = "time.begins"
 DATABASE = "time.tzdata"
 """Noted, never compared: two databases may say the same of a zone."""
 PARTITIONS = "source_partitions"
-SOURCE = frozenset({"source_topic_id", PARTITIONS})
+ROUTED_FROM = "routed_from_id"
+"""The id of the source, where `source_topic_id` and `source_partitions` are those of the routed topic."""
+SOURCE = frozenset({"source_topic_id", PARTITIONS, ROUTED_FROM})
 """Where nothing else differs, what was read of the source before is still whole: only nothing more may be read."""
 OF_WORKERS = frozenset({"user_key_id", "seeds", "noise"})
 """What only who hashes users and draws noise has: `privstream replay` does neither, and may be of another version."""

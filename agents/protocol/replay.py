@@ -431,7 +431,7 @@ def plan_of(
     Args: written: see `ReplayPlan`.
     """
     field = stream.privacy.user
-    place = place_in_turn if field is None else place_by_user(field, stream.partitioner)
+    place = place_in_turn if field is None else place_by_user(field, stream.placed_by)
     return ReplayPlan(
         topics=topics,
         place=place,

@@ -259,12 +259,12 @@ def _by_stream(config: Config, problems: Iterable[TopicProblem]) -> dict[str, Pr
     """Return streams that cannot start as their own topics are. Raises: TopicError, if it is one of the job's."""
     problems = list(problems)
     by_topic = {problem.topic: problem for problem in problems}
-    own = {topic for stream in config.streams for topic in _topics_of(stream)}
+    own = {topic for stream in config.streams for topic in _topics_of(config, stream)}
     if any(topic not in own for topic in by_topic):
         raise TopicError("\n".join(map(str, problems)))
     refused: dict[str, PrivstreamError] = {}
     for stream in config.streams:
-        if mine := [by_topic[topic] for topic in _topics_of(stream) if topic in by_topic]:
+        if mine := [by_topic[topic] for topic in _topics_of(config, stream) if topic in by_topic]:
             kind = LostTopicError if any(problem.gone for problem in mine) else TopicError
             refused[stream.name] = kind("\n".join(map(str, mine)))
     if len(refused) == len(config.streams):
@@ -272,6 +272,7 @@ def _by_stream(config: Config, problems: Iterable[TopicProblem]) -> dict[str, Pr
     return refused
 
 
-def _topics_of(stream: Stream) -> list[str]:
+def _topics_of(config: Config, stream: Stream) -> list[str]:
     audit = [] if stream.audit is None else [stream.audit, Topics.utility(stream.name)]
-    return [stream.source, *Topics.published(stream.name), *audit]
+    sources = dict.fromkeys((stream.source, config.read_by(stream)))
+    return [*sources, *Topics.published(stream.name), *audit]

@@ -204,6 +204,7 @@ class TopicWatch(LongService):
             return True
         read = set[tuple[str, int]]().union(*vitals.caught_up.values())
         if stop.part == "ingest":
-            return any(topic == stream.source and stop.partition in (None, at) for topic, at in read)
+            sources = (stream.source, self._config.read_by(stream))
+            return any(topic in sources and stop.partition in (None, at) for topic, at in read)
         topic = {"publish": topics.releases, "audit": topics.held_out}.get(stop.part, topics.blocks)
         return (topic, home_partition(stream.name, topics.partitions)) in read

@@ -107,6 +107,7 @@ class InputParts:
         yield from self._timestamp()
         yield from self._changes()
         yield from self._placement(names.get("privacy.user"))
+        yield from self._routing()
 
     def _names(self) -> Iterator[tuple[str, str]]:
         if self.time is not None:
@@ -167,12 +168,30 @@ class InputParts:
                 'set unit = "user" and name the column of the user; or remove op, and only new rows count',
             )
 
+    def _routing(self) -> Iterator[ConfigProblem]:
+        """Refuse to route where nothing is gained."""
+        if self.partitioner != "any":
+            return
+        if self.privacy is not None and not self.privacy.bounds_users:
+            yield ConfigProblem(
+                "partitioner",
+                '"any" routes records by their user, and no user of this stream is bounded',
+                "remove partitioner: records may lie on any partition as it is",
+            )
+        if self.time is not None and self.time.clock == "replay":
+            yield ConfigProblem(
+                "partitioner",
+                '"any" is for producers of others: what privstream replay writes is where its users belong',
+                'set partitioner = "murmur2"',
+            )
+
     def _placement(self, user: str | None) -> Iterator[ConfigProblem]:
         keyed = user is not None and user.startswith("$key") and self.key_format not in ("text", None)
-        if keyed and self.partitioner not in ("none", None):
+        if keyed and self.partitioner not in ("any", "none", None):
             yield ConfigProblem(
                 "partitioner",
                 f'the key is "{self.key_format}": its place follows from all of its bytes, and one user can have keys '
                 "of different bytes, on different partitions, and a bound on each",
-                'key the records by the user id as text; or use a source of one partition and partitioner = "none"',
+                'set partitioner = "any"; or key the records by the user id as text; or use a source of one partition '
+                'and partitioner = "none"',
             )

@@ -163,6 +163,11 @@ class Config(Section):
                 return stream
         raise KeyError(name)
 
+    def read_by(self, stream: Stream) -> str:
+        """Return the topic that ingest of a stream reads: its source, or the copies of it that the job routes."""
+        topics = Topics(self.job.name, self.kafka.partitions)
+        return topics.routed(stream.name) if stream.routed else stream.source
+
 
 def _folded(topic: str) -> str:
     """Return a topic as Kafka compares it: '.' and '_' are one character in its metric names."""

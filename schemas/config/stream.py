@@ -108,9 +108,10 @@ class Stream(Source):
     """Topic with the held-out events that the audit agent compares with; absent: no audit."""
     allow_compacted: Flag = Field(False, examples=[True])
     """Take topics with `cleanup.policy = compact` too: all but the last event of a key may be lost, uncounted."""
-    partitioner: Literal["murmur2", "crc32", "none"] = Field("murmur2", examples=["murmur2"])
+    partitioner: Literal["murmur2", "crc32", "any", "none"] = Field("murmur2", examples=["murmur2"])
     """How producers place a user's key: `murmur2` (Java, aiokafka; `partitioner=murmur2_random` of librdkafka), `crc32`
-    (kcat, confluent-kafka and all of librdkafka by default), or `none`: not checked.
+    (kcat, confluent-kafka and all of librdkafka by default), `any`: the job routes each record to its user's partition,
+    by a copy; or `none`: not checked.
     """
     publish_delay: Duration = Field(timedelta(0), examples=["0s"])
     """Added to the public time (end of the step + grace) at which a step is published."""
@@ -245,6 +246,16 @@ class Stream(Source):
         if self.options.draws_as_first(self.mode, one_a_step=one_a_step):
             return 1
         return self.facts.noise_versions.get(self.mode, 1)
+
+    @property
+    def routed(self) -> bool:
+        """True where the job copies each record to the partition of its user, wherever its producer placed it."""
+        return self.partitioner == "any"
+
+    @property
+    def placed_by(self) -> Literal["murmur2", "crc32", "none"]:
+        """What ingest finds the place of a user's records by."""
+        return "murmur2" if self.partitioner == "any" else self.partitioner
 
     @property
     def checks_partition(self) -> bool:

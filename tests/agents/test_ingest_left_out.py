@@ -91,7 +91,7 @@ class Bench:
     def behind(cls) -> Bench:
         """Stream a was left out for a while: its blocks end at 10, those of b at 30."""
         bench = cls()
-        for machine, end in zip(bench.task.machines, (10, 30), strict=True):
+        for machine, end in zip(bench.task.clocked, (10, 30), strict=True):
             machine.apply(Block(machine.spec.stream, 0, 0, end, -1, {}))
         bench.task.position, bench.task.places = 10, Places()
         bench.task.restored(30, [])
@@ -104,7 +104,7 @@ class Bench:
             self.config, SOURCE, self.specs[SOURCE.topic], options=IngestOptions(), counters=IngestCounters(),
             stops=self.stops,
         )  # fmt: skip
-        by_stream = {machine.spec.stream: machine for machine in task.machines}
+        by_stream = {machine.spec.stream: machine for machine in task.clocked}
 
         async def fold(*_: Any) -> None:
             for at, block in enumerate(self.producer.blocks):
@@ -145,7 +145,7 @@ async def test_a_machine_that_fails_is_left_out_where_its_blocks_end(
     bench = Bench()
     await bench.take(0, 10)
     assert bench.producer.places == {"a": 10, "b": 10}
-    machine = next(each for each in bench.task.machines if each.spec.stream == "a")
+    machine = next(each for each in bench.task.clocked if each.spec.stream == "a")
 
     def fail(*_: Any) -> Any:
         raise GapError("a gap")
@@ -177,7 +177,7 @@ async def test_one_that_was_left_out_catches_up_and_the_other_takes_nothing_twic
 async def test_a_tick_while_one_catches_up_passes_no_record_over() -> None:
     """The tick of one stream moves the common offset, and must not move a machine that is behind it."""
     bench = Bench.behind()
-    bench.task.awaited.put(bench.task.machines[1], 0, 12)
+    bench.task.awaited.put(bench.task.clocked[1], 0, 12)
     bench.task.reached(12)
     await bench.take(12, 20)
     assert bench.covered("a") == [(10, 20)]
@@ -194,7 +194,7 @@ async def test_a_stream_that_stops_on_its_first_records_misses_none_of_them_when
     """It has no block that would tell where it was."""
     bench = Bench()
     with monkeypatch.context() as patch:
-        patch.setattr(bench.task.machines[0], "take", failing)
+        patch.setattr(bench.task.clocked[0], "take", failing)
         await bench.take(0, 30)
     assert bench.covered("a") == []
     assert (bench.producer.offset, bench.producer.places) == (30, {"new:a": 0, "b": 30})
@@ -238,7 +238,7 @@ async def test_when_offsets_have_expired_each_stream_goes_on_where_its_blocks_en
     bench = Bench()
     await bench.take(0, 10)
     with monkeypatch.context() as patch:
-        patch.setattr(bench.task.machines[0], "take", failing)
+        patch.setattr(bench.task.clocked[0], "take", failing)
         await bench.take(10, 30)
     assert (await bench.restart(monkeypatch, stopped="a", expired=True)).sought == 30
     assert "group both-ingest has no offset" in caplog.text

@@ -56,7 +56,7 @@ def record(offset: int) -> RawRecord:
 def steps_of(cuts: list[int], ticks_at: list[int]) -> dict[int, int]:
     async def scenario() -> Any:
         task = task_of()
-        (machine,) = task.machines
+        (machine,) = task.clocked
         for step, at in enumerate(ticks_at):
             task.awaited.put(machine, step, at)
         edges = sorted({0, *cuts, RECORDS})
@@ -72,7 +72,7 @@ def steps_of(cuts: list[int], ticks_at: list[int]) -> dict[int, int]:
 def test_nobody_sleeps_until_the_next_end_while_a_tick_has_no_place() -> None:
     """The main loop polls briefly until then: with a poll that lasts until the next end the tick would wait for it."""
     task = task_of()
-    (machine,) = task.machines
+    (machine,) = task.clocked
     ends = StepEnds()
     over = machine.spec.clock.end_of(0)
 
@@ -112,7 +112,7 @@ async def test_beside_many_partitions_records_wait_longer_for_their_block_and_ti
     assert flushed == []
     await task.flush_if_due(0)
     assert flushed == [1]
-    (machine,) = task.machines
+    (machine,) = task.clocked
     task.awaited.put(machine, 0, 2)
     await task.take([record(1)])
     task.reached(2)
@@ -150,7 +150,7 @@ def test_a_stream_that_catches_up_stops_no_clock_but_its_own(
 
     async def scenario() -> None:
         task = task_of("a", "b")
-        for machine, begin in zip(task.machines, begins, strict=True):
+        for machine, begin in zip(task.clocked, begins, strict=True):
             machine.resume(begin)
         task.position = min(begins)
         placed: list[list[int]] = [[], []]
@@ -158,16 +158,16 @@ def test_a_stream_that_catches_up_stops_no_clock_but_its_own(
         for piece, (low, high) in enumerate([(min(begins),) * 2, *pairwise(edges)]):
             for index, before, place in ticks:
                 if before == piece:
-                    task.awaited.put(task.machines[index], len(placed[index]), max(place, low))
+                    task.awaited.put(task.clocked[index], len(placed[index]), max(place, low))
                     placed[index].append(max(place, low, *placed[index][-1:]))
             await task.take([record(offset) for offset in range(low, high) if offset not in gaps])
             told = not by_take or high == RECORDS
             if told:
                 task.reached(high)
-            for index, machine in enumerate(task.machines):
+            for index, machine in enumerate(task.clocked):
                 due = sum(place <= max(high, begins[index]) for place in placed[index]) - 1
                 assert machine.ticked == due if told else machine.ticked <= due
-        for index, machine in enumerate(task.machines):
+        for index, machine in enumerate(task.clocked):
             joined: dict[int, int] = {}
             for offset in range(begins[index], RECORDS):
                 if offset not in gaps:
@@ -182,7 +182,7 @@ def test_a_stream_that_catches_up_stops_no_clock_but_its_own(
 
 def test_a_later_tick_never_stands_before_an_earlier_one() -> None:
     task = task_of()
-    (machine,) = task.machines
+    (machine,) = task.clocked
     task.awaited.put(machine, 0, 7)
     task.awaited.put(machine, 1, 5)  # the end of a partition can seem to fall where its leader changes
     task.awaited.put(machine, 1, 9)  # its place is given
@@ -204,7 +204,7 @@ def test_ticks_get_their_places_while_records_are_worked_on() -> None:
 
     async def scenario() -> None:
         task, partition, now_s = task_of(), Partition(), [START_S + 60]
-        service = IngestService(task._config, {"raw.s": [task.machines[0].spec]}, now_us=lambda: now_s[0] * 1_000_000)
+        service = IngestService(task._config, {"raw.s": [task.clocked[0].spec]}, now_us=lambda: now_s[0] * 1_000_000)
         service._grace_us = {"s": 0}
         service._broker_clock.told(now_s[0] * 10**6 + 3600 * 10**6)
         service._consumer = partition
@@ -212,12 +212,12 @@ def test_ticks_get_their_places_while_records_are_worked_on() -> None:
         clock = asyncio.create_task(service._clock.fun(service))
         for step, end in ((0, 3), (1, 8)):
             partition.end = end
-            while task.awaited.asked(task.machines[0]) < step:  # noqa: ASYNC110 - nothing else tells of it
+            while task.awaited.asked(task.clocked[0]) < step:  # noqa: ASYNC110 - nothing else tells of it
                 await asyncio.sleep(0.01)
             now_s[0] += 60
         clock.cancel()
         await task.take([record(offset) for offset in range(RECORDS)])
-        block, _ = task.machines[0].seal()
+        block, _ = task.clocked[0].seal()
         assert block is not None
         assert {step: folded.total for step, folded in block.steps.items()} == {0: 3, 1: 5, 2: RECORDS - 8}
 
@@ -238,7 +238,7 @@ async def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None
 
     task = task_of()
     task._producer = Failing()
-    (machine,) = task.machines
+    (machine,) = task.clocked
     task.awaited.put(machine, 0, 2)
     await task.take([record(0), record(1)])
     task.reached(2)
@@ -252,7 +252,7 @@ def test_no_step_ends_before_the_brokers_were_asked() -> None:
             raise AssertionError("asked where the partition ends")
 
     task = task_of()
-    service = IngestService(task._config, {"raw.s": [task.machines[0].spec]})
+    service = IngestService(task._config, {"raw.s": [task.clocked[0].spec]})
     service._grace_us = {"s": 0}
     service._consumer = Nobody()
     service.partition_tasks[task.source] = task
@@ -287,8 +287,8 @@ def test_an_end_holds_where_it_stands_if_the_partition_has_gone_live_before(
 
     async def scenario() -> None:
         task = task_of("s", "t", clock="replay")
-        replayed, wall = task.machines
-        for machine in task.machines:
+        replayed, wall = task.clocked
+        for machine in task.clocked:
             for step, place in enumerate(places):
                 task.awaited.put(machine, step, place)
         everything = [marker(offset, over) if offset == live_at else record(offset) for offset in range(RECORDS)]
@@ -306,9 +306,9 @@ def test_an_end_holds_where_it_stands_if_the_partition_has_gone_live_before(
             if offset == live_at < RECORDS:
                 closed[replayed] = max(closed[replayed], over)
             elif offset < RECORDS:
-                for machine in task.machines:
+                for machine in task.clocked:
                     expected[machine][closed[machine] + 1] += 1
-        for machine in task.machines:
+        for machine in task.clocked:
             block = machine.seal()[0]
             assert block is not None
             assert Counter({step: folded.total for step, folded in block.steps.items()}) == expected[machine]
@@ -321,7 +321,7 @@ def test_an_end_holds_where_it_stands_if_the_partition_has_gone_live_before(
 async def test_an_end_that_was_void_is_placed_once_more_when_the_partition_has_gone_live() -> None:
     """Where the clock beside the replay was a little behind the worker's, and nothing else would close the step."""
     task = task_of(clock="replay")
-    (machine,) = task.machines
+    (machine,) = task.clocked
     task.awaited.put(machine, 4, 2)
     await task.take([record(0), record(1)])
     task.reached(2)
@@ -342,7 +342,7 @@ async def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warne
             return dict.fromkeys(sources, 7)
 
     task, partition = task_of(clock="replay"), Partition()
-    (machine,) = task.machines
+    (machine,) = task.clocked
     service = IngestService(task._config, {"raw.s": [machine.spec]}, now_us=lambda: (START_S + 10**8) * 10**6)
     service._grace_us = {"s": 0}
     service._consumer = partition

@@ -57,7 +57,7 @@ def task_of(registry: dict[str, str] | None = None) -> SourceTask:
 
 
 def book_of(task: SourceTask) -> SchemaBook:
-    return task.machines[0].spec.schemas
+    return task.clocked[0].spec.schemas
 
 
 def record(offset: int, ref: SchemaRef) -> RawRecord:
@@ -69,7 +69,7 @@ def record(offset: int, ref: SchemaRef) -> RawRecord:
 async def run(refs: list[SchemaRef], ticks_at: list[int], known: Collection[SchemaRef]) -> tuple[Any, list[int]]:
     """Read as the service does: from where the task stands, and learn what it wants when it wants it."""
     task = task_of()
-    (machine,) = task.machines
+    (machine,) = task.clocked
     for ref in known:
         book_of(task).put(ref, TEXT)
     feed = [record(offset, ref) for offset, ref in enumerate(refs)]
@@ -258,7 +258,7 @@ async def test_reading_goes_on_from_its_record_whatever_the_book_forgets(monkeyp
             wait.hold(consumer, task)
         await asyncio.sleep(0)
         wait.go_on(consumer, {SOURCE: task})
-    block, letters = task.machines[0].seal()
+    block, letters = task.clocked[0].seal()
     assert (task.position, block.counts, letters) == (4, {"ACCEPTED": 4}, [])  # type: ignore[union-attr]
     await wait.close()
 

@@ -46,7 +46,7 @@ async def nothing() -> None: ...
 
 def counts(task: SourceTask, stream: str) -> tuple[int, int]:
     """Accepted and lost."""
-    (machine,) = (each for each in task.machines if each.spec.stream == stream)
+    (machine,) = (each for each in task.clocked if each.spec.stream == stream)
     block = machine.seal()[0]
     return (0, 0) if block is None else (block.counts.get("ACCEPTED", 0), block.counts.get("LOST", 0))
 
@@ -62,7 +62,7 @@ def test_each_new_event_is_counted_once_or_as_lost(cut: int, ahead: int, grown: 
 
     async def scenario() -> None:
         task = task_of("a", "b")
-        for machine, begin in zip(task.machines, (END, END + ahead), strict=True):
+        for machine, begin in zip(task.clocked, (END, END + ahead), strict=True):
             machine.resume(begin)
         task.position = END
         consumer = Consumer(task, END)
@@ -83,7 +83,7 @@ def test_each_new_event_is_counted_once_or_as_lost(cut: int, ahead: int, grown: 
 
 async def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     task = task_of()
-    task.machines[0].resume(END)
+    task.clocked[0].resume(END)
     task.position = END
     consumer = Consumer(task, 4)
     for consumer.end in (4, 6, 9, 14, 20):
@@ -100,7 +100,7 @@ async def test_a_source_that_has_grown_again_before_it_is_asked_is_named_all_the
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     task = task_of()
-    task.machines[0].resume(END)
+    task.clocked[0].resume(END)
     task.position = END
     consumer = Consumer(task, 12)
     consumer.at = 0  # it asked while the source was short

@@ -355,6 +355,10 @@ LOUD: list[tuple[dict[str, str], list[str]]] = [
         ],
     ),
     ({"stream": 'partitioner = "none"'}, ["Nobody checks that all records of a rider are on one partition"]),
+    (
+        {"stream": 'partitioner = "any"'},
+        ["so the job copies each record to where murmur2 of its rider puts it", ".routed.rides (raw records"],
+    ),
     ({"time": REPLAY}, ["privstream replay places ticks by the times in its file"]),
     ({"epsilon": "12.0"}, ["epsilon above 10 promises little"]),
     ({"domain": 'ttl = "30d"', **PAPER}, ["an insert costs 2 contributions"]),

@@ -153,8 +153,8 @@ def test_fixed_steps_have_the_fingerprint_that_they_had() -> None:
 
 
 def asked(stream: Stream, stored: Fingerprint | None = None) -> Fingerprint:
-    source = TopicIdentity("id", 1)
-    return fingerprint_now(stream, config(), source, None, insecure=False, stored=stored)
+    found = {stream.source: TopicIdentity("id", 1)}
+    return fingerprint_now(stream, config(), found, None, insecure=False, stored=stored)
 
 
 def test_a_zone_that_moves_a_step_stops_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,15 @@ BAD: list[tuple[str, str, str, str, str, str]] = [
         '"avro"\nkey_format = "avro"',
         f"{S}.partitioner",
         "one user can have keys",
-        'partitioner = "none"',
+        'partitioner = "any"',
+    ),
+    (
+        TEXT.replace('"replay"', '"wall"').replace('format = "avro"', 'format = "avro"\npartitioner = "any"'),
+        'user = "user"\nmax_contributions = 4',
+        'unit = "event"',
+        f"{S}.partitioner",
+        "no user of this stream is bounded",
+        "remove partitioner",
     ),
 ]  # fmt: skip
 

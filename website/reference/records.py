@@ -32,7 +32,7 @@ def page() -> str:
             "What the job reads and writes. Public records are JSON and stay readable for ever; private ones are of the program "
             "alone, and carry a kind and a format version. The examples are real: steps of `examples/taxi.toml` on its own rows.\n",
             "## Topics\n",
-            _topics([*topics.public("<stream>"), *topics.private()]),
+            _topics([*topics.public("<stream>"), *topics.private(), topics.routing("<stream>", "source")]),
             "## Public records\n",
             "### `<stream>.synthetic`\n",
             "Key: the record's id, for ever. Value: the field names of your raw events; the time is the start of the step that "
@@ -67,7 +67,7 @@ def _topics(topics: list[Topic]) -> str:
     rows = []
     for topic in topics:
         settings = ", ".join(f"`{name}={value}`" for name, value in topic.settings.items())
-        partitions = "[kafka] partitions" if topic.partitions == 4 else str(topic.partitions)
+        partitions = "[kafka] partitions" if topic.partitions == 4 else str(topic.partitions or "as its source")
         rows.append([f"`{topic.name}`", topic.audience, cell(topic.purpose), partitions, settings])
     return table(["topic", "who may read", "holds", "partitions", "settings"], rows)
 

@@ -72,16 +72,18 @@ WHAT_TO_DO: Mapping[str, str] = {
 }
 
 _ANEW = "(a stream that has started needs another name then)"
+_OR_ANY = f'in the configuration, or "any", which lets the job route the records of all producers {_ANEW}'
 PLACED: Mapping[Hashing, str] = {
     "crc32": "where crc32 puts their user, as kcat, confluent-kafka and all of librdkafka do by default: give those "
-    f'producers partitioner=murmur2_random, or set partitioner = "crc32" in the configuration {_ANEW}',
+    f'producers partitioner=murmur2_random, or set partitioner = "crc32" {_OR_ANY}',
     "murmur2": "where murmur2 puts their user, as Java and aiokafka do by default: give those producers the "
-    f'partitioner crc32 (consistent_random of librdkafka), or set partitioner = "murmur2" in the configuration {_ANEW}',
+    f'partitioner crc32 (consistent_random of librdkafka), or set partitioner = "murmur2" {_OR_ANY}',
 }
 """What to do about records on the wrong partition, by the partitioner that put them there."""
 NOT_PLACED = (
     "neither murmur2 (Java, aiokafka) nor crc32 (librdkafka) of their user puts them where they are: key the records "
-    "by the user id; where partitions were added, restart the producers"
+    'by the user id, or set partitioner = "any", and the job routes them (a stream that has started needs another name '
+    "then); where partitions were added, restart the producers"
 )
 NEARLY_EACH = 0.95
 """Of the records on the wrong partition: as many are where one partitioner puts them if their producers use it."""

@@ -109,7 +109,7 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
         ]
     chance.shuffle(events)
     events.sort(key=lambda sent: sent.sent)
-    partitions = chance.choice([1, 2]) if stream.partitioner != "none" and stream.privacy.bounds_users else 1
+    partitions = chance.choice([1, 2]) if stream.placed_by != "none" and stream.privacy.bounds_users else 1
     first: list[list[RawRecord]] = [[] for _ in range(partitions)]
     second: list[list[RawRecord]] = [[] for _ in range(partitions)]
     offsets = [0] * partitions
@@ -117,7 +117,7 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
     for step in range(steps):
         while at < len(events) and events[at].sent == step:
             sent = events[at]
-            home = _home(stream.partitioner, sent.user, partitions)
+            home = _home(stream.placed_by, sent.user, partitions)
             stamped = _within(clock, step, chance) // 1000 if crowd >= SPREAD else -1
             at_us = _moment(clock, sent.about, offsets[home])
             first[home].append(_record(stream, sent, offsets[home], sent.fields, at_us, stamped))

@@ -77,7 +77,7 @@ class StartCheck:
         stored = await stored_fingerprints(self._config) if topic in found else {}
         for stream in self._streams:
             if (known := stored.get(stream.name)) is not None and stream.source in found:
-                now = fingerprint_now(stream, self._config, found[stream.source], None, insecure=False, stored=known)
+                now = fingerprint_now(stream, self._config, found, None, insecure=False, stored=known)
                 known.check(now, apart_from=OF_WORKERS)
         self.unstarted = tuple(stream.name for stream in self._streams if stream.name not in stored)
         self._looked = time.monotonic()

@@ -20,6 +20,7 @@ from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.ingest.events import PureFilter, reason_fields
+from agents.protocol.ingest.route import lost_records, place_of
 from agents.protocol.ingest.snapshots import BucketLog, Snapshot
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.trip_bounds import TripBounds
@@ -150,6 +151,13 @@ class PartitionIngest:
         self._totals: dict[str, dict[str, int]] = {}
 
     # --- restoring ------------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot_keys(self) -> tuple[bytes, ...]:
+        """The records of the bounds topic that `load` takes."""
+        if self._bounds is None:
+            return ()
+        return tuple(BucketLog.key(self.spec.stream, self.partition, bucket) for bucket in range(BUCKETS))
 
     def load(self, snapshot: bytes) -> None:
         """Take in the latest snapshot of a bucket; all of them before any block. Raises: WireError, GapError."""
@@ -375,10 +383,16 @@ class PartitionIngest:
         """Return the last closed step after each record, and the rows that are events; marks what is no usable tick."""
         ticked = np.full(len(records), self.ticked, np.int64)
         last = self.ticked
-        if not any(map(_HEADERS, records)):  # nearly always
+        routed = self.spec.routed_from is not None
+        if not routed and not any(map(_HEADERS, records)):  # nearly always
             return ticked, np.arange(len(records))
         events = np.ones(len(records), bool)
-        for row in [row for row, record in enumerate(records) if record.headers]:
+        if routed:
+            for row, headers in enumerate(map(_HEADERS, records)):
+                if (lost := lost_records(headers)) is not None:
+                    events[row] = False
+                    self._pending.counts[Reason.LOST] += lost
+        for row in [row for row, record in enumerate(records) if len(record.headers) > routed]:
             if not (values := [value for name, value in records[row].headers if name == TICK_HEADER]):
                 continue
             events[row] = False
@@ -442,8 +456,13 @@ class PartitionIngest:
                 field = self._reason_fields.get(reason) or at_fault.get(row, "")
                 pending.refused[reason.name, field] += 1
                 if self.spec.dead_letters:
-                    place = self.spec.stream, self.spec.topic, self.partition, records[row].offset
-                    pending.letters.append(DeadLetter(*place, reason, field))
+                    pending.letters.append(DeadLetter(self.spec.stream, *self._place(records[row]), reason, field))
+
+    def _place(self, record: SourceRecord) -> tuple[str, int, int]:
+        """Return topic, partition and offset of a record as its producer knows it."""
+        if self.spec.routed_from is not None and (place := place_of(record.headers)) is not None:
+            return self.spec.routed_from, *place
+        return self.spec.topic, self.partition, record.offset
 
     def _total(self, counts: dict[str, int], refused: Refused) -> None:
         split = {reason for reason, _ in refused}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from schemas.config import Stream
     from schemas.steps import Steps
 
-Role = Literal["blocks", "held_out"]
+Role = Literal["blocks", "held_out", "route"]
 _BLOCK_RAW_BYTES = 7 << 19  # 3.5 MiB: an encoded block stays below 4 MiB even where nothing compresses
 _BLOCK_RECORDS = 50_000
 
@@ -33,8 +33,10 @@ class SourceSpec:
     """Recipe of a `PartitionIngest`. Holds a key: never print or log it.
 
     Attributes:
-        role: `blocks` feed the engine; `held_out` is the audit topic, unbounded and without dead letters.
-        partitions: of the source topic.
+        role: `blocks` feed the engine; `held_out` is the audit topic, unbounded and without dead letters; `route`
+            copies records to the topic that the stream's `blocks` are made of.
+        partitions: of the topic on which users have their places: the source, or the routed one.
+        routed_from: the source, where `topic` has copies of its records.
         key: of the user hash; None exactly where there are no bounds.
         replay: ticks come as records until the partition goes live; otherwise the task makes them by the wall clock.
     """
@@ -54,6 +56,7 @@ class SourceSpec:
     bounds: BoundSpec | None
     max_value_bytes: int = MAX_VALUE_BYTES
     input: InputFormat = JSON
+    routed_from: str | None = None
     schemas: SchemaBook = dataclass_field(default_factory=SchemaBook)
 
     @staticmethod
@@ -81,11 +84,12 @@ class SourceSpec:
         Raises: ConfigError if a user's events could not be kept together, or the key or the start is missing.
         """
         user = stream.privacy.user if bounded and stream.privacy.bounds_users else None
-        if user is not None and stream.partitioner == "none" and partitions > 1:
+        if user is not None and stream.placed_by == "none" and partitions > 1:
             raise _refused(
                 f"streams.{stream.name}.partitioner",
                 f'"none" cannot keep a user\'s events together on the {partitions} partitions of {stream.source}',
-                'key the records by user and set "murmur2" or "crc32", or use a source topic of one partition',
+                'set "any", and the job routes them; key the records by user and set "murmur2" or "crc32"; or use a '
+                "source topic of one partition",
             )
         if user is not None and key is None:
             raise _refused(
@@ -119,7 +123,7 @@ class SourceSpec:
             ),
             replay=stream.time.clock == "replay",
             key=key if user is not None else None,
-            partitioner=stream.partitioner if user is not None else None,
+            partitioner=stream.placed_by if user is not None else None,
             bounds=_bounds(stream) if user is not None else None,
             input=ROWS if rows else InputFormat.from_stream(stream),
             schemas=SchemaBook() if schemas is None else schemas,
@@ -134,10 +138,15 @@ class SourceSpec:
         spec = SourceSpec.from_stream(stream, domain, key=None, bounded=False, **settings)
         return replace(spec, topic=stream.audit or "", role="held_out")
 
+    def routing(self, routed: str) -> tuple[SourceSpec, SourceSpec]:
+        """Return what the router does with the source, and ingest with the routed topic, in place of this spec."""
+        router = replace(self, role="route", bounds=None, key=None)
+        return router, replace(self, topic=routed, routed_from=self.topic)
+
     @property
     def name(self) -> str:
         """The name under which its place is noted; stored, so it never changes. Stream names hold no colon."""
-        return self.stream if self.role == "blocks" else f"truth:{self.stream}"
+        return {"blocks": "", "held_out": "truth:", "route": "route:"}[self.role] + self.stream
 
     @property
     def dead_letters(self) -> bool:

@@ -49,7 +49,7 @@ async def newest_records(config: Config, stream: Stream, *, partitions: int, sta
     for partition in range(partitions):
         async with log_reader(config.kafka, stream.source, partition) as log:
             start = max(log.beginning, log.end - max(1, SAMPLE // partitions))
-            machine = PartitionIngest(spec, partition)
+            machine = PartitionIngest(spec, 0 if stream.routed else partition)
             machine.resume(start)
             async for batch in log.read(start):
                 while batch:
@@ -71,6 +71,8 @@ def filters_of(stream: Stream, *, partitions: int, start_us: int | None) -> Sour
         stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps
     )
     clock = spec.clock
+    if stream.routed:  # wherever its records are
+        spec = dataclasses.replace(spec, partitioner="none")
     if spec.replay:  # how far its ticks have come is not known here
         clock = StepClock(steps, max_ahead=1 << 40)
     return dataclasses.replace(spec, bounds=None, clock=clock)
@@ -87,12 +89,13 @@ async def source_findings(config: Config) -> list[Finding]:
     """Return what there is of the sources, stream by stream. Raises: BrokerError, WireError."""
     stored = await stored_fingerprints(config)
     async with admin_client(config.kafka) as admin:
-        found = await topic_identities(admin, sorted({stream.source for stream in config.streams}))
+        read = {topic for stream in config.streams for topic in (stream.source, config.read_by(stream))}
+        found = await topic_identities(admin, sorted(read))
     states = {each.stream: each for each in await status(config)}
     findings = []
     for stream in config.streams:
         findings += _stopped(states[stream.name])
-        if change := changed_source(stream, stored.get(stream.name), found):
+        if change := changed_source(config, stream, stored.get(stream.name), found):
             findings.append(Finding(f"source of {stream.name}", "problem", str(change), what_to_do(change)))
             continue
         before = stored.get(stream.name)
@@ -163,6 +166,9 @@ def _stopped(state: StreamStatus) -> list[Finding]:
 def _counted(state: StreamStatus) -> list[Finding]:
     """Return what workers have counted so far."""
     findings = []
+    if state.unrouted is not None:
+        detail = f"{state.unrouted:,} records of the source are not copied to their users' partitions yet"
+        findings.append(Finding(f"routing of {state.stream}", "ok", detail))
     if state.lost:
         detail = f"{state.lost:,} source offsets were deleted before they were read: the events there count nowhere"
         findings.append(Finding(f"lost records of {state.stream}", "warning", detail, KEEP_LONGER))

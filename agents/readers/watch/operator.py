@@ -119,6 +119,7 @@ class StreamTruth:
                 "over": status.over,
                 "waiting": status.waiting,
                 "ingest_lag": status.ingest_lag,
+                "unrouted": status.unrouted,
                 "lost": status.lost,
                 "source_problem": status.source_problem,
                 "stopped": [str(stop) for stop in status.stopped],

@@ -360,10 +360,12 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
         f"{Topics.utility(stream.name)} holds the true error ({audit}): for operators only. So are metrics, lag, "
         f"{topics.dead_letters}, privstream status and everything that privstream simulate and tune write.",
     )
+    routed = f"{topics.routed(stream.name)} (raw records, until they are in blocks), " if stream.routed else ""
     yield Point(
         "the raw topic and the job's private topics",
-        f"{stream.source}, {topics.blocks}, {topics.releases}, {topics.bounds} and the state folders are as sensitive "
-        "as the raw data: blocks hold exact counts, the release log holds the seeds of the noise. Who reads them is "
+        f"{stream.source}, {routed}{topics.blocks}, {topics.releases}, {topics.bounds} and the state folders are as "
+        "sensitive as the raw data: blocks hold exact counts, the release log holds the seeds of the noise. Who reads "
+        "them is "
         "protected by nothing here.",
     )
     if stream.time.clock == "replay":
@@ -382,6 +384,13 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
 
 def _partitioner(stream: Stream) -> Point:
     user = stream.privacy.user
+    if stream.routed:
+        return Point(
+            'partitioner = "any"',
+            f"Each partition bounds its own users, so the job copies each record to where murmur2 of its {user} puts "
+            "it, in a topic of its own, whatever partition its producer chose. How fast it does so decides, among "
+            "records at the end of a step, which join it and which the next: timing, which is not covered.",
+        )
     if stream.checks_partition:
         return Point(
             "records on the wrong partition",

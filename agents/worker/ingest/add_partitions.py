@@ -128,10 +128,10 @@ async def _read_by(config: Config, topic: str, wanted: int) -> _Source:
     raised: dict[str, Fingerprint] = {}
     for stream in readers:
         # One that was never started begins with what is there then.
-        if stream.source == topic and (before := stored.get(stream.name)) is not None:
+        if config.read_by(stream) == topic and (before := stored.get(stream.name)) is not None:
             partitions = int(before.fields[PARTITIONS])
             insecure = before.fields["seeds"] == "insecure"
-            now = fingerprint_now(stream, config, found, keys[stream.name], insecure=insecure, stored=before)
+            now = fingerprint_now(stream, config, {topic: found}, keys[stream.name], insecure=insecure, stored=before)
             before.check(Fingerprint(now.stream, {**now.fields, PARTITIONS: partitions}, now.start))
             if partitions != wanted:
                 raised[stream.name] = before
@@ -249,7 +249,7 @@ async def _check_drained(source: _Source, parents: Sequence[SourceTask]) -> None
     waiting = []
     for task in parents:
         # Held-out events that wait may go on waiting, but not what closes steps, which is on the old partitions alone.
-        ends = [each.next_offset for each in task.machines if each.spec.role == "blocks" or not each.live]
+        ends = [each.next_offset for each in task.clocked if each.spec.role == "blocks" or not each.live]
         if not ends:
             continue
         start = min(ends)
@@ -271,7 +271,7 @@ async def _check_drained(source: _Source, parents: Sequence[SourceTask]) -> None
 
 
 async def _carry_out(source: _Source, tasks: Sequence[SourceTask], committed: Mapping[int, OffsetAndMetadata]) -> None:
-    machines = [(task, machine) for task in tasks for machine in task.machines]
+    machines = [(task, machine) for task in tasks for machine in task.clocked]
     truth = [machine for _, machine in machines if machine.spec.role == "held_out"]
     unread = {
         machine.spec.name: [

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from agents.kafka.lifecycle.refusals import RefusalAlarm, by_reason_and_field
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.route import Hop, PartitionRoute
 from agents.protocol.ingest.snapshots import Snapshot
 from agents.protocol.ingest.spec import Role
 from schemas.blocks import Block
@@ -29,6 +30,28 @@ class SealedBlock:
     body: bytes
     letters: list[DeadLetter]
     snapshots: list[Snapshot]
+
+    @property
+    def hi(self) -> int:
+        """Source offset up to which it reaches."""
+        return self.block.hi
+
+
+@dataclass(slots=True)
+class SealedHop:
+    """The part of one router in a transaction."""
+
+    machine: PartitionRoute
+    hop: Hop
+
+    @property
+    def hi(self) -> int:
+        """Source offset up to which it reaches."""
+        return self.hop.hi
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        return [self.hop.progress]
 
 
 @dataclass(slots=True)

@@ -3,6 +3,9 @@
 A transaction holds a block for each stream that reads the partition, their bound snapshots and dead letters, and the
 source offset: all of it or nothing. While it runs, the machines already take the next records.
 
+Where the job routes the users of a stream itself, a source partition has a router of it among its machines: in place of
+a block, the transaction has copies for the routed topic, and how far they reach.
+
 A stream whose machine fails is left out; the others go on, and beside their offset each transaction says up to where
 the blocks of every stream reach (`agents.protocol.ingest.places`), so that a stream that was left out for a while goes
 on where it was.
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import time
 from bisect import bisect_left
@@ -29,18 +33,22 @@ from agents.protocol.formats.contract import SchemaRef
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import NEW, OTHERS, Places
+from agents.protocol.ingest.route import PartitionRoute
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.worker.failpoints import failpoint
-from agents.worker.ingest.counters import IngestCounters, SealedBlock
+from agents.worker.ingest.counters import IngestCounters, SealedBlock, SealedHop
 from agents.worker.ingest.records import OFFSET, from_offset
 from agents.worker.metrics import FENCES
+from agents.worker.trimming import Trimmer
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
     from schemas.config import Config
 
 log = logging.getLogger(__name__)
+
+Machine = PartitionIngest | PartitionRoute
 
 
 class AwaitedTicks:
@@ -92,6 +100,8 @@ class AwaitedTicks:
 
 LEAST_SNAPSHOT_BYTES = 32 << 10
 MOST_SNAPSHOTS = 32
+TRIM_S = 60.0
+"""How long raw records stay on a routed topic once they are in blocks, about: each deletion is a client of its own."""
 LEAST_SLICE = 1_000  # below, the cost of a slice is no longer that of its records
 
 
@@ -132,7 +142,10 @@ class SourceTask:
     ) -> None:
         self._stops = Stops.of(spec.stream for spec in specs) if stops is None else stops
         self.source = source
-        self.machines = [PartitionIngest(spec, source.partition) for spec in specs]
+        self.machines: list[Machine] = [
+            PartitionRoute(spec, source.partition) if spec.role == "route" else PartitionIngest(spec, source.partition)
+            for spec in specs
+        ]
         self.position = 0
         """Source offset up to which records were read; a machine that was ahead of the others passes some over."""
         self.places = Places()
@@ -142,7 +155,10 @@ class SourceTask:
         self.closed = False
         self.fenced_s = 0.0
         """When it was, by a clock that does not jump."""
-        self.awaited = AwaitedTicks(self.machines)
+        self.awaited = AwaitedTicks(self.clocked)
+        routed = any(spec.routed_from is not None for spec in specs)
+        self._trimmer = Trimmer(config, source.topic, source.partition) if routed else None
+        self._trimmed_s = time.monotonic()
         self._config = config
         self._topics = Topics(config.job.name, config.kafka.partitions)
         self._group = f"{config.job.name}-ingest"
@@ -167,6 +183,11 @@ class SourceTask:
         assert self._producer is not None, "fenced first"
         return self._producer
 
+    @property
+    def clocked(self) -> list[PartitionIngest]:
+        """The machines that close steps."""
+        return [machine for machine in self.machines if isinstance(machine, PartitionIngest)]
+
     async def fence(self) -> None:
         """End whatever a former task has under way; from now on nobody else can commit for this partition."""
         transactional_id = f"{self._config.job.name}-ingest-{self.source.topic}-{self.source.partition}"
@@ -180,7 +201,7 @@ class SourceTask:
         return max((machine.next_offset for machine in self.machines), default=self.position)
 
     @contextlib.contextmanager
-    def serving(self, machine: PartitionIngest) -> Iterator[None]:
+    def serving(self, machine: Machine) -> Iterator[None]:
         """Do work of one machine, from which nothing is sent: where it fails, its stream is left out here.
 
         Raises: the error, if nothing is left to do in this job.
@@ -195,7 +216,7 @@ class SourceTask:
                 machine.spec.stream, part, None if part == "audit" else self.source.partition, stopped.cause
             )
 
-    def restored(self, committed: int | None, left_out: Sequence[PartitionIngest], *, begin: int = 0) -> None:
+    def restored(self, committed: int | None, left_out: Sequence[Machine], *, begin: int = 0) -> None:
         """Begin where the machines that are left go on, with the group at `committed`.
 
         Of one that failed just now, or stopped before, the place is what the group says, never what its blocks do. Of
@@ -221,11 +242,12 @@ class SourceTask:
             if any(self._stops.has(stream, part, at) for at in (None, self.source.partition)):
                 self.leave_out(machine)
 
-    def leave_out(self, machine: PartitionIngest) -> None:
+    def leave_out(self, machine: Machine) -> None:
         """Do no more for this machine's stream on this partition. Its place stays that of its last committed block."""
         if machine in self.machines:
             self.machines.remove(machine)
-            self.awaited.leave_out(machine)
+            if isinstance(machine, PartitionIngest):
+                self.awaited.leave_out(machine)
 
     async def take(self, records: Sequence[Any]) -> None:
         """Take in fetched records, giving way to other work between slices."""
@@ -309,15 +331,15 @@ class SourceTask:
     def reached(self, position: int) -> None:
         """Make the ticks that are due now that all records below `position` are taken in, more by a machine ahead."""
         self.position = max(self.position, position)
-        for machine in list(self.machines):
+        for machine in self.clocked:
             with self.serving(machine):
                 for step in self.awaited.reached(machine, max(self.position, machine.next_offset)):
                     machine.advance(self.position)
                     machine.tick(step)
                     self._ticked = True
         if self._ticked:  # one offset is committed for all machines
-            for machine in self.machines:
-                machine.advance(self.position)
+            for each in self.machines:
+                each.advance(self.position)
 
     async def flush_if_due(self, partitions: int = 1) -> None:
         """Commit where a block is full, a step has ended, or a record has waited long enough. Of so many partitions."""
@@ -368,15 +390,19 @@ class SourceTask:
         if self._producer is not None:
             await close_client(self._producer)
 
-    def _seal(self, machine: PartitionIngest) -> SealedBlock | None:
+    def _seal(self, machine: Machine) -> SealedBlock | SealedHop | None:
+        if isinstance(machine, PartitionRoute):
+            hop = machine.seal()
+            return None if hop is None else SealedHop(machine, hop)
         charged_bytes = 24 * machine.pending
         snapshots = machine.snapshots(max(LEAST_SNAPSHOT_BYTES, charged_bytes), most=MOST_SNAPSHOTS)
         block, letters = machine.seal()
         return None if block is None else SealedBlock(machine, block, block.encode(), letters, snapshots)
 
-    async def _commit(self, sealed: list[SealedBlock], next_offset: int) -> None:
+    async def _commit(self, parts: Sequence[SealedBlock | SealedHop], next_offset: int) -> None:
         producer = self.producer
-        places = self.places.with_blocks({each.machine.spec.name: each.block.hi for each in sealed})
+        sealed = [each for each in parts if isinstance(each, SealedBlock)]
+        places = self.places.with_blocks({each.machine.spec.name: each.hi for each in parts})
         await producer.begin_transaction()
         # All are on their way before any is waited for: one round trip instead of hundreds.
         blocks, snapshots = [], []
@@ -384,11 +410,13 @@ class SourceTask:
             spec = each.machine.spec
             topic, home = place_of_blocks(spec, self._topics)
             blocks.append(await producer.send(topic, each.body, key=spec.stream.encode(), partition=home))
-        for each in sealed:
-            home = bounds_partition(each.block.stream, each.block.partition, self._topics.partitions)
-            for one in each.snapshots:
+        for part in parts:
+            home = bounds_partition(part.machine.spec.stream, self.source.partition, self._topics.partitions)
+            for one in part.snapshots:
                 snapshots.append(await producer.send(self._topics.bounds, one.value, key=one.key, partition=home))
         letters = [await self._send_letter(letter) for each in sealed for letter in each.letters]
+        copies = [await self._send_copies(each) for each in parts if isinstance(each, SealedHop)]
+        await asyncio.gather(*itertools.chain.from_iterable(copies))
         written = await asyncio.gather(*blocks)
         failpoint("ingest_block_appended")
         await asyncio.gather(*snapshots)
@@ -411,6 +439,22 @@ class SourceTask:
         for each, metadata in zip(sealed, written, strict=True):
             each.machine.committed(at=metadata.offset)
             self._counters.count(each)
+        if self._trimmer is not None and time.monotonic() - self._trimmed_s >= TRIM_S:
+            self._trimmed_s = time.monotonic()
+            self._trimmer.below(next_offset)
+
+    async def _send_copies(self, sealed: SealedHop) -> list[asyncio.Future[Any]]:
+        topic, sent = self._topics.routed(sealed.machine.spec.stream), []
+        for partition, copies in sealed.hop.copies.items():
+            batch = self.producer.create_batch()
+            for copy in copies:
+                if batch.append(**copy._asdict()) is None:
+                    sent.append(await self.producer.send_batch(batch, topic, partition=partition))
+                    await asyncio.sleep(0)  # a whole batch must not keep everything else waiting
+                    batch = self.producer.create_batch()
+                    batch.append(**copy._asdict())
+            sent.append(await self.producer.send_batch(batch, topic, partition=partition))
+        return sent
 
     async def _send_letter(self, letter: DeadLetter) -> Any:
         await asyncio.sleep(0)  # thousands of these must not keep everything else waiting

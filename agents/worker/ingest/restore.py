@@ -18,10 +18,8 @@ from agents.kafka.clients import log_reader
 from agents.kafka.lifecycle.logs import about
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import Places, starts
-from agents.protocol.ingest.snapshots import BucketLog
-from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
-from agents.worker.ingest.partition_task import SourceTask, place_of_blocks
+from agents.worker.ingest.partition_task import Machine, SourceTask, place_of_blocks
 from schemas.blocks import Block
 from schemas.errors import WireError
 from schemas.topics import Topics
@@ -52,7 +50,7 @@ async def restore(
     # One pass over each private partition, whoever needs it: a worker often owns many source partitions of a stream.
     await _load_snapshots(config, topics, tasks)
     await _fold_blocks(config, topics, tasks)
-    for task, machine in () if adding else _machines(tasks):
+    for task, machine in () if adding else _clocked(tasks):
         with task.serving(machine):
             machine.check_partitions()
     beginnings = await consumer.beginning_offsets([task.source for task in tasks])
@@ -99,12 +97,11 @@ def _begin(task: SourceTask, committed: int | None, beginning: int, *, group: st
 
 
 async def _load_snapshots(config: Config, topics: Topics, tasks: Sequence[SourceTask]) -> None:
-    wanted: dict[int, dict[bytes, tuple[SourceTask, PartitionIngest]]] = defaultdict(dict)
-    for task, machine in _machines(tasks):
-        if machine.spec.bounds is not None:
+    wanted: dict[int, dict[bytes, tuple[SourceTask, Machine]]] = defaultdict(dict)
+    for task in tasks:
+        for machine in task.machines:
             partition = bounds_partition(machine.spec.stream, machine.partition, topics.partitions)
-            for bucket in range(BUCKETS):
-                key = BucketLog.key(machine.spec.stream, machine.partition, bucket)
+            for key in machine.snapshot_keys:
                 wanted[partition][key] = task, machine
     for partition, keys in sorted(wanted.items()):
         latest: dict[bytes, bytes] = {}
@@ -118,13 +115,13 @@ async def _load_snapshots(config: Config, topics: Topics, tasks: Sequence[Source
             await asyncio.sleep(0)
 
 
-def _machines(tasks: Sequence[SourceTask]) -> list[tuple[SourceTask, PartitionIngest]]:
-    return [(task, machine) for task in tasks for machine in task.machines]
+def _clocked(tasks: Sequence[SourceTask]) -> list[tuple[SourceTask, PartitionIngest]]:
+    return [(task, machine) for task in tasks for machine in task.clocked]
 
 
 async def _fold_blocks(config: Config, topics: Topics, tasks: Sequence[SourceTask]) -> None:
     wanted: dict[tuple[str, int], dict[tuple[str, int], tuple[SourceTask, PartitionIngest]]] = defaultdict(dict)
-    for task, machine in _machines(tasks):
+    for task, machine in _clocked(tasks):
         wanted[place_of_blocks(machine.spec, topics)][machine.spec.stream, machine.partition] = task, machine
     for (topic, partition), mine in sorted(wanted.items()):
         streams = {stream.encode() for stream, _ in mine}

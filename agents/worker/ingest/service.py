@@ -110,7 +110,7 @@ class StepEnds:
         found = []
         next_us = now_us + 1_000_000
         for task in tasks:
-            for machine in task.machines:
+            for machine in task.clocked:
                 clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
                 step = clock.last_over(now_us, grace_us=grace)
                 next_us = min(next_us, clock.end_of(step + 1) + grace)

@@ -12,6 +12,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import KEY_BYTES, key_id, user_key
 from engines.core.registry import build_domain, build_evaluator
 from schemas.errors import ConfigError, ConfigProblem
+from schemas.topics import Topics
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
@@ -48,12 +49,13 @@ def _user_key(stream: Stream) -> bytes | None:
 def source_specs(
     config: Config, *, source_partitions: Mapping[str, int], audit_partitions: Mapping[str, int] | None = None
 ) -> dict[str, list[SourceSpec]]:
-    """Return source and audit topic -> what each stream does with it.
+    """Return source, routed and audit topic -> what each stream does with it.
 
-    Args: source_partitions, audit_partitions: stream -> partitions of its topic.
+    Args: source_partitions, audit_partitions: stream -> partitions of the topic with its users, and of its audit.
     Raises: ConfigError, EngineInputError.
     """
     keys, schemas = user_keys(config), SchemaBook()
+    topics = Topics(config.job.name, config.kafka.partitions)
     check_files(config.kafka.registry)
     specs: dict[str, list[SourceSpec]] = {}
     for stream in config.streams:
@@ -63,7 +65,8 @@ def source_specs(
         spec = SourceSpec.from_stream(
             stream, build_domain(stream), key=keys[stream.name], partitions=partitions, schemas=schemas
         )
-        specs.setdefault(spec.topic, []).append(spec)
+        for each in spec.routing(topics.routed(stream.name)) if stream.routed else (spec,):
+            specs.setdefault(each.topic, []).append(each)
         if stream.audit is not None and audit_partitions is not None:
             held_out = SourceSpec.held_out(
                 stream, build_evaluator(stream).domain, partitions=audit_partitions[stream.name], schemas=schemas

@@ -50,6 +50,7 @@ class OperatorPage {
         ["Health", state.health, state.health === "ok" ? "good" : "bad"],
         ["Clock", state.clock],
         ["Source records to ingest", number.format(state.ingest_lag)],
+        ...(state.unrouted === null ? [] : [["Of these not yet at their users' partitions", number.format(state.unrouted)]]),
         ["Steps to publish", number.format(state.waiting)],
         ["Source offsets lost", number.format(state.lost), state.lost ? "bad" : ""],
         ["Records read", number.format(state.records)],

@@ -1,0 +1,204 @@
+"""One partition of a source whose users may lie anywhere: records in, copies on the partitions of their users out.
+
+No Kafka, no clock. Where producers place records is then of no matter: ingest reads the copies, of which all of a user
+lie on one partition, and checks it as it checks what producers place (`agents.protocol.ingest.events`). So the bound on
+users rests on nothing here.
+
+A copy is the record with one header more, its last: where in the source the record stands. It goes to the partition
+that murmur2 gives its user. A record that ingest refuses whatever its place, because no user can be read of it, goes to
+the partition of its offset. So neither depends on any other record, and copies of a source partition keep their order.
+
+Life: `load`, `resume`; then `take`, and now and then `seal` -> one transaction with copies, progress and source offset.
+The state runs ahead of what is committed, so after a failed transaction the machine is thrown away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from agents.protocol.formats.reader import SourceRecord
+from agents.protocol.ingest.snapshots import Snapshot
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.partitioner import partitions_of
+from agents.protocol.userhash import IdBytes
+from schemas.errors import GapError
+from schemas.wire import Kind, decode, encode
+
+Headers = Sequence[tuple[str, bytes | None]]
+_OFFSET = attrgetter("offset")
+_USER = attrgetter("user")
+
+PLACE_HEADER = "privstream-source"
+"""Last header of a copy: partition and offset of its record in the source, as `b"3/1174"`."""
+LOST_HEADER = "privstream-lost"
+"""Last header of a record that stands for source records that were deleted before they were read: how many."""
+_PLACE = re.compile(rb"(\d{1,10})/(\d{1,19})")
+_LOST = re.compile(rb"\d{1,19}")
+
+HOP_RECORDS = 50_000
+HOP_BYTES = 8 << 20
+"""Of one transaction, about: what waits is in memory."""
+RECORD_BYTES = 64
+"""What a record costs beside its key and value, about."""
+MOST_BESIDE_BYTES = 1 << 20
+"""Of key and headers of a record: with those of a value it fits into the routed topic."""
+
+
+class Copy(NamedTuple):
+    """A record for the routed topic. `timestamp` is in milliseconds."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """What one transaction holds: all of it is committed, or nothing.
+
+    Attributes:
+        copies: routed partition -> records to append, in order.
+        hi: source offset up to which they reach.
+        progress: the same, for whoever comes next; beside contribution bounds, where nothing expires.
+    """
+
+    copies: Mapping[int, Sequence[Copy]]
+    hi: int
+    progress: Snapshot
+
+
+class PartitionRoute:
+    """The router of one source partition, as the module says.
+
+    Attributes:
+        next_offset: source offset from which to read on.
+    """
+
+    ticked = -1
+    """It closes no step: the wall clock does, on routed partitions."""
+
+    def __init__(self, spec: SourceSpec, partition: int) -> None:
+        self.spec = spec
+        self.partition = partition
+        self.next_offset = 0
+        self.decoder = spec.decoder()
+        self.has_history = False
+        self.pending = 0
+        self._copies: dict[int, list[Copy]] = defaultdict(list)
+        self._bytes = 0
+        self._sealed = 0
+        # A value that the topic takes, and ingest refuses as it refuses the larger one that it stands for.
+        self._too_large = b" " * (spec.max_value_bytes + 1)
+
+    @property
+    def snapshot_keys(self) -> tuple[bytes, ...]:
+        return (f"{self.spec.stream}/{self.partition}/route".encode(),)
+
+    def load(self, progress: bytes) -> None:
+        """Go on where the last committed transaction ended. Raises: WireError, GapError if it is another router's."""
+        header, _ = decode(Kind.ROUTE, progress)
+        if (header["stream"], header["partition"]) != (self.spec.stream, self.partition):
+            raise GapError(f"{self}: the progress of another router")
+        self.next_offset, self.has_history = header["next"], True
+
+    def __str__(self) -> str:
+        return f"stream {self.spec.stream}, router of source partition {self.partition}"
+
+    def resume(self, next_offset: int) -> None:
+        """Read on from here."""
+        self.advance(next_offset)
+        self._sealed = self.next_offset
+
+    def take(self, records: Sequence[SourceRecord]) -> None:
+        """Take in the next records; missing offsets hold nothing. Raises: GapError if offsets go back."""
+        if not records:
+            return
+        if records[0].offset < self.next_offset:
+            raise GapError(f"{self}: records from offset {records[0].offset}, but {self.next_offset} comes next")
+        for record, home in zip(records, self._homes(records), strict=True):
+            self._append(home, self._copy(record))
+        self.next_offset = records[-1].offset + 1
+
+    def _homes(self, records: Sequence[SourceRecord]) -> list[int]:
+        """Return the routed partition of each record."""
+        offsets = np.fromiter(map(_OFFSET, records), np.int64, len(records))
+        homes = offsets % self.spec.partitions
+        events = self.decoder.unfold(records)
+        decoded, reasons, _ = self.decoder.decode_unfolded(events)
+        ids = IdBytes.from_ids(list(map(_USER, decoded)))
+        of_users = partitions_of(ids, partitioner="murmur2", partitions=self.spec.partitions)
+        # Several events of one record are of one user, or it is refused as a whole.
+        of_events = np.fromiter(map(_OFFSET, events), np.int64, len(events))[reasons == 0]
+        rows = np.searchsorted(offsets, of_events[ids.usable])
+        homes[rows] = of_users[ids.usable]
+        placed: list[int] = homes.tolist()
+        return placed
+
+    def _copy(self, record: SourceRecord) -> Copy:
+        key, value, headers = record.key, record.value, record.headers
+        place = (PLACE_HEADER, b"%d/%d" % (self.partition, record.offset))
+        beside = len(key or b"") + sum(len(name) + len(each or b"") for name, each in headers)
+        if beside > MOST_BESIDE_BYTES:
+            return Copy(None, self._too_large, record.timestamp, [place])
+        fits = value is None or len(value) < len(self._too_large)
+        return Copy(key, value if fits else self._too_large, record.timestamp, [*headers, place])
+
+    def _append(self, home: int, copy: Copy) -> None:
+        self._copies[home].append(copy)
+        self.pending += 1
+        self._bytes += RECORD_BYTES + len(copy.key or b"") + len(copy.value or b"")
+
+    def advance(self, next_offset: int) -> None:
+        """Pass over what is empty up to `next_offset`."""
+        self.next_offset = max(self.next_offset, next_offset)
+
+    def lose(self, next_offset: int) -> None:
+        """Let ingest count, as offsets, what was there up to `next_offset` and was deleted before it was read."""
+        self.pass_over(next_offset - self.next_offset)
+        self.advance(next_offset)
+
+    def pass_over(self, records: int) -> None:
+        """Let ingest count records as lost."""
+        if records > 0:
+            self._append(self.next_offset % self.spec.partitions, Copy(None, None, 0, [(LOST_HEADER, b"%d" % records)]))
+
+    @property
+    def room(self) -> int:
+        """Records that still fit into the transaction; seal at 0."""
+        return 0 if self._bytes >= HOP_BYTES else max(0, HOP_RECORDS - self.pending)
+
+    def seal(self) -> Hop | None:
+        """Return all that was taken since the last seal as one transaction; None where there was nothing."""
+        if self.next_offset == self._sealed and not self._copies:
+            return None
+        copies, self._copies = self._copies, defaultdict(list)
+        self.pending = self._bytes = 0
+        self._sealed = self.next_offset
+        header = {"stream": self.spec.stream, "partition": self.partition, "next": self.next_offset}
+        [key] = self.snapshot_keys
+        return Hop(copies, self.next_offset, Snapshot(key, encode(Kind.ROUTE, header, {})))
+
+
+def place_of(headers: Headers) -> tuple[int, int] | None:
+    """Return partition and offset in the source of a copy's record; None where nothing says it.
+
+    >>> place_of([("trace", b"1"), (PLACE_HEADER, b"3/1174")])
+    (3, 1174)
+    """
+    name, value = headers[-1] if headers else ("", None)
+    found = _PLACE.fullmatch(value or b"") if name == PLACE_HEADER else None
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def lost_records(headers: Headers) -> int | None:
+    """Return how many lost records of the source a record stands for; None where it is a copy."""
+    name, value = headers[-1] if headers else ("", None)
+    return int(value or b"") if name == LOST_HEADER and _LOST.fullmatch(value or b"") else None
