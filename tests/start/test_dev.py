@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
 
 from agents.cli.dev import JsonScreen
 from agents.kafka.lifecycle.refusals import NOT_PLACED, WHAT_TO_DO
@@ -227,64 +224,3 @@ def eventually(done: object) -> None:
     while not done():
         assert time.monotonic() < until
         time.sleep(0.02)
-
-
-async def utilities(bootstrap: str, topic: str, most: int) -> list[Any]:
-    """The first records of what operators see of each step."""
-    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    await consumer.start()
-    try:
-        async with asyncio.timeout(60):
-            return [json.loads((await consumer.getone()).value) for _ in range(most)]
-    finally:
-        await consumer.stop()
-
-
-@pytest.mark.kafka
-@pytest.mark.slow
-@pytest.mark.seconds(20)
-def test_a_live_configuration_is_played_with_a_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Its clock is on the wall, it starts "now", its cluster does not exist: here it runs all the same."""
-    config, rows, scratch = tmp_path / "job.toml", tmp_path / "rides.csv", tmp_path / "scratch"
-    scratch.mkdir()
-    config.write_text(SECRETS + RIDES.replace("epsilon = 0.1", "epsilon = 20.0"))
-    lines = [f"{BEGIN + HOUR * step + n},u{n},0.{n},0.5" for step in range(3) for n in range(1, 9)]
-    rows.write_text("\n".join(["at,user_id,lon,lat", *lines, f"{BEGIN + 3 * HOUR},u1,7,7"]) + "\n")
-    running = subprocess.Popen(
-        [sys.executable, "-m", "agents.cli", "dev", str(config), str(rows)],
-        env={**os.environ, "TMPDIR": str(scratch), "PRIVSTREAM_BOOTSTRAP": "kafka.invalid:1"},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        assert running.stdout is not None
-        steps = [running.stdout.readline() for _ in range(3)]
-        [path] = scratch.glob("privstream-dev-*/dev.toml")
-        asked = subprocess.run(
-            [sys.executable, "-m", "agents.cli", "status", str(path), "--json"], capture_output=True, text=True
-        )
-        truths = asyncio.run(utilities(load_config(path, {}).kafka.bootstrap, "rides.utility", 3))
-        running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=120)
-    finally:
-        running.kill()
-    assert "ATTENTION: stream rides: epsilon above 10 promises little" in said
-    assert "audit" not in config.read_text()
-    assert "Here it is audit.rides, so that operators see errors" in said
-    assert [step.split()[:3] for step in steps] == [["rides:", "step", str(step)] for step in range(3)]
-    assert json.loads(asked.stdout)["streams"][0]["stream"] == "rides"
-    assert [truth["events_total"] for truth in truths] == [8, 16, 24], "the rows are the truth, too"
-    assert running.returncode == 0, said
-    assert 'clock is "wall" in the file' in said
-    assert 'start is "now" in the file' in said
-    assert "OUTSIDE_DOMAIN" in said
-    assert "rides.synthetic" in said
-    assert (
-        said.count("rides: 25 records read, 24 accepted, 0 over the bound, 1 refused: OUTSIDE_DOMAIN of lon and") == 1
-    )
-    assert said.count("What to do about OUTSIDE_DOMAIN: ") == 1
-    assert "rides: in all 25 records read, 24 accepted, " in said
-    assert "; 3 steps published " in said
-    assert said.splitlines()[-1] == "stopped; nothing is left behind"
-    assert "Unclosed" not in said
-    assert not list(scratch.iterdir())
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["job.toml", "rides.csv", "scratch"]

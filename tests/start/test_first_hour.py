@@ -1,0 +1,365 @@
+"""docs/first-hour.md, walked with files that the project has not seen: from `init` to a live topic.
+
+Whatever becomes of a row, it is counted: rows in = accepted + over the bound + refused, in a file, in the library and
+on a topic alike, whichever client has written it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+
+from agents.local.dev import SOURCE_PARTITIONS
+from agents.local.library.configure import configure
+from agents.protocol.partitioner import partitions_of
+from agents.protocol.userhash import IdBytes
+from tests.commands import call
+from tests.kafka.producers import produce
+from tests.start.test_dev import BEGIN, HOUR, RIDES, SECRETS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "first-hour.md").read_text(encoding="utf-8")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A file, and what a newcomer says of it.
+
+    Attributes:
+        user: the field. bound: events of a user that count; None: all, since trips count.
+        settings: what `init` is told.
+        refused: (reason, field) of rows with a number that is none.
+    """
+
+    name: str
+    engine: str
+    file: str
+    rows: Sequence[Row]
+    user: str
+    bound: int | None
+    settings: Sequence[str]
+    refused: tuple[str, str] | None = None
+
+    def user_of(self, row: Row) -> str:
+        return str(flat(row)[self.user])
+
+    def usable(self, row: Row) -> bool:
+        """Whether it has no NaN, which is the one number that is not itself."""
+        return all(value == value for value in flat(row).values())
+
+    def accepted(self, rows: Sequence[Row]) -> int:
+        """How many of rows count, in whichever order they come."""
+        users = Counter(self.user_of(row) for row in rows if self.usable(row))
+        return sum(n if self.bound is None else min(n, self.bound) for n in users.values())
+
+    def counts(self) -> Row:
+        """What becomes of the rows where each producer places its users rightly."""
+        unusable = sum(not self.usable(row) for row in self.rows)
+        accepted = self.accepted(self.rows)
+        refused = {} if self.refused is None else {self.refused: unusable}
+        over_bound = len(self.rows) - accepted - unusable
+        return {"read": len(self.rows), "accepted": accepted, "over_bound": over_bound, "refused": refused}
+
+
+def flat(row: Mapping[str, Any], path: str = "") -> Row:
+    """The fields of nested objects by their paths."""
+    found: Row = {}
+    for key, value in row.items():
+        found |= flat(value, f"{path}{key}.") if isinstance(value, Mapping) else {f"{path}{key}": value}
+    return found
+
+
+PURCHASES = Walk(
+    "purchases",
+    "tabular",
+    "purchases.csv",
+    [
+        {"customer": f"{n % 20:05}", "date": f"199701{1 + n // 20:02}", "quantity": 1 + n % 4, "amount": 9.5 + n}
+        for n in range(120)
+    ],
+    user="customer",
+    bound=3,
+    settings=[
+        "time.start=1997-01-01",
+        "time.step=1 year",
+        "privacy.max_contributions=3",
+        'domain.attributes=[{field="quantity", values=[1, 2, 3, 4]}, {field="amount", edges=[0, 50, 200]}]',
+    ],
+)
+"""Ids with leading zeros, and dates of digits alone."""
+ORDERS = Walk(
+    "orders",
+    "series",
+    "orders.jsonl",
+    [
+        {
+            "order": {"customer": {"id": f"c{n % 20:02}"}, "weight": float("nan") if n % 10 == 3 else 1.5},
+            "created": 1_700_000_000_000 + 600_000 * n,
+        }
+        for n in range(100)
+    ],
+    user="order.customer.id",
+    bound=4,
+    settings=[
+        "time.field=created",
+        "time.format=ms",
+        "time.start=2023-01-01",
+        "time.step=1 year",
+        "privacy.max_contributions=4",
+        'domain.fields=[{name="order.weight", of="sum", limits=[0, 10]}]',
+    ],
+    refused=("NOT_JSON", ""),
+)
+"""Objects in objects, and a number that is none in every tenth row."""
+STORMS = Walk(
+    "storms",
+    "trajectory",
+    "storms.csv",
+    [
+        {
+            "storm": f"AL{storm:02}2005",
+            "track": f"AL{storm:02}2005",
+            "at": f"2005-08-{1 + storm:02} {4 * n:02}:00:00",
+            "lat": 15 + storm / 2,
+            "lon": -60.5 - n,
+        }
+        for storm in range(12)
+        for n in range(6)
+    ],
+    user="storm",
+    bound=None,
+    settings=[
+        "time.start=2005-01-01",
+        "time.step=1 year",
+        "privacy.user=storm",
+        "privacy.max_contributions=1",
+        "domain.trip=track",
+        "domain.bounds=[-100, 0, 0, 60]",
+    ],
+)
+"""One trip of each user."""
+WALKS = [PURCHASES, ORDERS, STORMS]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder to work in, with the files and what `init` has made of them."""
+    folder = tmp_path_factory.mktemp("first-hour")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("PRIVSTREAM_BOOTSTRAP", raising=False)
+        for walk in WALKS:
+            write(walk)
+            said = [word for setting in walk.settings for word in ("--set", setting)]
+            made = call("init", "--engine", walk.engine, "--from", walk.file, "--out", f"{walk.name}.toml", *said)
+            assert made.exit_code == 0, made.output
+        yield folder
+
+
+def write(walk: Walk) -> None:
+    with Path(walk.file).open("w", newline="") as file:
+        if walk.file.endswith(".csv"):
+            writer = csv.DictWriter(file, walk.rows[0])
+            writer.writeheader()
+            writer.writerows(walk.rows)
+        else:
+            file.writelines(f"{json.dumps(row)}\n" for row in walk.rows)
+
+
+@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.name)
+def test_a_file_and_the_library_count_every_row_alike(walk: Walk, place: Path) -> None:
+    told = call("validate", f"{walk.name}.toml")
+    assert (told.exit_code, told.output.splitlines()[0]) == (0, f"{walk.name}.toml: well. Job privstream, 1 stream.")
+    simulated = call("simulate", f"{walk.name}.toml", walk.file, "--out", walk.name, "--json")
+    [seen] = json.loads(simulated.stdout)["streams"]
+    refused = {(each["reason"], each["name"]): each["rows"] for each in seen["refused"]}
+    counts = {"read": seen["rows"], "accepted": seen["events"], "over_bound": seen["over_bound"], "refused": refused}
+    assert counts == walk.counts()
+    if "." not in walk.user:  # the library reads columns, and no field by a path
+        taken = configure(f"{walk.name}.toml").add(walk.rows)
+        of_library = {"read": taken.rows, "accepted": taken.accepted, "over_bound": taken.over_bound}
+        assert of_library | {"refused": taken.refused} == counts
+
+
+class Dev:
+    """`privstream dev --json` as a script reads it."""
+
+    def __init__(self, *arguments: str, said: Path, environment: Mapping[str, str]) -> None:
+        self.events: list[Row] = []
+        with said.open("w") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "agents.cli", "dev", *arguments, "--json"],
+                env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=err, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def until(self, event: str, **fields: Any) -> Row:
+        """Read on to an event with these fields."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.events.append(json.loads(line))
+            if {"event": event, **fields}.items() <= self.events[-1].items():
+                return self.events[-1]
+        pytest.fail(f"dev ended before {event} {fields}")
+
+    def end(self) -> int:
+        """Ask it to end, and read the rest."""
+        self._process.send_signal(signal.SIGTERM)
+        rest, _ = self._process.communicate(timeout=120)
+        self.events += map(json.loads, rest.splitlines())
+        return self._process.returncode
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+async def utilities(bootstrap: str, topic: str, most: int) -> list[Row]:
+    """The first records of what operators see of each step."""
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        async with asyncio.timeout(60):
+            return [json.loads((await consumer.getone()).value) for _ in range(most)]
+    finally:
+        await consumer.stop()
+
+
+def streams(place: Path, walk: Walk) -> str:
+    text = (place / f"{walk.name}.toml").read_text()
+    return text[text.index("[[streams]]") :]
+
+
+def misplaced(walk: Walk) -> list[Row]:
+    """Rows that librdkafka puts elsewhere than Java does, each at its default."""
+    ids = IdBytes.from_ids([walk.user_of(row) for row in walk.rows])
+    theirs, ours = (partitions_of(ids, partitioner=p, partitions=SOURCE_PARTITIONS) for p in ("crc32", "murmur2"))
+    return [row for row, wrong in zip(walk.rows, (theirs != ours).tolist(), strict=True) if wrong]
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.seconds(25)
+def test_dev_plays_a_file_takes_in_live_events_and_leaves_nothing_behind(place: Path) -> None:
+    """One job: a file with a clock on the wall, a start "now" and a cluster that does not exist; and three live topics,
+    each with another client at its own default.
+    """
+    folder = place / "live"
+    scratch, said = folder / "scratch", folder / "said.txt"
+    scratch.mkdir(parents=True)
+    rides = RIDES.replace("epsilon = 0.1", "epsilon = 20.0")
+    (folder / "job.toml").write_text("".join([SECRETS, rides, *(streams(place, walk) for walk in WALKS)]))
+    lines = [f"{BEGIN + HOUR * step + n},u{n},0.{n},0.5" for step in range(3) for n in range(1, 9)]
+    (folder / "rides.csv").write_text("\n".join(["at,user_id,lon,lat", *lines, f"{BEGIN + 3 * HOUR},u1,7,7"]) + "\n")
+    dev = Dev(
+        str(folder / "job.toml"), str(folder / "rides.csv"), "--stream", "rides", said=said,
+        environment={"TMPDIR": str(scratch), "PRIVSTREAM_BOOTSTRAP": "kafka.invalid:1"},
+    )  # fmt: skip
+    try:
+        up = dev.until("up")
+        dev.until("done")
+        asked = call("status", up["config"], "--json")
+        truths = asyncio.run(utilities(up["bootstrap"], "rides.utility", 3))
+        # At its own default kcat, and what else stands on librdkafka, has users elsewhere; then as dev has printed it.
+        client = "kcat" if shutil.which("kcat") else "confluent-kafka"
+        printed = {name: stream["producers"] for name, stream in up["streams"].items()}
+        plain = re.sub(r' -X partitioner=\w+|, "partitioner": "\w+"', "", printed["purchases"][client])
+        assert plain != printed["purchases"][client]
+        send(PURCHASES, plain, folder)
+        wrong = len(misplaced(PURCHASES))
+        found = dev.until("records", stream="purchases", read=len(PURCHASES.rows))
+        assert (found["refused"], found["producers"]) == ({"WRONG_PARTITION": {"customer": wrong}}, "crc32")
+        send(PURCHASES, printed["purchases"][client], folder)
+        send(ORDERS, printed["orders"]["aiokafka"], folder)
+        send(STORMS, printed["storms"]["Java"], folder)
+        for walk in WALKS:
+            twice = 2 if walk is PURCHASES else 1
+            if latest(dev, walk.name).get("read") != twice * len(walk.rows):
+                dev.until("records", stream=walk.name, read=twice * len(walk.rows))
+        code = dev.end()
+    finally:
+        dev.kill()
+    text = said.read_text()
+    assert code == 0, text
+    for walk in WALKS:
+        counted = latest(dev, walk.name, "ended")
+        refused = {(why, name): n for why, fields in counted["refused"].items() for name, n in fields.items()}
+        ours = {key: counted[key] for key in ("read", "accepted", "over_bound")} | {"refused": refused}
+        told = walk.counts()
+        if walk is PURCHASES:
+            told["read"] *= 2
+            told["over_bound"] = told["read"] - told["accepted"] - wrong
+            told["refused"] = {("WRONG_PARTITION", "customer"): wrong}
+        assert ours == told
+    assert re.search(r"What to do about WRONG_PARTITION: (\d+) of \1 are where crc32 puts their user, as kcat", text)
+    steps = [event["step"] for event in dev.events if event["event"] == "step" and event["stream"] == "rides"]
+    assert steps == [0, 1, 2]
+    assert [truth["events_total"] for truth in truths] == [8, 16, 24], "the rows are the truth, too"
+    assert {each["stream"] for each in json.loads(asked.stdout)["streams"]} == {"rides", *(w.name for w in WALKS)}
+    rides_ended = latest(dev, "rides", "ended")
+    assert [rides_ended[key] for key in ("read", "accepted", "over_bound", "steps")] == [25, 24, 0, 3]
+    for line in (
+        "ATTENTION: stream rides: epsilon above 10 promises little",
+        "Here it is audit.rides, so that operators see errors",
+        'stream rides: clock is "wall" in the file',
+        'stream rides: start is "now" in the file',
+        "1 refused: OUTSIDE_DOMAIN of lon and",
+        "rides: in all 25 records read, 24 accepted, 0 over the bound, 1 refused: OUTSIDE_DOMAIN",
+        "rides.synthetic",
+    ):
+        assert line in text
+    assert text.count("What to do about OUTSIDE_DOMAIN: ") == 1
+    assert text.splitlines()[-1] == "stopped; nothing is left behind"
+    assert "Unclosed" not in text
+    assert not list(scratch.iterdir())
+    assert not any(walk.user_of(row) in text for walk in (PURCHASES, STORMS) for row in walk.rows)
+
+
+def send(walk: Walk, line: str, folder: Path) -> None:
+    events = [(walk.user_of(row), json.dumps(row)) for row in walk.rows]
+    asyncio.run(produce(line, f"raw.{walk.name}", events, folder))
+
+
+def latest(dev: Dev, stream: str, event: str = "records") -> Row:
+    """The last event of a stream that was read; empty before any."""
+    return next((e for e in reversed(dev.events) if (e["event"], e.get("stream")) == (event, stream)), {})
+
+
+# --- the page's own example ---------------------------------------------------------------------------------------
+
+
+def test_the_page_goes_through_the_commands_in_their_order() -> None:
+    assert re.findall(r"^## \d\. .*: `privstream (\w+)`", PAGE, re.MULTILINE) == ["init", "validate", "simulate", "dev"]
+
+
+def test_what_the_page_prints_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`init`, the editing and `validate` as they stand there; "..." stands for what is left out."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for verb in ("init", "validate"):
+        [block] = re.findall(rf"^```\n\$ privstream ({verb} .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+        command, *printed = block.replace("\\\n", "").splitlines()
+        said = call(*shlex.split(command)).output
+        assert printed
+        for line in filter(str.strip, printed):
+            assert re.search(re.escape(line.strip()).replace(re.escape("..."), ".*"), said), line
+        if verb == "init":
+            [edit] = re.findall(r"^```\n(sed .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+            subprocess.run(["bash", "-c", edit], check=True)
