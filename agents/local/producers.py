@@ -28,7 +28,7 @@ def written_as(stream: Stream) -> str:
     if stream.envelope != "none":
         what += f" in an envelope of {ENVELOPES.get(stream.envelope, stream.envelope)}"
     keyed = {"text": "", "json": ", as JSON", "json-schema": ", as JSON framed with a schema's id"}
-    if stream.privacy.user is None:
+    if not _keyed(stream):
         return what
     return f"{what}, keyed by the user{keyed.get(stream.key_format, '')}"
 
@@ -37,16 +37,16 @@ def lines_hold(stream: Stream) -> str:
     """Return what a line of `LINES` is; empty where records of the format are no lines."""
     if stream.format != "json" and not (stream.format == "csv" and stream.csv and stream.csv.columns):
         return ""
-    return "an event" if stream.privacy.user is None else "a user id, a tab and an event of that user"
+    return "a user id, a tab and an event of that user" if _keyed(stream) else "an event"
 
 
 def producers(stream: Stream, bootstrap: str) -> Mapping[str, str]:
     """Return client -> how it writes to the source: a shell command, or how a program makes the client.
 
-    Records that are keyed by their user's id come to the partition where the job looks for that user. A client that
-    needs a class of its own for that is left out: Java under `crc32`.
+    Records that are keyed by their user's id come to the partition where the job looks for that user; where the job
+    places users itself they need no key. A client that needs a class of its own is left out: Java under `crc32`.
     """
-    keyed = stream.privacy.user is not None
+    keyed = _keyed(stream)
     place = stream.partitioner if keyed else "none"
     servers, librdkafka = json.dumps(bootstrap), LIBRDKAFKA.get(place)
     found = {}
@@ -63,3 +63,8 @@ def producers(stream: Stream, bootstrap: str) -> Mapping[str, str]:
     crc32 = ", partitioner=lambda key, every, _: every[zlib.crc32(key) % len(every)]" if place == "crc32" else ""
     found["aiokafka"] = f"AIOKafkaProducer(bootstrap_servers={servers}{crc32})"
     return found
+
+
+def _keyed(stream: Stream) -> bool:
+    user = stream.privacy.user
+    return user is not None and (not stream.routed or user.startswith("$key"))

@@ -41,7 +41,8 @@ async def produce(line: str, topic: str, events: Sequence[Event], folder: Path) 
             missing("no kcat on PATH. On Debian or Ubuntu: apt install kcat")
         if line.startswith(CONSOLE):
             _console_producer(folder / CONSOLE)
-        (folder / LINES).write_text("".join(f"{user}\t{event}\n" for user, event in events))
+        keyed = "-K" in line or "parse.key" in line
+        (folder / LINES).write_text("".join(f"{user}\t{event}\n" if keyed else f"{event}\n" for user, event in events))
         path = f"{folder}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path}
         running = await asyncio.create_subprocess_exec("bash", "-c", line, cwd=folder, env=environment)
