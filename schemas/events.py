@@ -67,6 +67,11 @@ class Reason(IntEnum):
     TWO_USERS = 27, "It would be events of two users: a change that gives a row of one user to another."
     PLACED_BY_MURMUR2 = 28, "It is also counted as WRONG_PARTITION: the partitioner murmur2 would place it here."
     PLACED_BY_CRC32 = 29, "It is also counted as WRONG_PARTITION: the partitioner crc32 would place it here."
+    AMBIGUOUS_TIME = 30, "It is also counted as ACCEPTED: clocks showed its local time twice, and the earlier counts."
+    NONEXISTENT_TIME = (
+        31,
+        "It is also counted as ACCEPTED: clocks skipped its local time; it is read as if they had not.",
+    )
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

@@ -91,6 +91,8 @@ def simulate(
             for count, became in ((each.over_bound, OVER), (each.clipped, CLIPPED)):
                 if count:
                     typer.echo(f"  {count:,} rows {became}")
+            for doubted in each.doubted:
+                typer.echo(f"  {doubted} (docs/time.md)")
             for said in each.left_out:
                 warn(f"stream {each.stream}: {said}")
             for sentence in each.verdict:

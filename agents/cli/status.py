@@ -106,6 +106,8 @@ def _remarks(stream: StreamStatus) -> Iterator[str]:
         seen = Seen.of(tally)
         if seen.refused:
             yield f"of {what} {seen.records:,} records {seen.sentence()}"
+        for doubted in seen.doubted:
+            yield f"of {what} {seen.records:,} records {doubted} (docs/time.md)"
     if (refusing := stream.refusing) is not None:
         lines = "".join(f"\n    {line}" for line in refusing.advice())
         yield f'steps go on without what is refused (docs/operations.md, "Many records are refused"):{lines}'

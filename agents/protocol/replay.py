@@ -312,7 +312,7 @@ class RowTimes:
         values = [path.find(row) for row in rows]
         wanted = (int, float, str) if self.parser.numeric else (str,)
         known = [index for index, value in enumerate(values) if type(value) in wanted]
-        times, usable = self.parser.parse([values[index] for index in known])
+        times, usable, _ = self.parser.parse([values[index] for index in known])
         found: list[int | None] = [None] * len(rows)
         for index, time, good in zip(known, times.tolist(), usable.tolist(), strict=True):
             if good:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from agents.cli.dead_letters import _print
+from agents.cli.status import _remarks
 from agents.kafka import broker_clock
 from agents.kafka import status as kafka_status
-from agents.kafka.lifecycle.refusals import MUCH, WHAT_TO_DO
+from agents.kafka.lifecycle.refusals import DOUBTED, MUCH, WHAT_TO_DO
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.status import Doubt, StreamStatus
 from schemas.blocks import Tally
@@ -78,3 +79,12 @@ def test_what_is_refused_is_named_with_its_share_and_what_to_do(monkeypatch: pyt
     assert told.stderr.count("steps go on without") == 1
     machine = json.loads(call("status", TAXI, "--json").stdout)
     assert [stream["health"] for stream in machine["streams"]] == ["refuses 98%", "ok"]
+
+
+def test_times_in_doubt_are_said_and_are_no_fault() -> None:
+    state = of("taxi", {}, {"ACCEPTED": {"": 900}, "AMBIGUOUS_TIME": {"": 30}, "NONEXISTENT_TIME": {"": 1}})
+    assert state.health == "ok"
+    assert list(_remarks(state)) == [
+        f"of all 900 records {n} {DOUBTED[reason]} (docs/time.md)"
+        for reason, n in (("AMBIGUOUS_TIME", 30), ("NONEXISTENT_TIME", 1))
+    ]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import engines
+from agents.local.library.release import Taken
 from engines import configure
 from schemas.errors import BatchError, ConfigError
 from tests.library.tables import START, TABLES, rows
@@ -117,6 +118,14 @@ def test_a_time_that_no_calendar_has_costs_its_row_alone(written: str) -> None:
     assert released.taken.rows == 6
     assert released.taken.accepted == 1
     assert sum(released.taken.refused.values()) == 5
+
+
+def test_times_in_doubt_are_counted() -> None:
+    timing = {**TABLES["time"], "timezone": "Europe/Berlin", "step": "1d", "max_ahead": 400}
+    moments = [datetime(2024, 3, 31, 2, 30), datetime(2024, 10, 27, 2, 30), datetime(2024, 10, 27, 3)]
+    batch = [{"who": who, "at": at, "x": 0.5, "y": 0.5} for who, at in enumerate(moments)]
+    taken = configure({**TABLES, "time": timing}).add(batch)
+    assert taken == Taken(rows=3, accepted=3, waiting=3, ambiguous=1, nonexistent=1)
 
 
 def test_what_is_refused_is_counted_by_reason_and_column() -> None:

@@ -9,6 +9,7 @@ import pickle
 import re
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from hypothesis import strategies as st
 
 from agents.local.library import journal as journals
 from agents.local.library.journal import Journal
-from agents.local.library.release import table_of
+from agents.local.library.release import Taken, table_of
+from agents.local.library.stream import PrivateStream
 from agents.protocol.release.stepper import Stepper
 from engines import configure
 from engines.core.noise import fresh_seed
 from schemas.errors import BatchError, FingerprintError, StateFileError, StepOrderError
-from tests.library.tables import TABLES, rows
+from tests.library.tables import START, TABLES, rows
 
 pytestmark = pytest.mark.seconds(0.2)
 
@@ -46,6 +48,48 @@ def test_a_step_is_released_once_and_in_order() -> None:
     assert stream.last is first
     assert stream.next_step == 1
     assert stream.step(rows(0), repeated=True).taken.late == 40
+
+
+def misfit(step: int) -> dict[str, Any]:
+    return {**rows(step), "x": np.full(40, 7.0)}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda stream: stream.step(misfit(1)),
+        lambda stream: stream.add({**rows(1), "at": ["noon"] * 40}),
+        lambda stream: stream.run(misfit(2), until=4),
+    ],
+)
+def test_a_batch_of_which_no_row_can_be_used_uses_up_no_step(call: Callable[[PrivateStream], Any]) -> None:
+    stream = configure(TABLES)
+    stream.step(rows(0))
+    before = stream._journal.entry
+    with pytest.raises(BatchError, match=r"no row of the batch can be used: \w+ of (x|at), 40 rows: "):
+        call(stream)
+    assert stream._journal.entry is before
+    assert [each.taken.accepted for each in stream.run(rows(1), until=3)] == [40, 0]
+    assert stream.step().taken == Taken(), "a step without rows is released"
+
+
+def test_one_row_that_can_be_used_is_enough_and_bounds_are_not_asked() -> None:
+    """One beyond the first rows, in the last step that is run; of a user who has no contributions left."""
+    stream = configure(TABLES)
+    stream.run({**rows(0, users=1), "at": [START]}, until=1)
+    stream.step({**rows(1, users=1)})
+    last = {name: np.concatenate([misfit(2)[name]] * 200 + [rows(3, users=1)[name]]) for name in misfit(2)}
+    with pytest.warns(UserWarning, match="refused many"):
+        *_, release = stream.run(last, until=4)
+    assert release.taken == Taken(rows=1, over_bound=1)
+
+
+def test_a_batch_that_was_run_in_part_goes_on_whatever_is_left_of_it() -> None:
+    stream = configure(TABLES)
+    batch = [{"who": 1, "at": START, "x": 0.5, "y": 0.5}, {"who": 2, "at": "noon", "x": 0.5, "y": 0.5}]
+    with pytest.warns(UserWarning, match="refused many"):
+        released = [stream.run(batch, until=until)[0].taken for until in (1, 2)]
+    assert [(taken.accepted, taken.left, sum(taken.refused.values())) for taken in released] == [(1, 0, 1), (0, 1, 1)]
 
 
 def test_a_copy_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

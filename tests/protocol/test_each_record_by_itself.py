@@ -24,7 +24,7 @@ from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import PureFilter, RawRecord
 from agents.protocol.ingest.partition import PartitionIngest, PendingBlock
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.ingest.times import TimeParser
+from agents.protocol.ingest.times import TimeParser, Times
 from agents.protocol.ingest.user_table import _Run
 from agents.protocol.userhash import IdBytes
 from engines.series.fields import SeriesDomain
@@ -50,6 +50,7 @@ class Judged(NamedTuple):
     user: tuple[int, ...] = ()
     trip: tuple[int, ...] = ()
     clipped: bool = False
+    doubt: int = 0
 
 
 def judged(spec: SourceSpec, records: Sequence[RawRecord], ticked: Sequence[int]) -> list[tuple[Judged, ...]]:
@@ -75,6 +76,7 @@ def judged(spec: SourceSpec, records: Sequence[RawRecord], ticked: Sequence[int]
         users,
         trips,
         clipped,
+        seen.doubts.tolist(),
         strict=True,
     )
     for at, (row, reason, *where) in enumerate(parts):
@@ -269,9 +271,9 @@ def missing_times_are_interpolated(patch: pytest.MonkeyPatch) -> None:
     texts = TimeParser._texts
 
     def filled(parser: TimeParser, values: Sequence[str]) -> Any:
-        times, usable = texts(parser, values)
-        last = np.maximum.accumulate(np.where(usable, np.arange(len(times)), 0))
-        return times[last], usable[last]
+        read = texts(parser, values)
+        last = np.maximum.accumulate(np.where(read.usable, np.arange(len(values)), 0))
+        return Times(read.us[last], read.usable[last], read.doubts[last])
 
     patch.setattr(TimeParser, "_texts", filled)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.ingest.times import KNOWN_BYTES, Layout, TimeParser
+from schemas.events import Reason
 
 ZONES = ["UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Monrovia"]
 PATTERNS = ["%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M", "%Y%m%dT%H%M%S.%f", "%m/%d/%Y", "%d %b %Y %H:%M", "%y-%m-%d %H"]
@@ -23,8 +25,12 @@ def parser(format_: str, zone: str = "UTC") -> TimeParser:
 
 
 def read(times: TimeParser, values: list[object]) -> list[int | None]:
-    us, usable = times.parse(values)
-    return [int(each) if good else None for each, good in zip(us, usable, strict=True)]
+    return [us for us, _ in read_with_doubts(times, values)]
+
+
+def read_with_doubts(times: TimeParser, values: list[object]) -> list[tuple[int | None, int]]:
+    found = zip(*(column.tolist() for column in times.parse(values)), strict=True)
+    return [(us if usable else None, doubt) for us, usable, doubt in found]
 
 
 @given(
@@ -38,7 +44,7 @@ def test_a_pattern_is_read_as_strptime_reads_it(
 ) -> None:
     times = parser(format_, zone)
     texts = [moment.strftime(format_) for moment in moments] + noise
-    assert read(times, list(texts)) == [times.exact(text) for text in texts]
+    assert read_with_doubts(times, list(texts)) == [times.exact(text) for text in texts]
 
 
 @given(
@@ -54,7 +60,7 @@ def test_iso_is_read_as_fromisoformat_reads_it(
 ) -> None:
     times = parser("iso", zone)
     texts = [moment.isoformat(separator, timespec) + ending for moment in moments] + noise
-    assert read(times, list(texts)) == [times.exact(text) for text in texts]
+    assert read_with_doubts(times, list(texts)) == [times.exact(text) for text in texts]
 
 
 @given(st.text("0123456789", min_size=14, max_size=14))
@@ -62,7 +68,7 @@ def test_any_digits_in_the_columns(digits: str) -> None:
     """Months of 13, days of 31 February, seconds of 99: refused, or read, exactly as the slow way does."""
     times = parser("%Y-%m-%d %H:%M:%S")
     text = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[8:10]}:{digits[10:12]}:{digits[12:]}"
-    assert read(times, [text]) == [times.exact(text)]
+    assert read_with_doubts(times, [text]) == [times.exact(text)]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,38 @@ def test_any_digits_in_the_columns(digits: str) -> None:
 def test_local_times_around_changes_of_the_clock(text: str, utc: str) -> None:
     expected = datetime.fromisoformat(utc) - datetime(1970, 1, 1, tzinfo=UTC)
     assert read(parser("%Y-%m-%d %H:%M:%S", "America/New_York"), [text]) == [expected // timedelta(microseconds=1)]
+
+
+CHANGES = [
+    ("America/New_York", "2016-03-13"),
+    ("America/New_York", "2016-11-06"),
+    ("Europe/Berlin", "2024-03-31"),
+    ("Europe/Berlin", "2024-10-27"),
+    ("Australia/Lord_Howe", "2024-04-07"),  # half an hour
+    ("Australia/Lord_Howe", "2024-10-06"),
+    ("Africa/Monrovia", "1972-01-07"),  # 44 minutes and a half, forward
+    ("Pacific/Apia", "2011-12-30"),  # a whole day
+]
+
+
+@pytest.mark.parametrize(("zone", "day"), CHANGES)
+def test_a_local_time_is_in_doubt_where_clocks_showed_it_twice_or_never(zone: str, day: str) -> None:
+    """By counting: which local times each instant of these days shows."""
+    begin = datetime.fromisoformat(day) - timedelta(hours=2)
+    instants = (datetime.fromisoformat(f"{day}T00:00Z") + timedelta(minutes=at, seconds=7) for at in range(-2160, 2160))
+    shown = Counter(each.astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M") for each in instants)
+    texts = [(begin + timedelta(minutes=at)).strftime("%Y-%m-%d %H:%M") for at in range(1680)]
+    expected = {0: Reason.NONEXISTENT_TIME, 1: 0, 2: Reason.AMBIGUOUS_TIME}
+    for format_ in ("%Y-%m-%d %H:%M", "iso"):
+        found = [doubt for _, doubt in read_with_doubts(parser(format_, zone), list(texts))]
+        assert found == [expected[shown[text]] for text in texts]
+    assert any(found)
+
+
+def test_a_time_with_an_offset_or_in_numbers_is_in_no_doubt() -> None:
+    texts: list[object] = ["2016-11-06T01:30:00-05:00", "2016-11-06T01:30:00-04:00", "2016-03-13T02:30:00Z"]
+    assert [doubt for _, doubt in read_with_doubts(parser("iso", "America/New_York"), texts)] == [0, 0, 0]
+    assert read_with_doubts(parser("s", "America/New_York"), [1_478_410_200]) == [(1_478_410_200_000_000, 0)]
 
 
 @pytest.mark.parametrize("text", ["NaN", "", "yesterday", "10000-01-01 00:00:00", "0000-01-01"])
@@ -133,9 +171,9 @@ def test_patterns_without_fixed_columns_are_left_to_the_exact_way(pattern: str) 
 def test_a_crafted_text_does_not_shift_its_neighbours() -> None:
     times = parser("%Y-%m-%d %H:%M:%S")
     good = "2016-01-01 00:00:00"
-    assert read(times, [good, "٢٠١٦-01-01 00:00:00", "x" * 19, good]) == [
+    assert read_with_doubts(times, [good, "٢٠١٦-01-01 00:00:00", "x" * 19, good]) == [
         times.exact(good),
-        *[times.exact("٢٠١٦-01-01 00:00:00"), None],
+        *[times.exact("٢٠١٦-01-01 00:00:00"), (None, 0)],
         times.exact(good),
     ]
 

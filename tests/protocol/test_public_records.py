@@ -70,7 +70,7 @@ def test_times_beyond_all_numbers_warn_nobody() -> None:
     parser = TimeParser("s", ZoneInfo("UTC"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        times, usable = parser.parse([1.7976931348623157e308, 5.0])
+        times, usable, _ = parser.parse([1.7976931348623157e308, 5.0])
     assert usable.tolist() == [False, True]
     assert times[1] == 5_000_000
 

@@ -8,6 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
@@ -24,6 +25,7 @@ from agents.kafka.lifecycle.refusals import (
     Seen,
     by_reason_and_field,
 )
+from agents.protocol.clock import StepClock
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -32,6 +34,7 @@ from agents.protocol.partitioner import Hashing
 from engines.tabular.domain import Category, TableDomain
 from schemas.blocks import Block
 from schemas.events import LARGEST_JUMP, Reason
+from schemas.steps import FixedSteps
 from tests.protocol.ingest_runs import SPEC, body, sealed, taken, tick_header
 
 Place = Callable[[str, int], int]
@@ -89,6 +92,27 @@ def test_the_field(spec: SourceSpec, value: bytes | None, reason: Reason, field:
 
 def test_every_reason_says_what_to_do() -> None:
     assert WHAT_TO_DO.keys() == {reason.name for reason in Reason} - {*UNREFUSED, *BESIDE}
+
+
+def test_times_in_doubt_are_counted_of_what_is_used() -> None:
+    """Beside ACCEPTED: a refused record, or one beyond the bound, is counted as that alone."""
+    start_us = 1_457_827_200_000_000  # 2016-03-13 00:00 UTC
+    clock = StepClock(FixedSteps(start_us=start_us, step_us=86_400_000_000), max_ahead=300)
+    local = dataclasses.replace(SPEC, format="iso", zone=ZoneInfo("America/New_York"), clock=clock)
+    local = dataclasses.replace(local, fields=dataclasses.replace(SPEC.fields, time_is_number=False))
+    twice, never = "2016-11-06T01:30:00", "2016-03-13T02:30:00"
+    good = [body(t=never), body(t=twice), body(t=f"{twice}-05:00"), body(t=twice, u="bob")]
+    block, letters = fed(PartitionIngest(local, 0), *good, body(t=twice), body(t=never, x=7), body(t=twice, u=[]))
+    assert block.counts == {
+        "ACCEPTED": 4, "AMBIGUOUS_TIME": 2, "NONEXISTENT_TIME": 1, "OVER_BOUND": 1, "OUTSIDE_DOMAIN": 1, "BAD_USER": 1,
+    }  # fmt: skip
+    assert (len(letters), block.totals["AMBIGUOUS_TIME"]) == (2, {"": 2})
+    seen = Seen(by_reason_and_field(block))
+    assert (seen.records, seen.refused.total()) == (7, 2)
+    assert [said.split(", ")[0] for said in seen.doubted] == [
+        "2 have a local time that clocks showed twice",
+        "1 have a local time that clocks skipped",
+    ]
 
 
 def test_totals_outlive_the_blocks_that_they_count() -> None:

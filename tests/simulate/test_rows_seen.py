@@ -111,6 +111,19 @@ def test_values_beyond_their_limits_are_said_loudly(tmp_path: Path) -> None:
     assert run(config, write(tmp_path / "few.jsonl", rows), tmp_path / "few").left_out == ()
 
 
+def test_times_that_clocks_showed_twice_or_skipped_are_said(tmp_path: Path) -> None:
+    config = parse_config(CONFIG.replace('format = "iso"', 'timezone = "Europe/Berlin"'))
+    rows = [
+        row(0) | {"who": at, "at": f"2016-{at}"} for at in ("01-01T00:00:00", "03-27T02:30:00", *["10-30T02:30:00"] * 2)
+    ]
+    done = run(config, write(tmp_path / "rows.jsonl", rows), tmp_path / "out")
+    assert [said.split(", ")[0] for said in done.doubted] == [
+        "2 have a local time that clocks showed twice",
+        "1 have a local time that clocks skipped",
+    ]
+    assert "of them at a local time that clocks skipped" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_a_table_of_texts_that_look_like_numbers_is_used_whole(config: Config, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     lines = [f"u{at},2016-01-01T00:00:00,{'xy'[at % 2]},{1 + at % 2}.0" for at in range(100)]

@@ -30,8 +30,20 @@ NAMED = 3  # reasons in one line
 REPORT = "look at the records: privstream dead-letters CONFIG --show"
 REPORT_ROWS = "look at the row"
 UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.NO_EVENT.name)
-BESIDE = (Reason.CLIPPED.name, Reason.LOST.name, Reason.PLACED_BY_MURMUR2.name, Reason.PLACED_BY_CRC32.name)
+BESIDE = (
+    Reason.CLIPPED.name,
+    Reason.LOST.name,
+    Reason.PLACED_BY_MURMUR2.name,
+    Reason.PLACED_BY_CRC32.name,
+    Reason.AMBIGUOUS_TIME.name,
+    Reason.NONEXISTENT_TIME.name,
+)
 """Reasons that are counted beside records, not of them."""
+DOUBTED: Mapping[str, str] = {
+    Reason.AMBIGUOUS_TIME.name: "have a local time that clocks showed twice, of which the earlier counts",
+    Reason.NONEXISTENT_TIME.name: "have a local time that clocks skipped, which is read as if they had not",
+}
+"""What is said of records that are used and of which the time is in doubt."""
 
 _TYPES = (
     'a number must be one (13.4, and neither the text "13.4" nor 13,4), and a text a text: correct the producer, or '
@@ -138,6 +150,12 @@ class Seen:
     def producers(self) -> Hashing | None:
         """The partitioner of those producers whose records are on the wrong partition; None: neither, or no such."""
         return producers_partitioner(self.count(Reason.WRONG_PARTITION), self._placed)
+
+    @property
+    def doubted(self) -> list[str]:
+        """How many records that are used have a time in doubt, in sentences without a subject."""
+        found = Counter({reason: n for (reason, _), n in self.tally.items()})
+        return [f"{n:,} {said}" for reason, said in DOUBTED.items() if (n := found[reason])]
 
     @property
     def lost(self) -> int:

@@ -16,7 +16,14 @@ from schemas.events import Reason
 from schemas.ledger import LedgerEntry
 from schemas.releases import Candidate, PublicRecord
 
-_BESIDE = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.CLIPPED.name)
+_COUNTED = {
+    "accepted": Reason.ACCEPTED.name,
+    "over_bound": Reason.OVER_BOUND.name,
+    "clipped": Reason.CLIPPED.name,
+    "ambiguous": Reason.AMBIGUOUS_TIME.name,
+    "nonexistent": Reason.NONEXISTENT_TIME.name,
+}
+"""Counts of `Taken` by the reasons that are no refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,8 @@ class Taken:
         accepted: rows that a release is made of; with `waiting` of them in steps that are still to come.
         over_bound: rows beyond the bound of their user.
         clipped: accepted rows of which a value was moved to its public limit.
+        ambiguous: accepted rows at a local time that clocks showed twice; the earlier counts. nonexistent: at one that
+            they skipped; it is read as if they had not.
         late: rows of steps that were released before; they joined the open one.
         left: rows of the batch that `run` was not asked for; they were not taken in.
         refused: (reason, column) -> rows that cannot be used; the column is "" where the row as a whole is at fault.
@@ -38,6 +47,8 @@ class Taken:
     waiting: int = 0
     over_bound: int = 0
     clipped: int = 0
+    ambiguous: int = 0
+    nonexistent: int = 0
     late: int = 0
     left: int = 0
     refused: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -45,15 +56,13 @@ class Taken:
     @staticmethod
     def from_tally(tally: Counter[tuple[str, str]], *, rows: int, waiting: int, late: int) -> Taken:
         """Return what became of rows, from counts by (reason, column)."""
-        beside = {reason: sum(n for (name, _), n in tally.items() if name == reason) for reason in _BESIDE}
+        counted = _COUNTED.values()
         return Taken(
             rows=rows,
-            accepted=beside[Reason.ACCEPTED.name],
             waiting=waiting,
-            over_bound=beside[Reason.OVER_BOUND.name],
-            clipped=beside[Reason.CLIPPED.name],
             late=late,
-            refused={key: n for key, n in tally.most_common() if key[0] not in _BESIDE and n},
+            refused={key: n for key, n in tally.most_common() if key[0] not in counted and n},
+            **{count: tally[reason, ""] for count, reason in _COUNTED.items()},
         )
 
     def __add__(self, other: Taken) -> Taken:

@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field
-from agents.local.job import LocalJob
+from agents.local.job import LocalIngest, LocalJob
 from agents.local.library.batches import ROWS, BatchReader, BatchRows, any_waits, digest_of, waiting_with
 from agents.local.library.journal import Journal
 from agents.local.library.promise import Promise
@@ -30,6 +30,7 @@ from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import clock_of, steps_of, times_of
 from engines.core.noise import fresh_seed, repeated_seed
 from schemas.errors import BatchError, StateFileError, StepOrderError, without_context
+from schemas.events import Reason
 from schemas.releases import Candidate, unframe_records
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class PrivateStream:
 
         Args: batch: see `agents.local.library.batches`. repeated: take in a batch that was taken in before.
         Returns: what became of the rows; PRIVATE.
-        Raises: BatchError: nothing was taken in.
+        Raises: BatchError, also where no row can be used: nothing was taken in.
         """
         with self._exclusive():
             if self._journal.entry.seed:
@@ -118,8 +119,8 @@ class PrivateStream:
             batch: see `add`; None: no further rows. An empty step is released too.
             number: of the step that you mean. Pass it where a cell may be run twice: a released step is refused.
             repeated: as of `add`.
-        Raises: StepOrderError if `number` is not the next step; BatchError: nothing was taken in, nothing released;
-            BudgetError.
+        Raises: StepOrderError if `number` is not the next step; BatchError, also where no row can be used: nothing was
+            taken in, nothing released; BudgetError.
         """
         with self._exclusive():
             if self._journal.entry.seed:
@@ -151,6 +152,8 @@ class PrivateStream:
             parts, left = self._by_step(rows, first=first + begun, until=until)
             if not repeated:
                 self._refuse_waiting(parts)
+            if not left:  # else rows of it could be used before
+                self._refuse_unusable(parts)
             released = [self._finish()] if begun else []
             for step in range(self._stepper.step, until):
                 taken = self._take(parts.get(step, BatchRows([], [])), close=True, digest=digest_of(rows))
@@ -242,6 +245,7 @@ class PrivateStream:
                 "was taken in or released. Fix: use the release that there is (the newest is `last`); if the rows are "
                 "meant to count again, pass repeated=True."
             )
+        self._refuse_unusable({self._stepper.step: rows})
         return rows
 
     def _seen(self, rows: BatchRows) -> int | None:
@@ -258,6 +262,28 @@ class PrivateStream:
                 f"{self._called}: rows of the batch were taken in before, by `add` or `step`, for a step that "
                 "`run` is asked for, and would count twice. Nothing was taken in or released. Fix: pass the batch "
                 "without them, or release those steps by step(); if they are meant to count again, pass repeated=True."
+            )
+
+    def _refuse_unusable(self, parts: Mapping[int, BatchRows]) -> None:
+        """Raises: BatchError where there are rows, and none of them can be used in the part of its step: mostly the
+        configuration does not fit them, and a step that is released without them has had its answer.
+
+        Bounds are not asked: their users have a say in no other row. Mostly the first rows tell.
+        """
+        ingest, tally = LocalIngest(self._job.spec), Counter[tuple[str, str]]()
+        for step, rows in sorted(parts.items()):
+            for at in range(0, len(rows.records), ROWS):
+                ingest.machines[0].tick(step - 1)
+                block, _ = ingest.take(_raw(rows.records[at : at + ROWS], first=ingest.machines[0].next_offset))
+                assert block is not None, "it holds rows"
+                if block.counts.get(Reason.ACCEPTED.name):
+                    return
+                tally.update(by_reason_and_field(block))
+        if taken := tally.total():
+            advice = "; ".join(Taken.from_tally(tally, rows=taken, waiting=0, late=0).advice())
+            raise BatchError(
+                f"{self._called}: no row of the batch can be used: {advice}. Nothing was taken in or released. Fix: "
+                "correct the configuration or the rows; to release the step without rows, call step()."
             )
 
     def _by_step(self, rows: BatchRows, *, first: int, until: int) -> tuple[dict[int, BatchRows], int]:
@@ -290,9 +316,7 @@ class PrivateStream:
         tally: Counter[tuple[str, str]] = Counter()
         waiting = 0
         for at in range(0, len(rows.records), ROWS):
-            records = rows.records[at : at + ROWS]
-            first = ingest.next_offset
-            block, _ = self._job.take([RawRecord(first + row, -1, None, value) for row, value in enumerate(records)])
+            block, _ = self._job.take(_raw(rows.records[at : at + ROWS], first=ingest.next_offset))
             assert block is not None, "it holds rows"
             blocks.append(block.encode())
             tally.update(by_reason_and_field(block))
@@ -372,6 +396,10 @@ class PrivateStream:
         if self._insecure is None:
             return fresh_seed()
         return repeated_seed(self._insecure, self.name, step)
+
+
+def _raw(values: Sequence[bytes], *, first: int) -> list[RawRecord]:
+    return [RawRecord(first + row, -1, None, value) for row, value in enumerate(values)]
 
 
 def _plain(taken: Taken) -> dict[str, Any]:

@@ -71,6 +71,7 @@ class Simulated:
         refused: rows that could not be used, the most frequent reason first. misfit: fewer than half are used, because
             of them or of bounds on users. left_out: much that bounds and limits took from what is used, in sentences.
         over_bound: rows beyond their user's bound. clipped: rows that were used with a value moved to its limit.
+        doubted: rows that were used with a local time that clocks showed twice or skipped, in sentences.
         warning: where noise is larger than all that there is. verdict: what the release is good for, in sentences.
     """
 
@@ -88,6 +89,7 @@ class Simulated:
     left_out: tuple[str, ...]
     over_bound: int
     clipped: int
+    doubted: tuple[str, ...]
     warning: str | None
     verdict: tuple[str, ...]
 
@@ -274,6 +276,8 @@ class Simulation:
             rows={
                 "used": self.counts["ACCEPTED"],
                 "of them moved to a limit": self.counts["CLIPPED"],
+                "of them at a local time that clocks showed twice": self.counts["AMBIGUOUS_TIME"],
+                "of them at a local time that clocks skipped": self.counts["NONEXISTENT_TIME"],
                 "over the bound of their user": self.counts["OVER_BOUND"],
             },
             refused=[each.cells for each in seen.refused],
@@ -298,6 +302,7 @@ class Simulation:
             left_out=tuple(left_out),
             over_bound=self.counts["OVER_BOUND"],
             clipped=self.counts["CLIPPED"],
+            doubted=tuple(seen.seen.doubted),
             warning=warning,
             verdict=tuple(" ".join(filter(None, each)) for each in said),
         )

@@ -43,14 +43,16 @@ class RawRecord(NamedTuple):
 class Filtered:
     """What the filters say of each event: `reasons` (0 = passed), and what means something only where it passed.
 
-    `clipped` is for domains that move values to their limits; None for those that refuse them. `at_fault` is by row the
-    field that the domain refused, or cannot use. `beside` is what is counted beside records.
+    `doubts` are those of times (`Times`). `clipped` is for domains that move values to their limits; None for those
+    that refuse them. `at_fault` is by row the field that the domain refused, or cannot use. `beside` is what is counted
+    beside records.
     """
 
     reasons: ReasonArray
     keys: KeyArray
     steps: IntArray
     hashes: npt.NDArray[np.uint64] | None
+    doubts: ReasonArray
     clipped: npt.NDArray[np.bool_] | None = None
     trips: npt.NDArray[np.uint64] | None = None
     at_fault: dict[int, str] = dataclass_field(default_factory=dict)
@@ -76,7 +78,7 @@ class PureFilter:
         hashes = None if self._spec.key is None else self._users(events, reasons, beside)
         at_fault: dict[int, str] = {}
         trips = None if self._spec.fields.trip is None else self._trips(events, reasons, hashes, at_fault)
-        times, readable = self._times.parse(list(map(attrgetter("time"), events)))
+        times, readable, doubts = self._times.parse(list(map(attrgetter("time"), events)))
         _mark(reasons, Reason.BAD_TIME, ~readable)
         steps, step_reasons = self._spec.clock.assign(times, ticked=ticked, arrivals_us=arrivals_us)
         _fill(reasons, step_reasons)
@@ -92,7 +94,7 @@ class PureFilter:
             keys[:, list(filled.trip)] = trips
             # Ascending as unsigned numbers, also before 1970.
             keys[:, filled.time] = times.view(np.uint64) ^ np.uint64(1 << 63)
-        return Filtered(reasons, keys, steps, hashes, clipped, trips, at_fault, beside)
+        return Filtered(reasons, keys, steps, hashes, doubts, clipped, trips, at_fault, beside)
 
     def _at_fault(self, columns: Columns, rows: IntArray) -> dict[int, str]:
         if len(rows) == 0:

@@ -434,8 +434,11 @@ class PartitionIngest:
             self._log.charged(found.rows)
             self._pending.charges.append((found.rows, found.charges))
         self._pending.events.append((keys, steps))
+        accepted = seen.reasons == 0
         if seen.clipped is not None:
-            self._pending.counts[Reason.CLIPPED] += int((seen.clipped & (seen.reasons == 0)).sum())
+            self._pending.counts[Reason.CLIPPED] += int((seen.clipped & accepted).sum())
+        if len(doubted := seen.doubts[accepted & (seen.doubts != 0)]):  # rarely
+            self._pending.counts += np.bincount(doubted, minlength=len(Reason))
         for reason, counted in seen.beside.items():
             self._pending.counts[reason] += counted
         reasons[rows] = seen.reasons

@@ -9,7 +9,8 @@ The fast way accepts a text only where it gives what the exact way would; it is 
 | strptime       | what `datetime.strptime` reads                                                             |
 
 Texts without an offset are local times of the zone. Of two equal ones in autumn the earlier counts; one that clocks
-skipped in spring is read as if they had not yet gone forward. Times outside the years 1 to 9999 are unusable.
+skipped in spring is read as if they had not yet gone forward: `fold` 0 of PEP 495. Both are told from other times.
+Times outside the years 1 to 9999 are unusable.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import cast
+from typing import NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 
-from schemas.arrays import BoolArray, IntArray, distinct
+from schemas.arrays import BoolArray, IntArray, ReasonArray, distinct
+from schemas.events import Reason
 
 ByteMatrix = npt.NDArray[np.uint8]
 
@@ -138,8 +140,22 @@ UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EXACT_FLOAT = 2.0**53
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?", re.ASCII)
 KNOWN_BYTES = 2 << 20  # of texts and their times, for each parser: a source partition has one for each of its streams
-_ENTRY_BYTES = 240  # of an entry without its letters, of at most 4 bytes: two objects, and their share of the table
+_ENTRY_BYTES = 300  # of an entry without its letters, of at most 4 bytes: three objects, and their share of the table
 _KNOWN_HOURS = 1 << 13  # under 2 MiB as well
+
+
+class Times(NamedTuple):
+    """What is read of values.
+
+    Attributes:
+        us: microseconds since 1970 UTC; 0 where a value cannot be read.
+        usable: whether it can.
+        doubts: AMBIGUOUS_TIME where clocks showed a local time twice, NONEXISTENT_TIME where they skipped it, else 0.
+    """
+
+    us: IntArray
+    usable: BoolArray
+    doubts: ReasonArray
 
 
 @dataclass(slots=True)
@@ -151,7 +167,7 @@ class TimeParser:
     format: str
     zone: ZoneInfo
     _layouts: dict[int, Layout] = field(init=False)
-    _known: dict[str, int | None] = field(init=False, default_factory=dict)
+    _known: dict[str, tuple[int | None, int]] = field(init=False, default_factory=dict)
     _known_bytes: int = field(init=False, default=0)
     _offsets: dict[int, int | None] = field(init=False, default_factory=dict)
 
@@ -166,22 +182,27 @@ class TimeParser:
     def numeric(self) -> bool:
         return self.format in UNIT_US
 
-    def parse(self, values: Sequence[object]) -> tuple[IntArray, BoolArray]:
-        """Return the microseconds since 1970 UTC of each value, and whether it could be read; others are 0.
+    def parse(self, values: Sequence[object]) -> Times:
+        """Return what is read of each value.
 
         Args: values: numbers and texts under a numeric format, texts otherwise.
         """
-        return self._numbers(values) if self.numeric else self._texts(cast(Sequence[str], values))
+        if not self.numeric:
+            return self._texts(cast(Sequence[str], values))
+        return Times(*self._numbers(values), np.zeros(len(values), np.uint8))
 
-    def exact(self, text: str) -> int | None:
-        """Return the microseconds of one text: the meaning that the fast way must agree with."""
+    def exact(self, text: str) -> tuple[int | None, int]:
+        """Return the microseconds of one text, None where it is no time, and its doubt as in `Times`: the meaning that
+        the fast way must agree with.
+        """
         try:
             read = datetime.fromisoformat(text) if self.format == "iso" else datetime.strptime(text, self.format)
-            if read.tzinfo is None:
-                read = read.replace(tzinfo=self.zone)
-            return (read - EPOCH) // ONE_US
+            if read.tzinfo is not None:
+                return (read - EPOCH) // ONE_US, 0
+            local = read.replace(tzinfo=self.zone)
+            return (local - EPOCH) // ONE_US, _doubt(local)
         except (ValueError, OverflowError):
-            return None
+            return None, 0
 
     def exact_number(self, value: object) -> int | None:
         """Return the microseconds of one number of a numeric format, exactly."""
@@ -212,9 +233,10 @@ class TimeParser:
                 return np.rint(scaled).astype(np.int64), usable
         return self._one_by_one([self.exact_number(value) for value in values])
 
-    def _texts(self, texts: Sequence[str]) -> tuple[IntArray, BoolArray]:
+    def _texts(self, texts: Sequence[str]) -> Times:
         times = np.zeros(len(texts), np.int64)
         usable = np.zeros(len(texts), bool)
+        doubts = np.zeros(len(texts), np.uint8)
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         for length in distinct(lengths):
             layout = self._layouts.get(length)
@@ -231,23 +253,23 @@ class TimeParser:
             times[rows] = np.where(good, local_us - offsets_us, 0)
             usable[rows] = good
         for row in np.flatnonzero(~usable).tolist():
-            us = self._cached(texts[row])
+            us, doubt = self._cached(texts[row])
             if us is not None:
-                times[row], usable[row] = us, True
-        return times, usable
+                times[row], usable[row], doubts[row] = us, True, doubt
+        return Times(times, usable, doubts)
 
-    def _cached(self, text: str) -> int | None:
+    def _cached(self, text: str) -> tuple[int | None, int]:
         if text in self._known:
             return self._known[text]
-        us = self.exact(text)
+        read = self.exact(text)
         size = 4 * len(text) + _ENTRY_BYTES
         if self._known_bytes + size > KNOWN_BYTES:
             self._known.clear()
             self._known_bytes = 0
         if size <= KNOWN_BYTES:
-            self._known[text] = us
+            self._known[text] = read
             self._known_bytes += size
-        return us
+        return read
 
     def _zone_offsets(self, local_us: IntArray, good: BoolArray) -> tuple[IntArray, BoolArray]:
         """Return the offset of the zone at each local time where its whole hour has one; none where clocks change in
@@ -281,3 +303,13 @@ class TimeParser:
     def _one_by_one(read: list[int | None]) -> tuple[IntArray, BoolArray]:
         usable = np.fromiter((us is not None for us in read), bool, len(read))
         return np.fromiter((us or 0 for us in read), np.int64, len(read)), usable
+
+
+def _doubt(local: datetime) -> int:
+    """Return the doubt of a local time, as in `Times`: where clocks go back, the offset before it is the larger one."""
+    earlier, later = (local.replace(fold=fold).utcoffset() for fold in (0, 1))
+    assert earlier is not None, "it has a zone"
+    assert later is not None, "it has a zone"
+    if earlier == later:
+        return 0
+    return Reason.AMBIGUOUS_TIME if earlier > later else Reason.NONEXISTENT_TIME
