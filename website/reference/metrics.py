@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from website.reference.source import cell, modules, table
 
@@ -49,7 +50,7 @@ def found() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
                     yield (f"{name}_total" if kind == "counter" else name), kind, tuple(_constant(labels) or ()), text
 
 
-def _constant(node: ast.expr | None) -> object:
+def _constant(node: ast.expr | None) -> Any:
     try:
         return None if node is None else ast.literal_eval(node)
     except ValueError:
