@@ -20,7 +20,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from agents.local.broker.embedded import Broker, ExternalBroker, broker_from_env
+from agents.local.broker.embedded import Broker, ExternalBroker
+from tests.containers import check_usable, suite_broker
 
 # The same everywhere, a developer's machine and CI alike: no test is timed, and what failed once fails again. That
 # inputs are made too slowly is a time as well.
@@ -41,6 +42,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
     return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # once for all processes of the run
+        check_usable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,7 +78,7 @@ class SharedBroker(threading.Thread):
             if self._ended.wait(0.1):
                 return
         try:
-            with broker_from_env() as running:
+            with suite_broker() as running:
                 self._answer(running.bootstrap)
                 self._ended.wait()
         except Exception as error:
@@ -169,7 +175,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     with (
         SharedBroker.ask(Path(given["broker"]))
         if (given := getattr(request.config, "workerinput", None))
-        else (broker_from_env()) as running
+        else suite_broker() as running
     ):
         yield running
 

@@ -114,11 +114,8 @@ def test_stop_removes_its_folder_and_may_be_repeated() -> None:
 
 def test_a_failed_start_quotes_kafkas_log_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(
-        agents.local.broker.embedded, "_PROPERTIES", agents.local.broker.embedded._PROPERTIES + "num.io.threads=none\n"
-    )
     with pytest.raises(BrokerError, match=r"(?s)did not start.*Fix: .*num\.io\.threads"):
-        EmbeddedBroker().start()
+        EmbeddedBroker(properties={"num.io.threads": "none"}).start()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -147,36 +147,58 @@ _JVM = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 )
 
-_PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners={listeners},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners={listeners}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
-log.dirs={data}
-auto.create.topics.enable=false
-group.initial.rebalance.delay.ms=0
-offsets.topic.num.partitions=4
-offsets.topic.replication.factor=1
-transaction.state.log.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-num.network.threads=2
-num.io.threads=4
-background.threads=2
-log.cleaner.dedupe.buffer.size=16777216
-log.index.size.max.bytes=2097152
-broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=5000
-"""
+PROPERTIES: Mapping[str, str] = MappingProxyType(
+    {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "background.threads": "2",
+        "log.cleaner.dedupe.buffer.size": "16777216",
+        "log.index.size.max.bytes": "2097152",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "5000",
+    }
+)
+"""Of a cluster of one node, but for its addresses and its disk; Kafka's own names."""
 # broker.session.timeout.ms: after a crash the controller refuses the broker's return until the old session has run
 # out. The default of 9 s is felt in every such test; much less would fence a broker that only waits for a busy machine.
+
+
+def node_properties(
+    doors: Mapping[str, int], protocols: Mapping[str, str], *, listen: str, controller_port: int, data: str
+) -> dict[str, str]:
+    """Return the properties of a cluster of one node whose clients are on this machine.
+
+    Args:
+        doors: listener -> port, the same for the broker and its clients. protocols: of those that are not plain.
+        listen: the address at which it listens. data: its folder.
+    """
+
+    def at(host: str) -> str:
+        return ",".join(f"{name}://{host}:{port}" for name, port in doors.items())
+
+    others = "".join(f",{name}:{protocol}" for name, protocol in protocols.items())
+    return {
+        **PROPERTIES,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"{at(listen)},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": at("127.0.0.1"),
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{others}",
+        "log.dirs": data,
+    }
 
 
 class Broker(abc.ABC):
@@ -376,15 +398,15 @@ class EmbeddedBroker(Broker):
         self._folder = Path(tempfile.mkdtemp(prefix="privstream-kafka-"))
         with free_ports(2 + len(self._listeners)) as (self._port, controller_port, *others):
             self._ports = dict(zip(self._listeners, others, strict=True))
-        doors = {"PLAINTEXT": self._port, **self._ports}
-        properties = _PROPERTIES.format(
-            listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in doors.items()),
-            protocols="".join(f",{name}:{protocol}" for name, protocol in self._listeners.items()),
+        properties = node_properties(
+            {"PLAINTEXT": self._port, **self._ports},
+            self._listeners,
+            listen="127.0.0.1",
             controller_port=controller_port,
-            data=self._folder / "data",
+            data=str(self._folder / "data"),
         )
-        properties += "".join(f"{name}={value}\n" for name, value in self._properties.items())
-        (self._folder / "server.properties").write_text(properties, encoding="utf-8")
+        lines = (f"{name}={value}\n" for name, value in {**properties, **self._properties}.items())
+        (self._folder / "server.properties").write_text("".join(lines), encoding="utf-8")
         self._format(class_path)
 
     def _format(self, class_path: str) -> None:
