@@ -117,6 +117,26 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["broker"] = node.config.stash[SHARED][1].name
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let one process of a run go first: it compiles all tests, and the others read what it has compiled."""
+    given = getattr(session.config, "workerinput", None)
+    if given is not None and given["workerid"] != "gw0":
+        while not (Path(given["broker"]) / "collected").exists():
+            time.sleep(0.1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any) -> None:
+    (Path(node.workerinput["broker"]) / "collected").touch()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Let the others go on without the one that they wait for."""
+    (Path(node.workerinput["broker"]) / "collected").touch()
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if SHARED in config.stash:
         shared, folder = config.stash[SHARED]
