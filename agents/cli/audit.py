@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,7 +90,7 @@ def audited_streams(config: Path | None, only: str | None) -> list[tuple[str, St
 def audits(
     streams: Sequence[tuple[str, Stream]], *, pairs: int, seed: int, workers: int | None = None, quiet: bool = False
 ) -> list[Audit]:
-    """Audit streams, in processes of their own."""
+    """Audit streams, in processes of their own where several are audited at a time."""
     import os
     from concurrent.futures import wait
 
@@ -97,11 +98,12 @@ def audits(
     from agents.local.offline.processes import count_one, process_pool, shared_counts
 
     each = pairs + BESIDE
+    processes = min(workers or os.cpu_count() or 1, len(streams))
+    if processes == 1:
+        with Bars(quiet=quiet) as bars:
+            return _one_by_one(streams, pairs, seed, bars)
     counts = shared_counts(len(streams))
-    with (
-        Bars(quiet=quiet) as bars,
-        process_pool(min(workers or os.cpu_count() or 1, len(streams)), counts) as pool,
-    ):
+    with Bars(quiet=quiet) as bars, process_pool(processes, counts) as pool:
         futures = [
             pool.submit(audit, name, stream, pairs=pairs, seed=seed, each_pair=partial(count_one, at))
             for at, (name, stream) in enumerate(streams)
@@ -116,6 +118,17 @@ def audits(
         finally:  # of whoever is interrupted, nothing more is begun
             for future in futures:
                 future.cancel()
+
+
+def _one_by_one(streams: Sequence[tuple[str, Stream]], pairs: int, seed: int, bars: Bars) -> list[Audit]:
+    from agents.local.coupling.audit import audit
+
+    made, total = count(1), (pairs + BESIDE) * len(streams)
+
+    def pair_made() -> None:
+        bars("pairs of runs", min(next(made), total), total)
+
+    return [audit(name, stream, pairs=pairs, seed=seed, each_pair=pair_made) for name, stream in streams]
 
 
 def _row(found: Audit) -> tuple[str, ...]:

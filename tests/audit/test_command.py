@@ -42,7 +42,7 @@ y = "y"
 bounds = [0.0, 0.0, 1.0, 1.0]
 [streams.options]
 depth = 2
-initial_steps = 20
+initial_steps = 4
 """
 
 

@@ -21,6 +21,7 @@ from schemas.config.load import NO_CLUSTER
 from schemas.config.timing import Timing
 from schemas.steps import DAYS, MONTHS
 from tests.commands import call
+from tests.couple.planted import SHORT
 
 OFFLINE = {
     "validate": (),
@@ -108,6 +109,7 @@ def test_a_command_takes_every_setting(
     file = tmp_path / "rows.jsonl"
     file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows_of(stream)))
     monkeypatch.setattr("schemas.config.load_config", lambda *arguments, **options: config)
+    monkeypatch.setattr("agents.local.coupling.audit.STEPS", SHORT)  # tests/couple have pairs of full length
     monkeypatch.chdir(tmp_path)
     for name in commands:
         done = call(name, "job.toml", *([file] if name in TAKE_ROWS else []), *OFFLINE[name])

@@ -23,6 +23,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 
@@ -64,7 +65,7 @@ class Totals:
             self.broken.append(verdict)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=RUNS, help="pairs of runs")
     parser.add_argument("--only", default="", help="couple settings whose names begin so, such as spatial/paper")
@@ -73,7 +74,7 @@ def main() -> int:
     )
     parser.add_argument("--faults", type=int, help="how many planted faults to look for (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     coupled = [name for name, _ in settings() if name.startswith(options.only)]
     if options.runs < EACH * len(coupled):
         parser.error(

@@ -7,9 +7,6 @@ False alarms: none, nothing is sampled but inputs and outputs, for any of which 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +15,7 @@ from agents.local.coupling.runs import STEPS, couple, settings
 from engines.checks.contract_case import WHOLE, contract_case
 from schemas.config import ENGINES
 from schemas.config.discovery import DOMAINS
+from tests.couple.__main__ import main
 from tests.couple.planted import SHORT
 from tests.couple.plants.tabular import EPSILON_OF_MANY, of_many_marginals
 
@@ -90,23 +88,18 @@ def test_bursts_merges_and_divisions_happen() -> None:
     assert happened["divided"]
 
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_the_last_line_says_what_was_found() -> None:
-    words = "--runs 2 --only markov/paper/6 --faults 1 --seed 5 --workers 1".split()
-    command = [sys.executable, "-m", "tests.couple", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert done.returncode == 0, done.stdout
+def test_the_last_line_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main("--runs 2 --only markov/paper/6 --faults 1 --seed 5 --workers 1".split())
+    printed = capsys.readouterr().out
+    last = json.loads(printed.splitlines()[-1])
+    assert code == 0, printed
     assert (last["engines"], last["modes"], last["settings"]) == (1, 1, 1)
     assert (last["runs"], last["violations"], last["unreached"], last["uncoupled"]) == (2 + 1, 0, [], [])
     assert last["worst_loss"] <= 1 + 1e-9
     assert last["planted"] == last["planted_caught"] == 2
 
 
-def test_runs_that_leave_a_setting_out_are_refused() -> None:
-    command = [sys.executable, "-m", "tests.couple", "--runs", "20"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2
-    assert "settings with less than 2 pairs. Fix: --runs" in done.stderr
+def test_runs_that_leave_a_setting_out_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--runs", "20"])
+    assert "settings with less than 2 pairs. Fix: --runs" in capsys.readouterr().err

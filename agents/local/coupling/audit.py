@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 
 from agents.local.coupling.claims import Claim
 from agents.local.coupling.dearest import ADVERSARIES, LONGEST, dearer, dearest_of, gathered_steps
@@ -86,27 +87,34 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int, each_pair: Callab
     for number in range(pairs):
         found.add(couple(name, stream, seed + number, steps=steps))
         each_pair()
+    shares: dict[int, float] = {}
     for verdict in () if found.violations else dearer(name, stream, tries=len(ADVERSARIES)):
         found.add(verdict)
+        shares[verdict.seed] = verdict.share
         each_pair()
-    for site in _sites(stream):
-        for number in range(HALVED_TRIES):
-            each_pair()
-            if _broken(site, name, stream, number):
-                found.halved = f"{site.called} in {site.function}"
-                return found
+    # Every call on the dearest pair before any on another one: a stream that never comes to a call shows it on no pair.
+    numbers = sorted(range(HALVED_TRIES), key=lambda number: -shares.get(number, 0))
+    for number, site in product(numbers, _sites(stream)):
+        each_pair()
+        if _broken(site, name, stream, number):
+            found.halved = f"{site.called} in {site.function}"
+            return found
     return found
 
 
 def _sites(stream: Stream) -> list[Site]:
-    """Return the calls that size noise, of the stream's engine or shared by several: mechanisms first, and what its
-    mode is named after. Those that this stream never comes to change nothing.
+    """Return the calls that size noise, of the stream's engine or shared by several: mechanisms first, of them those of
+    a paper's own system where the mode is one and the others where it is none, of these the engine's own. Those that
+    this stream never comes to change nothing.
     """
-    others = ENGINES.keys() - {stream.engine}
-    word = stream.mode.replace("-", "_").partition("_")[0]
+    others, paper = ENGINES.keys() - {stream.engine}, stream.mode != "default"
     return sorted(
         (site for site in every_site() if not others & set(site.module.split("."))),
-        key=lambda site: (not site.called.endswith("_mechanism"), word not in site.module),
+        key=lambda site: (
+            not site.called.endswith("_mechanism"),
+            ("paper" in site.module) != paper,
+            site.engine != stream.engine,
+        ),
     )
 
 

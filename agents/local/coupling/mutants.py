@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -56,8 +57,13 @@ class Site:
         return f"{self.module}:{self.line} {self.called} in {self.function}"
 
 
-def every_site() -> Iterator[Site]:
-    """Yield all sites, in the order of the files."""
+@cache
+def every_site() -> tuple[Site, ...]:
+    """Return all sites, in the order of the files."""
+    return tuple(_sites())
+
+
+def _sites() -> Iterator[Site]:
     for path in sorted(ENGINES.rglob("*.py")):
         parts = path.relative_to(ENGINES).parts
         if APART & {parts[0], "/".join(parts[:2])}:
