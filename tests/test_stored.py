@@ -55,7 +55,7 @@ from schemas.arrays import narrowed
 from schemas.blocks import Block, Folded
 from schemas.config.privacy import Privacy
 from schemas.config.tabular import MAX_ATTRIBUTES, MAX_VALUES
-from schemas.config.trajectory import MOST_STEPS
+from schemas.config.trajectory import MAX_STEPS
 from schemas.events import Reason, Tick, encode_going_live, encode_tick, read_tick
 from schemas.releases import (
     STEP_LIMIT,
@@ -433,7 +433,7 @@ def bound_specs(draw: st.DrawFn) -> BoundSpec:
         charge=1 if trips else draw(st.sampled_from([1, 2])),
         max_per_step=draw(st.none() | whole(1, most_charges)),
         period_steps=draw(st.none() | whole(1, STEP_LIMIT)),
-        trip_life=draw(whole(1, MOST_STEPS)) if trips else None,
+        trip_life=draw(whole(1, MAX_STEPS)) if trips else None,
         surplus=0 if trips else draw(st.just(0) | whole(1, most("surplus"))) * most_charges,
     )
 
@@ -600,7 +600,7 @@ def test_types_of_few_bytes_hold_all_that_the_configuration_allows() -> None:
     assert np.iinfo(np.int32).max >= 4 * SEGMENT_USERS
     assert most("max_contributions") * most("surplus") <= np.iinfo(np.uint32).max
     assert max(most("max_per_step"), most("max_contributions")) <= np.iinfo(np.uint32).max
-    assert MOST_STEPS <= MAX_LIFE
+    assert MAX_STEPS <= MAX_LIFE
     assert STEP_LIMIT <= CELLS < CELLS + STEP_LIMIT <= SURPLUS
     assert max(Reason) <= np.iinfo(np.uint8).max
 

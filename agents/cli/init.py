@@ -169,10 +169,10 @@ def init(
 def _cluster(servers: str) -> Kafka:
     """Return `[kafka]` with the settings of the environment, PRIVSTREAM_KAFKA__<KEY>: there is no file yet."""
     from schemas.config import Kafka
-    from schemas.config.load import overridden
+    from schemas.config.load import with_environment
 
     problems: list[ConfigProblem] = []
-    told = overridden({"kafka": {"bootstrap": servers}}, os.environ, problems)["kafka"]
+    told = with_environment({"kafka": {"bootstrap": servers}}, os.environ, problems)["kafka"]
     if problems:
         raise ConfigError(problems)
     try:

@@ -1,6 +1,6 @@
-"""The configuration: one TOML file as frozen models. Every refusal names the key, the reason and the fix.
+"""The configuration: one TOML file, read into frozen models. Every refusal names the key, the reason and the fix.
 
-Start at `load_config`. Models are named after the sections, attributes after the keys:
+`load_config` is the entry point. Models are named after sections, and attributes after keys:
 `config.streams[0].privacy.epsilon` is `epsilon` in `[streams.privacy]` of the first stream.
 """
 

@@ -1,9 +1,9 @@
-"""Which engines there are: the entry points of group `privstream.engines` of all installed distributions.
+"""Discovery of engines: the entry points of group `privstream.engines` of all installed distributions.
 
     [project.entry-points."privstream.engines"]
     spatial = "engines.specs.spatial:SPEC"
 
-Guarantee: the engines are in order of name, so that nothing depends on what was installed first.
+Guarantee: engines are sorted by name, so that nothing depends on the order of installation.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ GROUP = "privstream.engines"
 T = TypeVar("T")
 
 
-def specs_of(entries: Iterable[EntryPoint]) -> Mapping[str, EngineSpec]:
-    """The engines that these entry points name, by name.
+def load_specs(entries: Iterable[EntryPoint]) -> Mapping[str, EngineSpec]:
+    """Return the specs of the engines that these entry points name, by the name of the engine.
 
-    Raises: PrivstreamError if two are of one name or give one kind of domain two models, if one cannot be loaded or is
-        no `EngineSpec` of the entry point's name; it names the distributions. Or if there is none at all.
+    Raises: PrivstreamError, which names the distributions: if there is no entry point; if two engines have one name, or
+        different models for one kind of domain; if one cannot be loaded, or is not an `EngineSpec` of its name.
     """
-    found: dict[str, tuple[EngineSpec, str]] = {}
+    specs: dict[str, tuple[EngineSpec, str]] = {}
     for entry in sorted(entries, key=lambda entry: entry.name):
         source = _source(entry)
-        if entry.name in found:
+        if entry.name in specs:
             raise PrivstreamError(
-                f'engine "{entry.name}" is there twice, from {found[entry.name][1]} and from {source}. '
+                f'engine "{entry.name}" is installed twice, from {specs[entry.name][1]} and from {source}. '
                 "Fix: uninstall one of the distributions."
             )
-        found[entry.name] = (_loaded(entry, source), source)
-    if not found:
+        specs[entry.name] = (_load(entry, source), source)
+    if not specs:
         raise PrivstreamError(
             f"no engine is installed: no distribution has an entry point of group {GROUP}. "
             "Fix: install privstream (again), by make setup in a checkout or by pip install."
         )
-    _refuse_two_models(found)
-    return MappingProxyType({name: spec for name, (spec, _) in found.items()})
+    _check_kinds(specs)
+    return MappingProxyType({name: spec for name, (spec, _) in specs.items()})
 
 
 def _source(entry: EntryPoint) -> str:
@@ -53,25 +53,24 @@ def _source(entry: EntryPoint) -> str:
     return "an unknown distribution" if dist is None else f"distribution {dist.name} {dist.version}"
 
 
-def _loaded(entry: EntryPoint, source: str) -> EngineSpec:
+def _load(entry: EntryPoint, source: str) -> EngineSpec:
     try:
-        spec: Any = entry.load()
+        loaded: Any = entry.load()
     except Exception as error:
         raise PrivstreamError(
             f'engine "{entry.name}" of {source} cannot be loaded: {entry.value}: {type(error).__name__}: {error}. '
             "Fix: reinstall the distribution, or uninstall it."
         ) from error
-    fault = _fault(spec, entry.name)
-    if fault:
+    if fault := _fault(loaded, entry.name):
         raise PrivstreamError(
             f'engine "{entry.name}" of {source}: {entry.value} {fault}. Fix: uninstall the distribution, or correct it.'
         )
-    made: EngineSpec = spec
-    return made
+    spec: EngineSpec = loaded
+    return spec
 
 
 def _fault(spec: Any, name: str) -> str:
-    """Say what is wrong with what an entry point gave; empty if nothing is."""
+    """Return what is wrong with the object of an entry point; empty if nothing is."""
     if not isinstance(spec, EngineSpec):
         return f"is a {type(spec).__name__} and no EngineSpec"
     domains: list[Any] = list(spec.domains.values())
@@ -85,22 +84,22 @@ def _fault(spec: Any, name: str) -> str:
     if any(model.trip_field is not DomainSection.trip_field for model in domains) and not issubclass(
         options, TripOptionsSection
     ):
-        return "has a domain of trips, and options that are no TripOptionsSection: how long do a trip's records pass?"
+        return "has a domain of trips, but options that are no TripOptionsSection, which says how long a trip can last"
     if spec.facts.modes[:1] != ("default",):
         return 'has modes that do not begin with "default"'
     return ""
 
 
-def _refuse_two_models(found: Mapping[str, tuple[EngineSpec, str]]) -> None:
-    """A kind of domain means one thing, whatever the engine."""
+def _check_kinds(specs: Mapping[str, tuple[EngineSpec, str]]) -> None:
+    """Refuse engines with different models for one kind of domain."""
     first: dict[str, tuple[type[DomainSection], str, str]] = {}
-    for name, (spec, source) in found.items():
+    for name, (spec, source) in specs.items():
         for kind, model in spec.domains.items():
-            given, other, whose = first.setdefault(kind, (model, name, source))
-            if given is not model:
+            first_model, first_name, first_source = first.setdefault(kind, (model, name, source))
+            if first_model is not model:
                 raise PrivstreamError(
-                    f'engines "{other}" of {whose} and "{name}" of {source} mean different things by a domain of kind '
-                    f'"{kind}". Fix: uninstall one of the distributions.'
+                    f'engines "{first_name}" of {first_source} and "{name}" of {source} have different models for '
+                    f'domains of kind "{kind}". Fix: uninstall one of the distributions.'
                 )
 
 
@@ -109,26 +108,26 @@ def _domains() -> Mapping[str, type[DomainSection]]:
     return {kind: models[kind] for kind in sorted(models)}
 
 
-class Installed(Mapping[str, T]):
-    """What is installed, looked for when somebody first asks: specs of engines import sections of the configuration."""
+class LazyMapping(Mapping[str, T]):
+    """A mapping that is computed at the first access, because the specs of engines import this package."""
 
-    def __init__(self, find: Callable[[], Mapping[str, T]]) -> None:
-        self._found = cache(find)
+    def __init__(self, compute: Callable[[], Mapping[str, T]]) -> None:
+        self._mapping = cache(compute)
 
     def __getitem__(self, name: str) -> T:
-        return self._found()[name]
+        return self._mapping()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found())
+        return iter(self._mapping())
 
     def __len__(self) -> int:
-        return len(self._found())
+        return len(self._mapping())
 
 
-ENGINES = Installed(lambda: specs_of(importlib.metadata.entry_points(group=GROUP)))
-"""Every installed engine by its name."""
-DOMAINS = Installed(_domains)
-"""Every kind of domain that some engine works on, with its model."""
+ENGINES = LazyMapping(lambda: load_specs(importlib.metadata.entry_points(group=GROUP)))
+"""Every installed engine, by its name."""
+DOMAINS = LazyMapping(_domains)
+"""The model of every kind of domain of the installed engines."""
 
 
 def measures_expiry(engine: str, mode: str) -> bool:

@@ -1,6 +1,6 @@
-"""What every domain model has, whatever its kind, and what `privstream init` asks for it.
+"""The base of all domain models, and the questions of `privstream init` about them.
 
-Guarantee: a question says what of a PUBLIC file can answer it; what private records hold answers nothing.
+Guarantee: a question names the facts of a PUBLIC file that can answer it; no value of a private record answers one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from schemas.errors import ConfigProblem
 from schemas.steps import Length
 
 FieldKind = Literal["number", "text", "boolean"]
-"""What values of a raw event's field are."""
+"""Type of the values of a field of the raw events."""
 AnswerKind = Literal["field", "text", "texts", "number", "numbers", "whole", "choice", "flag", "file", "duration"]
-"""`field`: the name of a field of the raw events; `texts`, `numbers`: a list."""
+"""Type of an answer. `field` is the name of a field of the raw events; `texts` and `numbers` are lists."""
 FromPublic = Literal["", "box", "range", "values", "edges", "whole", "nulls"]
-"""What a public file can say: `box` of two fields; of one its `range`, all `values`, `edges` of bins, and whether it is
-`whole` or has `nulls`."""
+"""A fact that a public file can provide: the bounding `box` of two fields; or of one field its `range`, all its
+`values`, `edges` of bins, and whether its numbers are `whole` and some of its values are `nulls`."""
 ANY: frozenset[FieldKind] = frozenset(("number", "text", "boolean"))
 NUMBERS: frozenset[FieldKind] = frozenset(("number",))
 TEXTS: frozenset[FieldKind] = frozenset(("text",))
@@ -31,17 +31,20 @@ TEXTS: frozenset[FieldKind] = frozenset(("text",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One key that is asked for.
+    """A question for the value of one key.
 
     Attributes:
-        key: name of the key in the section; in an `EngineSpec` its place in the stream, such as `options.horizon`.
-        text: what is asked, as a sentence; empty: what the key's documentation says.
-        default: what is taken where nobody answers; None: somebody must.
-        same_as: key below the stream whose answer is the default.
-        of: kinds of fields that are offered, or, in an `Each`, for which it is asked.
-        hints: names by which a field is likely meant, the likeliest first.
-        about: keys of the section that name the fields of which a public file is asked.
-        count: how many numbers there are; 0: any number of them.
+        key: name of the key in the section; in an `EngineSpec` its path in the stream, such as `options.horizon`.
+        kind: type of the answer.
+        text: the question, as a sentence; empty for the documentation of the key.
+        default: value if there is no answer; None if an answer is required.
+        same_as: path in the stream of a key whose value is the default.
+        choices: possible answers of kind `choice`.
+        field_kinds: types of fields that are offered as answers or, in a `TablesQuestion`, about which is asked.
+        hints: usual names of the field, the most likely first.
+        public: the fact of a public file that answers the question.
+        field_keys: keys of the section that name the fields with that fact.
+        count: required number of numbers; 0 for any.
     """
 
     key: str
@@ -50,33 +53,34 @@ class Question:
     default: Any = None
     same_as: str = ""
     choices: tuple[str, ...] = ()
-    of: frozenset[FieldKind] = ANY
+    field_kinds: frozenset[FieldKind] = ANY
     hints: tuple[str, ...] = ()
     public: FromPublic = ""
-    about: tuple[str, ...] = ()
+    field_keys: tuple[str, ...] = ()
     count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Each:
-    """A list of tables, of which each is about one field that is chosen.
+class TablesQuestion:
+    """A question for a list of tables, each about one chosen field.
 
     Attributes:
-        field_key: key of a table that holds the field's name.
-        inner: asked of each field; a field without a question left has only its name.
-        without: the table where no field is chosen; None: one must be.
+        field_key: key of a table that holds the name of the field.
+        questions: questions about each field; those that do not fit its type are skipped.
+        field_kinds: types of fields that are offered.
+        fallback: the only table if no field is chosen; None if one must be chosen.
     """
 
     key: str
     text: str
     field_key: str
-    inner: tuple[Question, ...]
-    of: frozenset[FieldKind] = ANY
-    without: Mapping[str, Any] | None = None
+    questions: tuple[Question, ...]
+    field_kinds: frozenset[FieldKind] = ANY
+    fallback: Mapping[str, Any] | None = None
 
 
 def required(model: type[Section]) -> Iterator[Question]:
-    """Yield a question for each key that must be written, for a section that does not say what to ask."""
+    """Yield a question for each required key, for a section that declares no questions."""
     for name, field in model.model_fields.items():
         if field.is_required():
             yield Question(key=field.alias or name, kind=_kind(field), hints=(name, *_examples(field)))
@@ -100,12 +104,12 @@ def _examples(field: FieldInfo) -> tuple[str, ...]:
 
 
 class DomainSection(Section):
-    """`[streams.domain]` of any kind. Public by declaration.
+    """`[streams.domain]` of any kind. It is public by declaration.
 
     Attributes:
-        names_user: False where records say nothing of users, since they are summed up upstream; then `privacy` names
-            no user and no bound either.
-        outside: what becomes of events outside, as a sentence.
+        names_user: False if records name no user because they are aggregated upstream; `[streams.privacy]` then has no
+            user and no bound.
+        outside: what happens to events outside the domain, as a sentence.
     """
 
     header: ClassVar[str] = "[streams.domain]"
@@ -115,62 +119,64 @@ class DomainSection(Section):
     kind: str
 
     @classmethod
-    def questions(cls) -> tuple[Question | Each, ...]:
-        """Return what `privstream init` asks for this section, in order."""
+    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
+        """Return the questions of `privstream init` about this section, in order."""
         return tuple(required(cls))
 
     @property
     @abstractmethod
     def fields(self) -> tuple[str, ...]:
-        """Fields of the raw event that the domain reads and that a synthetic record holds, in order."""
+        """Fields of the raw events that the domain reads and that synthetic records hold, in order."""
 
     @property
     def coordinates(self) -> tuple[str, str] | None:
-        """Fields of a synthetic record that hold x and y of its place; None where it has none."""
+        """Fields of a synthetic record that hold its x and y; None if records have no place."""
         return None
 
     @property
     def in_degrees(self) -> bool:
-        """Return whether `coordinates` are longitudes and latitudes, as far as the configuration tells."""
+        """Whether `coordinates` are longitude and latitude, as far as the configuration tells."""
         return False
 
     @property
     def operation_field(self) -> str | None:
-        """Field that holds `insert` or `delete`, or None where every event is an insert."""
+        """Field that holds `insert` or `delete`; None if every event is an insert."""
         return None
 
     @property
     def trip_field(self) -> str | None:
-        """Field whose value several records share that are ONE contribution, a trip; None where each is its own."""
+        """Field by whose value records form a trip, which is ONE contribution; None if every record is one."""
         return None
 
     @property
     def lifetime(self) -> Length | None:
-        """Time after which an insert is deleted by itself, or None."""
+        """Time after which an insert expires; None if it never does."""
         return None
 
     @property
     def deletion_key(self) -> str | None:
-        """The key by which events are deleted, `op` or `ttl`; None where they stay."""
+        """The key that says how events are deleted, `op` or `ttl`; None if they stay."""
         if self.operation_field is not None:
             return "op"
         return "ttl" if self.lifetime is not None else None
 
     def roles(self) -> Iterator[tuple[str, str]]:
-        """Yield keys of this section, each with the field of the raw event that it names; no field may have two."""
+        """Yield the keys of this section that name a field of the raw events, each with the name of the field.
+
+        No field may have two roles.
+        """
         for name, field in type(self).model_fields.items():
-            if EVENT_FIELD in (*field.metadata, *types_in(field.annotation)) and (named := getattr(self, name)):
-                yield name, named
+            if EVENT_FIELD in (*field.metadata, *types_in(field.annotation)) and (event_field := getattr(self, name)):
+                yield name, event_field
 
 
 class DeletableDomainSection(DomainSection):
-    """A domain whose events can be deleted, by an event of their own or by time."""
+    """A domain whose events can be deleted, by another event or by time."""
 
     op: FieldName | None = Field(None, examples=["action"])
     """Field that holds `insert` or `delete`; absent: every event is an insert."""
     ttl: StepLength | None = Field(None, examples=["30d"])
-    """Time after which an insert is deleted by itself, in whole steps, `"30 days"` with steps of the calendar; absent:
-    never."""
+    """Time after which an insert expires, in whole steps; `"30 days"` with calendar steps; absent: it never expires."""
 
     @property
     def operation_field(self) -> str | None:
@@ -181,7 +187,7 @@ class DeletableDomainSection(DomainSection):
         return self.ttl
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse two ways to delete."""
+        """Refuse two ways to delete events."""
         if self.op is not None and self.ttl is not None:
             yield ConfigProblem(
                 "ttl", "op and ttl would both delete the same events", "keep op or ttl, and remove the other"

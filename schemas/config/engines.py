@@ -1,7 +1,7 @@
-"""What an engine says of itself, in one object: `EngineSpec`. An entry point of its distribution names it.
+"""`EngineSpec`: the description of an engine, which an entry point of its distribution names.
 
-A spec imports nothing heavy: what computes stands in it as a reference, loaded when it is asked for
-(`engines.core.registry`), so that `validate` loads no engine and a worker those of its own streams.
+A spec imports nothing heavy. It refers to code by name, and `engines.core.registry` loads the code on demand, so that
+`validate` loads no engine, and a worker only the engines of its streams.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ Reference = str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFacts:
-    """Attributes:
+    """What an engine can do; configurations are checked against it.
 
-    modes: names that `mode` may have, `default` first.
-    units: of privacy that it can promise.
-    uses_delta: modes that promise (epsilon, delta); the others refuse a delta.
-    needs_delta: of those, the ones that have no promise without.
-    whole_unit: True where the engine itself accounts for all that one unit may contribute, because several
-        contributions are not simply several times one: it then runs at the unit's epsilon and delta.
-    measured_expiry: modes in which a `ttl` expiry is measured as a delete; elsewhere it is post-processing and free.
-    counts_surplus: modes that scale their release up by what the bounds refuse (`engines.core.surplus`).
-    noise_versions: mode -> version of the noise's law, where it is no longer the first one; in the fingerprint, so that
-        a stream which was started with another law does not silently go on with this one.
-    dates_records: True where each synthetic record is of one step and says which; False where records together stand
-        for what is alive, and the time of one says when it was released (see docs/time.md).
+    Attributes:
+        modes: names of its modes, `default` first.
+        units: units of privacy that it supports.
+        uses_delta: modes with an (epsilon, delta) guarantee; the others refuse a delta.
+        needs_delta: modes among `uses_delta` that have no guarantee without a delta.
+        whole_unit: whether the engine itself accounts for all contributions of a unit, because the loss of several
+            contributions is not a multiple of that of one; it then runs at the epsilon and delta of the unit.
+        measured_expiry: modes in which the expiry of a `ttl` is measured as a delete; in the other modes it is
+            post-processing and costs nothing.
+        counts_surplus: modes that scale their release up by what the bounds refuse (`engines.core.surplus`).
+        noise_versions: version of the noise distribution by mode, if it is not 1. The fingerprint holds it, so that
+            a stream that was started with another distribution does not silently continue with this one.
+        dates_records: whether each synthetic record belongs to one step, which it names. If not, the records together
+            stand for everything alive, and the time of a record is that of its release (docs/time.md).
     """
 
     modes: tuple[str, ...]
@@ -48,21 +50,22 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
-    """One engine: everything that the job, its commands and its tests know of it.
+    """Everything that the job, its commands and its tests know about one engine.
 
     Attributes:
-        name: as `engine` in a configuration and as its entry point.
-        summary: what a stream of it is and what comes out, in one line, for whoever has to choose.
-        facts: what a configuration is checked against.
-        domains: the models of `[streams.domain]` that it works on, by `kind`. Engines may share a kind and its model.
+        name: value of `engine` in a configuration, and name of the entry point.
+        summary: one line on what a stream of this engine is and what it releases, for users who choose an engine.
+        facts: what the engine can do.
+        domains: the models of `[streams.domain]` that it supports, by `kind`. Engines may share a kind and its model.
         options: the model of `[streams.options]`.
-        domain, build, evaluator: functions of a `Stream` that give its `engines.core.contract.Domain`, its `Engine`
-            before the first step, and its `Evaluator`.
-        view: the `agents.show.view.View`, which reports, `explain` and the live page show.
+        domain, build, evaluator: functions that return, for a `Stream`, its `engines.core.contract.Domain`, its
+            `Engine` before the first step, and its `Evaluator`.
+        view: the `agents.show.view.View` for reports, `explain` and the live page.
         contract_case: the `engines.checks.contract_case.EngineCase` of the contract tests and coupled runs.
-        answers: a function of a `Stream` and what was measured that gives its `engines.core.answers.contract.Answerer`,
-            for `privstream query`; None: it answers no questions.
-        asks: what `privstream init` asks beside what every stream and the domain (`DomainSection.questions`) are asked.
+        answers: a function that returns, for a `Stream` and its measurements, an
+            `engines.core.answers.contract.Answerer` for `privstream query`; None if the engine answers no queries.
+        asks: questions of `privstream init` in addition to those about every stream and about the domain
+            (`DomainSection.questions`).
     """
 
     name: str
@@ -80,11 +83,11 @@ class EngineSpec:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Names of the kinds of domain that it works on."""
+        """Names of the supported kinds of domain."""
         return tuple(self.domains)
 
     @property
     def references(self) -> Mapping[str, Reference]:
-        """References to what is loaded later, by the attribute's name."""
+        """The references to code, by the name of the attribute."""
         names = ("domain", "build", "evaluator", "view", "contract_case", "answers")
-        return {name: found for name in names if (found := getattr(self, name)) is not None}
+        return {name: reference for name in names if (reference := getattr(self, name)) is not None}

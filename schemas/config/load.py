@@ -1,6 +1,6 @@
-"""Reading of a configuration: one TOML file, environment variables over it, and models made of both.
+"""Loading of a configuration: a TOML file, overridden by environment variables, and validated by models.
 
-Everything that is wrong is reported at once, each with its key, its place in the file and what to do.
+All problems are reported at once, each with its key, its line in the file and a fix.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import Field
 from schemas.config.formats import BY_SCHEMA
 from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import Stream
-from schemas.config.values import FOLDER, Section, below, section_in, types_in
+from schemas.config.values import FOLDER, Section, prefixed, section_in, types_in
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.topics import Topics
 
@@ -29,33 +29,33 @@ _KEY = re.compile(r"\s*([A-Za-z0-9_\-.\"]+)\s*=")
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Return the line of each key, as a `ConfigProblem` names it, and of each header, from 1 on.
+    """Return the line number, from 1, of each header and of each key, as a `ConfigProblem` names it.
 
-    It is a guess where texts or lists go over several lines.
+    Lines may be wrong for files with texts or lists that span several lines.
 
     >>> lines_of('[job]\\nname = "a"\\n[[streams]]\\n[streams.privacy]\\nepsilon = 1')
     {'job': 1, 'job.name': 2, 'streams[0]': 3, 'streams[0].privacy': 4, 'streams[0].privacy.epsilon': 5}
     """
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     tables: Counter[str] = Counter()
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             brackets, name = header.groups()
             if brackets == "[[":
-                section = f"{_below(name, tables)}[{tables[name]}]"
+                section = f"{_section_key(name, tables)}[{tables[name]}]"
                 tables[name] += 1
             else:
-                section = _below(name, tables)
-            found.setdefault(section, number)
+                section = _section_key(name, tables)
+            lines.setdefault(section, number)
         elif key := _KEY.match(line):
             name = key[1].replace('"', "")
-            found.setdefault(f"{section}.{name}" if section else name, number)
-    return found
+            lines.setdefault(f"{section}.{name}" if section else name, number)
+    return lines
 
 
 def line_of(key: str, lines: dict[str, int]) -> int | None:
-    """Return the line of the key, or of what it stands in: a key that is missing has no line of its own."""
+    """Return the line of the key; of the section or list that should contain it, if the key itself is missing."""
     while key:
         if key in lines:
             return lines[key]
@@ -63,8 +63,8 @@ def line_of(key: str, lines: dict[str, int]) -> int | None:
     return None
 
 
-def _below(name: str, tables: Counter[str]) -> str:
-    """Return the key of a section: `streams.privacy` is that of the last `[[streams]]`."""
+def _section_key(name: str, tables: Counter[str]) -> str:
+    """Return the key of a section; `streams.privacy` belongs to the last `[[streams]]` before it."""
     head, dot, rest = name.partition(".")
     return f"{head}[{tables[head] - 1}]{dot}{rest}" if tables[head] and dot else name
 
@@ -75,29 +75,29 @@ USER_KEY_FILE = "PRIVSTREAM_USER_KEY_FILE"
 SECTIONS: Mapping[str, type[Section]] = {"job": JobSection, "kafka": Kafka}
 
 
-def overridden(
+def with_environment(
     document: Mapping[str, Any], environment: Mapping[str, str], problems: list[ConfigProblem]
 ) -> dict[str, Any]:
-    """Return the file's content with the environment's values in it; what cannot be used goes to `problems`."""
+    """Return the document overridden by environment variables; unusable variables are appended to `problems`."""
     merged = dict(document)
-    for place, value in _values(environment, problems):
-        merged = _with(merged, place, value)
-    if (path := environment.get(USER_KEY_FILE)) and isinstance(streams := merged.get("streams"), (list, tuple)):
-        merged["streams"] = [_with_key_file(stream, path) for stream in streams]
+    for path, value in _values(environment, problems):
+        merged = _with_value(merged, path, value)
+    if (key_file := environment.get(USER_KEY_FILE)) and isinstance(streams := merged.get("streams"), (list, tuple)):
+        merged["streams"] = [_with_key_file(stream, key_file) for stream in streams]
     return merged
 
 
-def _with(table: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy with the value in it. What the file has in place of a table stays, to be refused with the file."""
-    name, *below = path
-    if not below:
+def _with_value(table: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a copy with the value at the path. A value in place of a table is kept, and refused with the file."""
+    name, *rest = path
+    if not rest:
         return {**table, name: value}
     inner = table.get(name, {})
-    return {**table, name: _with(inner, below, value)} if isinstance(inner, Mapping) else dict(table)
+    return {**table, name: _with_value(inner, rest, value)} if isinstance(inner, Mapping) else dict(table)
 
 
 def _values(environment: Mapping[str, str], problems: list[ConfigProblem]) -> Iterator[tuple[list[str], Any]]:
-    """Yield each value of the environment with its place in the document."""
+    """Yield the path in the document and the value of each environment variable."""
     if environment.get(BOOTSTRAP):
         yield ["kafka", "bootstrap"], environment[BOOTSTRAP]
     for variable in sorted(environment):
@@ -105,29 +105,29 @@ def _values(environment: Mapping[str, str], problems: list[ConfigProblem]) -> It
             continue
         section, *path = variable.removeprefix(PREFIX).lower().split("__")
         if section not in SECTIONS:
-            reason = "streams are described in the file only" if section == "streams" else "no such section"
+            reason = "streams are described only in the file" if section == "streams" else "there is no such section"
             problems.append(
                 ConfigProblem(variable, reason, "unset it; PRIVSTREAM_JOB__<KEY> and PRIVSTREAM_KAFKA__<KEY> are read")
             )
             continue
         title, model, rest = section, SECTIONS[section], path
-        while len(rest) > 1 and (below := _section(model, rest[0])) is not None:
-            title, model, rest = f"{title}.{rest[0]}", below, rest[1:]
+        while len(rest) > 1 and (inner := _section(model, rest[0])) is not None:
+            title, model, rest = f"{title}.{rest[0]}", inner, rest[1:]
         key = "__".join(rest)
-        begin = f"{PREFIX}{title.upper().replace('.', '__')}__"
+        prefix = f"{PREFIX}{title.upper().replace('.', '__')}__"
         if key not in model.model_fields:
             near = difflib.get_close_matches(key, list(model.model_fields), n=1, cutoff=0.6)
-            fix = f"did you mean {begin}{near[0].upper()}?" if near else "unset it"
+            fix = f"did you mean {prefix}{near[0].upper()}?" if near else "unset it"
             problems.append(ConfigProblem(variable, f"[{title}] has no such key", fix))
         elif _section(model, key) is not None:
-            fix = f"set {begin}{key.upper()}__<KEY>, or write the section into the file"
+            fix = f"set {prefix}{key.upper()}__<KEY>, or write the section into the file"
             problems.append(ConfigProblem(variable, f"[{title}.{key}] is a section and not one value", fix))
         else:
             yield [section, *path], _typed(model, key, environment[variable])
 
 
 def _section(model: type[Section], key: str) -> type[Section] | None:
-    """Return the section that is written as this key; None: it is a value, or there is no such key."""
+    """Return the model of the section at this key; None if the key holds a value or does not exist."""
     return section_in(model.model_fields[key].annotation) if key in model.model_fields else None
 
 
@@ -148,7 +148,7 @@ def _with_key_file(stream: Any, path: str) -> Any:
 
 
 class Config(Section):
-    """One job. Build it with `load_config`, which also compares the names of its streams."""
+    """The configuration of one job. Build it with `load_config`, which also checks streams against each other."""
 
     header: ClassVar[str] = "the file"
 
@@ -170,7 +170,7 @@ class Config(Section):
 
 
 def _folded(topic: str) -> str:
-    """Return a topic as Kafka compares it: '.' and '_' are one character in its metric names."""
+    """Return a topic name as Kafka compares it: '.' and '_' are the same character in the names of its metrics."""
     return topic.replace(".", "_")
 
 
@@ -178,10 +178,10 @@ def _is_private(topic: str, job: str) -> bool:
     return topic.startswith((f"{job}.", f"{job}_")) or topic == Topics(job, 1).changelog
 
 
-def clashes(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
-    """Yield what streams say against each other and against the job, of as many keys as are texts.
+def conflicts(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
+    """Yield conflicts between names of streams, topics and the job, as far as they are texts.
 
-    Several streams may share a source: their budgets add up.
+    Several streams may share a source; their budgets add up.
     """
     kafka, streams, section = document.get("kafka"), _streams(document), document.get("job", {})
     job = _text(section, "name", JobSection().name)
@@ -196,14 +196,14 @@ def clashes(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
             reason = f'"{name}" is already the name of streams[{other}]'
             yield ConfigProblem(where, reason, "give each stream a name of its own")
         if name == job:
-            reason = f'"{job}" is the name of the job, whose private topics begin with it'
+            reason = f'"{job}" is the name of the job, with which its private topics begin'
             yield ConfigProblem(where, reason, "rename the stream, or set name in [job]")
         outputs.update(map(_folded, Topics.outputs(name)))
     retired = section.get("retired") if isinstance(section, Mapping) else None
     for name in dict.fromkeys(filter(None, names)):
         if isinstance(retired, (list, tuple)) and name in retired:
-            reason = f'"{name}" is a stream of this file, and what a retired stream needs to go on may be deleted'
-            yield ConfigProblem("job.retired", reason, "take the name from job.retired, or the stream from the file")
+            reason = f'"{name}" is a stream of this file, but what a retired stream needs to continue may be deleted'
+            yield ConfigProblem("job.retired", reason, "remove the name from job.retired, or the stream from the file")
     sources: dict[str, int] = {}
     for index, stream in enumerate(streams):
         if (source := _text(stream, "source")) is not None:
@@ -227,15 +227,15 @@ def clashes(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
             if (written := _text(stream, key)) in BY_SCHEMA and isinstance(kafka, Mapping) and "registry" not in kafka:
                 yield ConfigProblem(
                     f"streams[{index}].{key}",
-                    f'"{written}" is read with schemas, and no registry is named that holds them',
+                    f'"{written}" is read with schemas, but no schema registry is configured',
                     'add [kafka.registry] with url = "https://registry.example:8081"',
                 )
 
 
-LARGEST_FILE_BYTES = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 
 NO_CLUSTER = {"bootstrap": "no-cluster.invalid:9092"}
-"""`[kafka]` of a configuration that has none, for what asks no cluster: nobody can have this name (RFC 2606)."""
+"""`[kafka]` for commands that use no cluster; the name is reserved and cannot exist (RFC 2606)."""
 
 
 def load_config(path: Path | str, environment: Mapping[str, str] | None = None, *, offline: bool = False) -> Config:
@@ -244,23 +244,23 @@ def load_config(path: Path | str, environment: Mapping[str, str] | None = None, 
     Args:
         path: the TOML file, UTF-8.
         environment: pass `os.environ`. PRIVSTREAM_BOOTSTRAP, PRIVSTREAM_JOB__<KEY>, PRIVSTREAM_KAFKA__<KEY> (such as
-            PRIVSTREAM_KAFKA__SASL_PASSWORD_FILE) and PRIVSTREAM_KAFKA__REGISTRY__<KEY> win over the file;
+            PRIVSTREAM_KAFKA__SASL_PASSWORD_FILE) and PRIVSTREAM_KAFKA__REGISTRY__<KEY> override the file;
             PRIVSTREAM_USER_KEY_FILE is used for each stream with unit = "user" that names no user_key_file.
-            None: the file alone.
-        offline: for what asks no cluster; the file may do without `[kafka]`.
+            None: only the file is read.
+        offline: whether the file may lack `[kafka]`, for commands that use no cluster.
     Raises: ConfigError with every problem: key, reason, fix.
     """
     path = Path(path)
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST_FILE_BYTES + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         raise ConfigError([ConfigProblem(str(path), "is not UTF-8 text", "save the file as UTF-8")]) from None
     except OSError as error:
         reason = f"cannot be read: {error.strerror or type(error).__name__}"
         raise ConfigError([ConfigProblem(str(path), reason, "name a TOML file that this user may read")]) from None
-    if len(content) > LARGEST_FILE_BYTES:
+    if len(content) > MAX_FILE_BYTES:
         raise ConfigError([ConfigProblem(str(path), "is larger than 1 MiB", "name the configuration file")])
     return parse_config(text, environment, file=str(path), folder=path.parent, offline=offline)
 
@@ -276,14 +276,15 @@ def parse_config(
     """Check the text of a configuration file; see `load_config`.
 
     Args:
-        file: names it in messages. folder: from which the paths of public files go; None: the working folder.
-        offline: as in `load_config`.
-    Raises: ConfigError.
+        file: name of the file in messages.
+        folder: folder to which paths of public files are relative; None for the working directory.
+        offline: see `load_config`.
+    Raises: ConfigError with every problem.
     """
     try:
         document = tomllib.loads(text.removeprefix("\ufeff"), parse_float=Decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        # tomllib names a position, and at most one character.
+        # The message of tomllib holds a position and at most one character of the file.
         reason = f"is not TOML: {error}" if isinstance(error, tomllib.TOMLDecodeError) else "is nested too deeply"
         raise ConfigError([ConfigProblem(file, reason, "write key = value, and put texts in double quotes")]) from None
     if offline:
@@ -298,36 +299,36 @@ def parse_config(
 def config_from_mapping(
     document: Mapping[str, Any], environment: Mapping[str, str] | None = None, *, folder: Path | None = None
 ) -> Config:
-    """Check a configuration that is already a mapping of keys, as TOML is read. Raises: ConfigError."""
+    """Check a configuration that is already a mapping, as `tomllib` reads it. Raises: ConfigError."""
     problems: list[ConfigProblem] = []
-    merged = overridden(document, environment or {}, problems)
+    merged = with_environment(document, environment or {}, problems)
     config: Config | None = None
     try:
         config = Config.model_validate(merged, context={FOLDER: folder})
     except ConfigError as error:
         problems += error.problems
-    problems += clashes(merged)
+    problems += conflicts(merged)
     if config is None or problems:
         raise ConfigError([_with_stream(problem, merged) for problem in problems])
     return config
 
 
 def with_overrides(config: Config, *, mode: str | None = None, epsilon: str | Decimal | float | None = None) -> Config:
-    """Return a configuration with another mode or epsilon in every stream, checked again. Raises: ConfigError."""
+    """Return the configuration with another mode or epsilon in every stream, checked again. Raises: ConfigError."""
     problems: list[ConfigProblem] = []
     streams: list[Stream] = []
     for index, stream in enumerate(config.streams):
         try:
-            streams.append(stream.changed(mode=mode, epsilon=epsilon))
+            streams.append(stream.with_overrides(mode=mode, epsilon=epsilon))
         except ConfigError as error:
-            problems += below(f"streams[{index}]", error.problems)
+            problems += prefixed(f"streams[{index}]", error.problems)
     if problems:
         raise ConfigError(problems)
     return config.model_copy(update={"streams": tuple(streams)})
 
 
 def _with_stream(problem: ConfigProblem, document: Mapping[str, Any]) -> ConfigProblem:
-    """Return the same problem with the name of the stream that it is about."""
+    """Return the problem with the name of its stream in the reason."""
     index = re.match(r"streams\[(\d+)\]", problem.key)
     name = _text(_streams(document)[int(index[1])], "name") if index else None
     return problem if name is None else replace(problem, reason=f'stream "{name}": {problem.reason}')

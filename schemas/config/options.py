@@ -1,4 +1,4 @@
-"""What the options of every engine have, and checks that several share."""
+"""The base of the options of all engines, and types that several engines share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from schemas.config.values import ExactDecimal, Section, must
 from schemas.errors import ConfigProblem
 
 
-class Optioned(Protocol):
-    """A configured stream, of which the options are asked."""
+class HasOptions(Protocol):
+    """A configured stream, as far as its options are concerned."""
 
     @property
     def name(self) -> str: ...
@@ -29,37 +29,39 @@ class OptionsSection(Section):
     header: ClassVar[str] = "[streams.options]"
 
     @classmethod
-    def from_stream(cls, stream: Optioned) -> Self:
-        """Return the options of a stream of this engine."""
+    def from_stream(cls, stream: HasOptions) -> Self:
+        """Return the options of a stream, with the type of this class."""
         options = stream.options
         assert isinstance(options, cls), f"stream {stream.name} has the options of another engine"
         return options
 
-    def in_stream(
+    def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Yield what these options say against the mode and the other sections, of which None could not be read.
+        """Yield contradictions between these options and the mode or the other sections.
 
-        Keys are relative to the stream.
+        Keys are relative to the stream. A section that could not be read is None.
         """
         return iter(())
 
-    def draws_as_first(self, mode: str, *, one_a_step: bool) -> bool:
-        """Return whether a mode with a later version of its noise's law draws, so configured, what the first one drew.
+    def draws_first_version(self, mode: str, *, one_a_step: bool) -> bool:
+        """Return whether these options make a later version of the noise equal to the first version.
 
-        Args: one_a_step: a unit has one contribution in a step at most.
+        Args:
+            one_a_step: whether a unit has at most one contribution in a step.
         """
         return False
 
 
 class TripOptionsSection(OptionsSection):
-    """Options of an engine with a domain of trips, of which all records together are one contribution."""
+    """Options of an engine with a domain of trips. All records of a trip together are one contribution."""
 
     @abstractmethod
     def life_steps(self, shortest_us: int) -> int:
-        """Return in how many steps records of one trip pass, the first one included.
+        """Return the largest number of steps, the first one included, that records of one trip can be in.
 
-        Args: shortest_us: what a step has at least, in microseconds.
+        Args:
+            shortest_us: shortest length of a step, in microseconds.
         """
 
 
@@ -68,7 +70,7 @@ Share = Annotated[
     must(
         lambda value: 0 < value < 1,
         "must lie between 0 and 1, both excluded",
-        "write 0.5 to give either half of the budget",
+        "write 0.5 for half of the budget",
     ),
 ]
-"""A part of a budget, exact, between 0 and 1."""
+"""Share of a budget between 0 and 1, as an exact decimal."""

@@ -1,7 +1,6 @@
-"""`[streams.privacy]`: who is protected, and how much all releases of the stream together may cost.
+"""`[streams.privacy]`: the unit of privacy, and the budget of all releases of the stream together.
 
-Units: epsilon and delta are those of one user (or one event) over the whole stream, or over one period where `per`
-is set.
+Epsilon and delta are those of one user (or one event) over the whole stream, or over one period if `per` is set.
 """
 
 from __future__ import annotations
@@ -11,28 +10,30 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
-from schemas.config.values import ExactDecimal, FieldName, Number, Section, StepLength, Whole, must
+from schemas.config.values import ExactDecimal, FieldName, Number, Section, StepLength, must
 from schemas.errors import ConfigProblem
 from schemas.guarantee import Unit, format_percent, max_posterior
 from schemas.steps import min_length_us
 
 SURPLUS_SHARE = Fraction(1, 10)
-"""Share of the budget that counts what the bounds refuse."""
-LARGEST_EPSILON = 1000  # far beyond any guarantee; above it, it is a slip of the pen
-LARGEST_DELTA = 0.01
-UNUSUAL_EPSILON = 10  # above it somebody is told what is left of the promise
+"""Share of the budget for counting the events that the bounds refuse."""
+MAX_EPSILON = 1000
+"""Far beyond any guarantee: a larger value is a typing error."""
+MAX_DELTA = 0.01
+UNUSUAL_EPSILON = 10
+"""A larger value is answered with a warning of how little it promises."""
 UNUSUAL_DELTA = 1e-5
-"""Above it somebody is told to compare delta with the number of users, which no configuration says."""
+"""A larger value is answered with a warning to compare it with the number of users, which the job does not know."""
 
 
 Epsilon = Annotated[
     ExactDecimal,
     must(lambda value: value > 0, "must be greater than 0", "write a positive number; 1.0 is a usual choice"),
     must(
-        lambda value: value <= LARGEST_EPSILON,
-        f"is above {LARGEST_EPSILON}, which protects nobody",
+        lambda value: value <= MAX_EPSILON,
+        f"is above {MAX_EPSILON}, which protects nobody",
         "write a small positive number; 1.0 is a usual choice",
     ),
 ]
@@ -53,23 +54,23 @@ class Privacy(Section):
     unpinned: ClassVar[frozenset[str]] = frozenset({"user_key_file"})
 
     epsilon: Epsilon = Field(examples=[1.0])
-    """What all releases together may tell of one unit, at most; exactly the decimal number in the file."""
+    """Largest privacy loss of one unit over all releases together; exactly the decimal number in the file."""
     delta: Delta = Field(0.0, examples=[0.0])
-    """0 for pure epsilon-DP; engines and modes with Gaussian noise need one far below 1 in the number of users."""
+    """0 for pure epsilon-DP; modes with Gaussian noise need a delta far below one divided by the number of users."""
     unit: Unit = Field("user", examples=["user"])
-    """Whom epsilon protects: all that one `user` contributes, a single `event`, or where a member was (`replace`)."""
+    """What epsilon protects: all events of one `user`, a single `event`, or the states of one member (`replace`)."""
     user: FieldName | None = Field(None, examples=["user_id"])
     """Field of the raw event that holds the user's id."""
-    max_contributions: Whole | None = Field(None, ge=1, le=1_000_000, examples=[2])
+    max_contributions: StrictInt | None = Field(None, ge=1, le=1_000_000, examples=[2])
     """Events of one user that count, over the stream or each period; a `ttl` insert counts `Stream.insert_charge`."""
-    max_per_step: Whole | None = Field(None, ge=1, le=1_000_000, examples=[1])
-    """Events of one user that count in one step (trips that begin in it); absent: `max_contributions` alone bounds."""
+    max_per_step: StrictInt | None = Field(None, ge=1, le=1_000_000, examples=[1])
+    """Events of one user that count in one step (trips that begin in it); absent: only `max_contributions` bounds."""
     per: StepLength | None = Field(None, examples=["30d"])
-    """Length of the aligned periods after which the bound renews, in whole steps, `"30 days"` with steps of
-    the calendar; absent: never."""
-    surplus: Whole | None = Field(None, ge=1, le=1000, examples=[5])
-    """Count so many times `max_contributions` further events of each user, for a tenth of epsilon, and scale synthetic
-    data up by what the bound drops; absent: synthetic data is of the events within the bound."""
+    """Length of the aligned periods after which the bound renews, in whole steps; `"30 days"` with calendar steps;
+    absent: the bound never renews."""
+    surplus: StrictInt | None = Field(None, ge=1, le=1000, examples=[5])
+    """Count up to this many times `max_contributions` further events of each user, for a tenth of epsilon, and scale
+    synthetic data up accordingly; absent: synthetic data stands for the events within the bound."""
     user_key_file: Path | None = Field(None, examples=["/run/secrets/user-key"])
     """File with the secret key of the hash of user ids; absent: the environment's `PRIVSTREAM_USER_KEY_FILE`."""
 
@@ -80,7 +81,7 @@ class Privacy(Section):
 
     @property
     def epsilon_warning(self) -> str | None:
-        """A sentence where epsilon promises next to nothing; None elsewhere."""
+        """A warning if epsilon promises almost nothing; else None."""
         if self.epsilon <= UNUSUAL_EPSILON:
             return None
         sure = format_percent(max_posterior(float(self.epsilon)))
@@ -88,43 +89,42 @@ class Privacy(Section):
 
     @property
     def delta_warning(self) -> str | None:
-        """A sentence where delta is large for what is known of the users, which is nothing; None elsewhere."""
+        """A warning if delta may be too large for the number of users, which is not known; else None."""
         if self.delta <= UNUSUAL_DELTA:
             return None
         return (
-            f"delta = {self.delta:g} is above {UNUSUAL_DELTA:g}: it must be far below one in your users, since among N "
-            "of them N times delta may be unprotected altogether. It is too much from "
+            f"delta = {self.delta:g} is above {UNUSUAL_DELTA:g}: it must be far below one divided by the number of "
+            "your users, since N times delta of N users may be unprotected altogether. It is too large from "
             f"{round(1 / self.delta):,} users on."
         )
 
     @property
     def per_us(self) -> int | None:
-        """Length of a period in microseconds, or None where the bound never renews. Of the calendar: what it has at
-        least, so that whoever counts periods by it counts too many."""
+        """Shortest length of a period in microseconds, by which too many periods are counted; None if it never ends."""
         return None if self.per is None else min_length_us(self.per)
 
     @property
     def bounds_users(self) -> bool:
-        """True where events are bounded by user: records name one, and a user is what is protected or replaced."""
+        """Whether events are bounded by user: records name users, and the unit is a user."""
         return self.unit != "event" and self.user is not None
 
-    def bounds(self, *, names_user: bool) -> Iterator[ConfigProblem]:
-        """Refuse an unbounded user, and bounds that have nobody to bound.
+    def bound_problems(self, *, names_user: bool) -> Iterator[ConfigProblem]:
+        """Refuse users without a bound, and bounds without users.
 
         Args:
-            names_user: whether records say whose they are, see `DomainSection`.
+            names_user: whether records name their user; see `DomainSection`.
         """
         if self.unit != "user" and not names_user:
             yield ConfigProblem(
                 "unit",
-                f'"{self.unit}" cannot be promised: a reading is aggregated from many users, and one reading more, '
-                "less or another may move the release by its whole range",
+                f'"{self.unit}" cannot be protected: a reading is aggregated from many users, and adding, removing or '
+                "replacing one reading may move the release by its whole range",
                 'set unit = "user": it protects a user who moves every reading by its sensitivity',
             )
         elif self.unit == "event":
             yield from self._bounds_without_users('unit = "event" protects single events')
         elif not names_user:
-            # A budget may renew all the same: every user is in every period.
+            # `per` is allowed: the budget may renew, because every user is in every period.
             yield from self._bounds_without_users(
                 "the records of this domain are sums that name no user",
                 keys=("user", "max_contributions", "max_per_step", "surplus"),
@@ -151,14 +151,14 @@ class Privacy(Section):
         if self.user is None:
             yield ConfigProblem(
                 "user",
-                f'missing: unit = "{self.unit}" cannot bound a user whom it cannot tell',
+                f'missing: unit = "{self.unit}" can bound only users whom the events name',
                 'add user = "<field with the user id>"; only if the data has none, set unit = "event"',
             )
         if self.max_contributions is None:
             yield ConfigProblem(
                 "max_contributions",
-                "missing: without a bound on a user's events no epsilon holds for the user",
-                "add max_contributions = 2 (or more: each event then gets a smaller share of epsilon)",
+                "missing: without a bound on the events of a user, no epsilon holds for the user",
+                "add max_contributions = 2, or more: each event then gets a smaller share of epsilon",
             )
 
     def _bounds_without_users(

@@ -7,17 +7,17 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StrictBool, StrictInt
 
-from schemas.config.domain import NUMBERS, DomainSection, Each, Question
+from schemas.config.domain import NUMBERS, DomainSection, Question, TablesQuestion
 from schemas.config.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, FieldName, Flag, Number, Section, Whole, must
+from schemas.config.values import ExactDecimal, FieldName, Number, Section, must
 from schemas.errors import ConfigProblem
 
-_WIDEST = 2.0**34
-"""Widest limits in sensitivities: beyond it, exact sums would not fit."""
+_MAX_LIMIT = 2.0**34
+"""Largest limit, in sensitivities, for which exact sums fit into 64 bits."""
 
 
 Limits = Annotated[
@@ -45,21 +45,21 @@ class SeriesFieldSection(Section):
     name: FieldName = Field(examples=["volume"])
     """Field of the raw events (but for a count), and of the released records."""
     of: Literal["sum", "count", "value"] = Field(examples=["sum"])
-    """`sum` of the field over a step's events, their `count`, or the `value` of a reading aggregated upstream."""
+    """`sum` of the field over the events of a step, their `count`, or the `value` of a reading aggregated upstream."""
     limits: Limits | None = Field(None, examples=[[0, 10000]])
-    """Public; values outside are clipped to them, and counted."""
+    """Public limits; values outside are clipped to them, and counted."""
     sensitivity: Sensitivity | None = Field(None, examples=[1])
-    """`value` only: how far one user can move a reading."""
+    """With `value` only: how far one user can move a reading."""
     share: FieldShare = Field(Decimal(1), examples=[1])
-    """Its part of the budget, relative to the shares of other fields."""
+    """Share of the budget, relative to the shares of the other fields."""
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse limits and sensitivities that are missing, or have no meaning."""
+        """Refuse limits and sensitivities that are missing or meaningless."""
         if self.of != "count" and self.limits is None:
             yield ConfigProblem(
                 "limits",
-                "missing: without public limits one user could move the release by anything",
-                "add limits = [0, 10000], with bounds of your own that do not come from the data",
+                "missing: without public limits one user could move the release by any amount",
+                "add limits = [0, 10000], with your own bounds, which must not come from the data",
             )
         if self.of == "count" and self.limits is not None:
             yield ConfigProblem("limits", "a count adds 1 for each event and reads no field", "remove the key")
@@ -67,19 +67,19 @@ class SeriesFieldSection(Section):
             yield ConfigProblem(
                 "sensitivity",
                 "missing: nothing says how far one user can move a reading",
-                "add sensitivity = 1 if it counts people, or the largest contribution of one of them",
+                "add sensitivity = 1 if the reading counts people, or the largest contribution of one person",
             )
         if self.of != "value" and self.sensitivity is not None:
-            yield ConfigProblem("sensitivity", f"a {self.of} is as sensitive as its limits say", "remove the key")
-        widest = _WIDEST * (self.sensitivity or 1.0)
-        if self.of == "value" and self.limits is not None and max(map(abs, self.limits)) > widest:
+            yield ConfigProblem("sensitivity", f"the limits of a {self.of} are its sensitivity", "remove the key")
+        max_limit = _MAX_LIMIT * (self.sensitivity or 1.0)
+        if self.of == "value" and self.limits is not None and max(map(abs, self.limits)) > max_limit:
             yield ConfigProblem(
                 "limits", "are wider than 2^34 times the sensitivity", "write narrower limits, or another unit"
             )
 
 
 class SeriesDomainSection(DomainSection):
-    """`kind = "series"`."""
+    """`kind = "series"`: one series of numbers, or several."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
 
@@ -89,14 +89,14 @@ class SeriesDomainSection(DomainSection):
     series: tuple[SeriesFieldSection, ...] = Field(
         alias="fields", min_length=1, max_length=64, examples=[[{"name": "visits", "of": "count"}]]
     )
-    """The series of the stream, each counted or read by itself."""
+    """The series of the stream."""
 
     @classmethod
-    def questions(cls) -> tuple[Question | Each, ...]:
+    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
         of = Question(
             key="of",
             kind="choice",
-            text="The sum of its values over a step's events, or the value of a reading that was aggregated upstream?",
+            text="Is it the sum of values over a step's events, or the value of a reading aggregated upstream?",
             choices=("sum", "value"),
             default="sum",
         )
@@ -109,11 +109,15 @@ class SeriesDomainSection(DomainSection):
         )
         text = "Which numbers are released? None: how many events there are"
         without = {"name": "events", "of": "count"}
-        return (Each(key="fields", text=text, field_key="name", inner=(of, limits), of=NUMBERS, without=without),)
+        return (
+            TablesQuestion(
+                key="fields", text=text, field_key="name", questions=(of, limits), field_kinds=NUMBERS, fallback=without
+            ),
+        )
 
     @property
     def readings(self) -> bool:
-        """True where records are readings that somebody else aggregated: they name no user."""
+        """Whether records are readings that were aggregated upstream and name no user."""
         return all(field.of == "value" for field in self.series)
 
     @property
@@ -130,14 +134,14 @@ class SeriesDomainSection(DomainSection):
                 yield f"fields[{index}].name", field.name
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse one name twice, and readings beside sums."""
+        """Refuse duplicate names, and readings beside sums."""
         for index, field in enumerate(self.series):
             if field.name in [earlier.name for earlier in self.series[:index]]:
-                yield ConfigProblem(f"fields[{index}].name", "is the name of an earlier field", "name each field once")
+                yield ConfigProblem(f"fields[{index}].name", "is the name of an earlier entry", "list each field once")
         if not self.readings and any(field.of == "value" for field in self.series):
             yield ConfigProblem(
                 "fields",
-                "mix readings, whose users nobody can tell, with sums over users",
+                "mix readings, whose users are unknown, with sums over users",
                 'describe them as two streams: one with of = "value" only',
             )
 
@@ -145,21 +149,21 @@ class SeriesDomainSection(DomainSection):
 class SeriesOptions(OptionsSection):
     """`[streams.options]` of engine `series`."""
 
-    horizon: Whole | None = Field(None, ge=1, le=100_000_000, examples=[1000])
-    """Steps, public. After them nothing is released: the stream goes on with empty releases that say so."""
+    horizon: StrictInt | None = Field(None, ge=1, le=100_000_000, examples=[1000])
+    """Number of steps, public. After them the stream continues with empty releases that say so."""
     decay: Share | None = Field(None, examples=[0.999])
-    """r of weights w_t^2 in proportion to r^t: a finite total without a horizon, and noise that grows for ever."""
-    seasonal: Flag = Field(True, examples=[True])
-    """Mode `default`: the clock's days and weeks are looked at."""
+    """r in weights w_t^2 proportional to r^t: a finite total without a horizon, with noise that grows for ever."""
+    seasonal: StrictBool = Field(True, examples=[True])
+    """Mode `default`: whether daily and weekly patterns are modelled."""
     weight: Weight = Field(Decimal("0.3"), examples=[0.3])
     """Modes `paper` and `paper-binomial`: w_t after the first two steps."""
     correlation: Literal["unknown", "positive"] = Field("unknown", examples=["unknown"])
     """Modes `paper` and `paper-binomial`: whether the series is known to be positively correlated."""
 
-    def in_stream(
+    def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Yield why the promise could not be kept for as long as the stream lives."""
+        """Refuse a stream without an end whose total cost would not be finite, and options that have no effect."""
         if self.decay is not None and mode == "paper-binomial":
             yield ConfigProblem("options.decay", f'mode "{mode}" has no weights that could decay', "remove the key")
         if privacy is None or not isinstance(domain, SeriesDomainSection):
@@ -171,20 +175,21 @@ class SeriesOptions(OptionsSection):
         if domain.readings and self.decay is None:
             yield ConfigProblem(
                 "options.horizon",
-                "missing: every user may be in every reading, so each step costs, and for ever costs everything",
-                'add horizon = 1000 (steps), or per = "30d" to [streams.privacy]: a bound that renews, or, for noise '
-                "that grows for ever, decay = 0.999",
+                "missing: every user may be in every reading, so each step costs, and a stream without an end would "
+                "cost an infinite epsilon",
+                'add horizon = 1000 (steps); or per = "30d" to [streams.privacy], for a bound that renews; or '
+                "decay = 0.999, for noise that grows for ever",
             )
 
-    def draws_as_first(self, mode: str, *, one_a_step: bool) -> bool:
+    def draws_first_version(self, mode: str, *, one_a_step: bool) -> bool:
         return mode == "paper-binomial" and one_a_step
 
     @property
     def weight_fraction(self) -> Fraction:
-        """`weight`, exact."""
+        """`weight` as an exact fraction."""
         return Fraction(self.weight)
 
     @property
     def decay_fraction(self) -> Fraction | None:
-        """`decay`, exact."""
+        """`decay` as an exact fraction."""
         return None if self.decay is None else Fraction(self.decay)

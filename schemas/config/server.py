@@ -1,6 +1,6 @@
-"""`[job]` and `[kafka]` with `[kafka.registry]`: names, places, and the way to the cluster.
+"""`[job]` and `[kafka]` with `[kafka.registry]`: names, folders, and the connection to the cluster.
 
-Nothing here moves a guarantee.
+No guarantee depends on these keys.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
 from schemas.config.values import (
-    Flag,
     PlainName,
     PositiveDuration,
     Section,
-    Whole,
     base_address,
     is_loopback,
     microseconds,
@@ -38,33 +36,35 @@ def _registry(value: str) -> str:
 
 
 class Registry(Section):
-    """`[kafka.registry]`: where schemas are, with the interface of Confluent's registry."""
+    """`[kafka.registry]`: a schema registry with the API of Confluent's registry."""
 
     header: ClassVar[str] = "[kafka.registry]"
 
     url: Annotated[str, Field(strict=True), AfterValidator(_registry)] = Field(
         examples=["https://registry.example:8081"]
     )
-    """Base address, with the path where there is one (Apicurio: `.../apis/ccompat/v7`)."""
+    """Base address, with the path if there is one (Apicurio: `.../apis/ccompat/v7`)."""
     username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
-    """Name for basic authentication, with `password_file`."""
+    """User name for basic authentication, with `password_file`."""
     password_file: Path | None = Field(None, examples=["/run/secrets/registry-password"])
     """File with the password."""
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
-    """Authorities that sign the registry's certificate; absent: those of the system."""
+    """CA certificates that verify the registry's certificate; absent: those of the system."""
     ssl_certfile: Path | None = Field(None, examples=["/etc/privstream/client.pem"])
-    """Certificate of this client, where the registry asks for one (mTLS)."""
+    """Client certificate, if the registry requires one (mTLS)."""
     ssl_keyfile: Path | None = Field(None, examples=["/run/secrets/client.key"])
     """Private key of the client certificate, PEM; a secret."""
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse settings that are half there, would be ignored, or would send a password in the clear."""
+        """Refuse settings that are incomplete, would be ignored, or would send a password unencrypted."""
         url = urlsplit(self.url)
         if (self.username is None) != (self.password_file is None):
             key = "password_file" if self.password_file is None else "username"
-            yield ConfigProblem(key, "missing: a name and a password go together", f"add {key}, or remove the other")
+            yield ConfigProblem(
+                key, "missing: a name needs a password, and vice versa", f"add {key}, or remove the other"
+            )
         elif self.username is not None and url.scheme == "http" and not is_loopback(url):
-            yield ConfigProblem("url", "would send the password in the clear to another machine", "write https://")
+            yield ConfigProblem("url", "would send the password unencrypted to another machine", "write https://")
         if self.username is not None and ":" in self.username:
             yield ConfigProblem("username", "has a colon, which ends a name in HTTP", "name a user without one")
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
@@ -85,7 +85,7 @@ def _host(value: str) -> str:
         ipaddress.ip_address(value)
     except ValueError:
         raise refusal(
-            "is not an IP address", 'write "127.0.0.1" for this machine alone, "0.0.0.0" for all its networks'
+            "is not an IP address", 'write "127.0.0.1" for this machine only, "0.0.0.0" for all its networks'
         ) from None
     return value
 
@@ -105,7 +105,9 @@ def _witness(value: str) -> str:
     if url.query or url.fragment:
         raise refusal("is not the address of a folder", fix)
     if url.scheme == "http" and not is_loopback(url):
-        raise refusal("could be answered by anybody on the way", "write https://, or an address on loopback")
+        raise refusal(
+            "is not encrypted, so that anybody on the way could answer", "write https://, or an address on loopback"
+        )
     return value.rstrip("/")
 
 
@@ -113,31 +115,32 @@ Witness = Annotated[str, Field(strict=True), AfterValidator(_witness)]
 
 
 class JobSection(Section):
-    """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
+    """`[job]`: the name, folders and ports of the job."""
 
     header: ClassVar[str] = "[job]"
 
     name: PlainName = Field("privstream", examples=["privstream"])
-    """Prefix of what the job owns on the cluster (groups, transactional ids, private topics): keep it for ever."""
+    """Prefix of what the job owns on the cluster (groups, transactional ids, private topics): never change it."""
     data_dir: Path | None = Field(None, examples=["/var/lib/privstream"])
-    """Folder of the RocksDB tables, a cache but as sensitive as the raw topics, and without `witness` of what this
-    worker has seen answered; absent: below the user's state folder, such as ~/.local/state/privstream, one for each
-    cluster."""
+    """Folder of the RocksDB tables, which are a cache but as sensitive as the raw topics, and, without `witness`, of
+    the answers that this worker has seen; absent: a folder for each cluster below the user's state folder, such as
+    ~/.local/state/privstream."""
     witness: Witness | None = Field(None, examples=["s3://witness-of-kafka/production"])
-    """Place outside the cluster where each step is noted before it is public, so that a cluster that was put back does
-    not answer again: a folder that all workers share, `s3://bucket/folder` or `https://`; absent: below `data_dir`."""
+    """Place outside the cluster where each step is noted before it is public, so that a restored cluster does not
+    answer again: a folder that all workers share, `s3://bucket/folder` or `https://`; absent: below `data_dir`."""
     witness_headers_file: Path | None = Field(None, examples=["/run/secrets/witness-headers"])
-    """Headers sent to an `https://` witness, `name=value` separated by commas; a secret."""
-    http_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
-    """TCP port of /livez, /readyz and /metrics, or one of the nine after it where it is taken; absent: none."""
+    """File with headers for an `https://` witness, `name=value` separated by commas; a secret."""
+    http_port: StrictInt | None = Field(None, ge=1, le=65535, examples=[9464])
+    """TCP port of /livez, /readyz and /metrics; if it is taken, one of the next nine is used; absent: none."""
     http_host: Host = Field("127.0.0.1", examples=["127.0.0.1"])
-    """Address on which that is served. Metrics count private records: beyond loopback, let operators alone reach it."""
+    """Address for `http_port`. Metrics count private records: beyond loopback, only operators may reach it."""
     max_clock_skew: PositiveDuration = Field(timedelta(seconds=10), examples=["10s"])
-    """How far a worker's clock may be ahead of the brokers': no step is closed earlier than this before its end."""
-    keep_private_log: Flag = Field(False, examples=[False])
-    """Never delete seeds and blocks: for checks after the fact. Whoever can read both can undo the noise."""
+    """How far a worker's clock may be ahead of the brokers' clocks: no step is closed earlier than this before its
+    end."""
+    keep_private_log: StrictBool = Field(False, examples=[False])
+    """Never delete seeds and blocks, for later checks. Anybody who can read both can remove the noise."""
     retired: tuple[PlainName, ...] = Field((), examples=[["last-years-stream"]])
-    """Streams that were taken out for good: what they would need to go on may be deleted."""
+    """Streams that were removed for good: what they would need to continue may be deleted."""
 
     @property
     def max_clock_skew_us(self) -> int:
@@ -145,14 +148,14 @@ class JobSection(Section):
         return microseconds(self.max_clock_skew)
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse keys that would silently be ignored."""
+        """Refuse keys that would be ignored."""
         if self.witness_headers_file is not None and not (self.witness or "").startswith("http"):
-            reason = "would be ignored: witness is no http or https address"
+            reason = "would be ignored: witness is not an http or https address"
             yield ConfigProblem("witness_headers_file", reason, "remove the key, or correct witness")
 
 
 def _servers(value: str) -> str:
-    # The value is not repeated in the message: people write passwords into addresses.
+    # The message does not repeat the value, because people write passwords into addresses.
     for server in value.split(","):
         match = _SERVER.fullmatch(server.strip())
         if match is None or not 1 <= int(match[1]) <= 65535:
@@ -163,38 +166,38 @@ def _servers(value: str) -> str:
 
 
 class Kafka(Section):
-    """`[kafka]`: the cluster. Secrets are named by the files that hold them, never written here."""
+    """`[kafka]`: the connection to the cluster. Secrets are in files that keys name, never in the configuration."""
 
     header: ClassVar[str] = "[kafka]"
 
     bootstrap: Annotated[str, Field(strict=True), AfterValidator(_servers)] = Field(examples=["localhost:9092"])
-    """Brokers to begin with, `host:port`, separated by commas; PRIVSTREAM_BOOTSTRAP wins over it."""
-    partitions: Whole = Field(4, ge=1, le=10_000, examples=[4])
+    """Bootstrap servers, `host:port`, separated by commas; PRIVSTREAM_BOOTSTRAP overrides it."""
+    partitions: StrictInt = Field(4, ge=1, le=10_000, examples=[4])
     """Partitions of the job's private topics; source topics keep their own number."""
-    replication_factor: Whole | None = Field(None, ge=1, le=100, examples=[3])
-    """Copies of each topic that `privstream topics` creates; absent: 3, or all brokers where there are less."""
-    session_timeout_s: Whole = Field(30, ge=6, le=1800, examples=[30])
-    """Seconds after which a silent worker's partitions go to another one."""
+    replication_factor: StrictInt | None = Field(None, ge=1, le=100, examples=[3])
+    """Copies of each topic that `privstream topics` creates; absent: 3, or one on each broker if there are fewer."""
+    session_timeout_s: StrictInt = Field(30, ge=6, le=1800, examples=[30])
+    """Seconds after which the partitions of a silent worker go to another worker."""
     security_protocol: SecurityProtocol = Field("PLAINTEXT", examples=["SASL_SSL"])
-    """How the cluster is spoken to: plain or TLS, with or without SASL."""
+    """Protocol of the connection: plain or TLS, with or without SASL."""
     sasl_mechanism: SaslMechanism | None = Field(None, examples=["SCRAM-SHA-512"])
-    """How the job says who it is; needed with a SASL protocol."""
+    """How the job authenticates; required by a SASL protocol."""
     sasl_username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
-    """Name of the user, with PLAIN and SCRAM."""
+    """Name of the user, for PLAIN and SCRAM."""
     sasl_password_file: Path | None = Field(None, examples=["/run/secrets/kafka-password"])
-    """File with the password, with PLAIN and SCRAM; a secret."""
+    """File with the password, for PLAIN and SCRAM; a secret."""
     sasl_token_file: Path | None = Field(None, examples=["/run/secrets/kafka-token"])
-    """Bearer token of OAUTHBEARER, as whoever renews it writes it: read again for each connection."""
+    """File with the bearer token of OAUTHBEARER; it is read again for each connection, so that it can be renewed."""
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
-    """Authorities that sign the brokers' certificates; absent: those of the system."""
+    """CA certificates that verify the brokers' certificates; absent: those of the system."""
     ssl_certfile: Path | None = Field(None, examples=["/etc/privstream/client.pem"])
-    """Certificate of this client, where the brokers ask for one (mTLS), with what leads to its authority."""
+    """Client certificate with its chain, if the brokers require one (mTLS)."""
     ssl_keyfile: Path | None = Field(None, examples=["/run/secrets/client.key"])
     """Private key of the client certificate, PEM; a secret."""
     ssl_key_password_file: Path | None = Field(None, examples=["/run/secrets/client-key-password"])
-    """File with the password of that key, where it has one."""
+    """File with the password of the private key, if it has one."""
     registry: Registry | None = None
-    """Where schemas of avro and protobuf are; may change under a running stream, to a copy of the same registry."""
+    """Registry with the schemas of avro and protobuf; a running stream may switch to a copy of the same registry."""
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -202,7 +205,7 @@ class Kafka(Section):
         return tuple(self.bootstrap.split(","))
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse security settings that are missing, or that would silently be ignored."""
+        """Refuse security settings that are missing or would be ignored."""
         yield from self._sasl_problems()
         protocol = self.security_protocol
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password_file"):
@@ -218,7 +221,7 @@ class Kafka(Section):
         if self.ssl_key_password_file is not None and self.ssl_certfile is None:
             yield ConfigProblem(
                 "ssl_key_password_file",
-                "would be ignored: there is no key that it could open",
+                "would be ignored: there is no private key to decrypt",
                 "add ssl_certfile and ssl_keyfile, or remove the key",
             )
 
@@ -244,7 +247,7 @@ class Kafka(Section):
                 yield ConfigProblem(key, f"missing, and {why}", f"add {key} to [kafka]")
             elif secured and mechanism and key != "sasl_mechanism" and key not in needed and given:
                 if bearer:
-                    fix = "remove the key: the token says who comes"
+                    fix = "remove the key: the token names the user"
                 else:
                     fix = 'set sasl_mechanism = "OAUTHBEARER", or remove the key'
                 yield ConfigProblem(key, f"would be ignored: sasl_mechanism is {mechanism}", fix)

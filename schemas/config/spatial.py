@@ -8,33 +8,33 @@ from decimal import Decimal
 from typing import Annotated, Literal
 
 import orjson
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictInt
 
-from schemas.config.domain import NUMBERS, TEXTS, DeletableDomainSection, DomainSection, Each, Question
+from schemas.config.domain import NUMBERS, TEXTS, DeletableDomainSection, DomainSection, Question, TablesQuestion
 from schemas.config.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, NotNegative, Number, PublicFile, PublicFileAt, Whole, must, refusal
+from schemas.config.values import FieldName, NotNegative, Number, PublicFile, PublicFileAt, must, refusal
 from schemas.errors import ConfigProblem
 
-_HALVINGS = 15  # of one axis at the greatest depth, 30
+_HALVINGS = 15  # splits of one axis at the greatest depth, 30
 
 
 def check_box(bounds: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-    """Refuse a rectangle that is inverted or has no room in it."""
+    """Return the bounds. Refuse a rectangle that is inverted, or too small for the deepest cells."""
     fix = "write bounds = [xmin, ymin, xmax, ymax] with xmin < xmax and ymin < ymax"
     for name, low, high in (("x", bounds[0], bounds[2]), ("y", bounds[1], bounds[3])):
         if low > high:
             raise refusal(f"are inverted: {name}min is above {name}max", fix)
-        # A cell of the deepest level needs room for points that stay inside it after rounding: 2**14 numbers.
+        # A cell of the deepest level needs 2**14 floats, so that its points stay inside it after rounding.
         width = high - low
         if not math.isfinite(width) or width / 2**_HALVINGS < 2**14 * math.ulp(max(abs(low), abs(high))):
-            raise refusal(f"are degenerate: no room between {name}min and {name}max", fix)
+            raise refusal(f"are degenerate: {name}min and {name}max are too close together", fix)
     return bounds
 
 
 def are_degrees(fields: tuple[str, str], bounds: tuple[float, float, float, float]) -> bool:
-    """Return whether coordinates are longitude and latitude, by their names and by what is possible.
+    """Return whether coordinates are longitude and latitude, judged by their names and bounds.
 
     >>> are_degrees(("lon", "lat"), (-74.05, 40.60, -73.75, 40.90)), are_degrees(("x", "y"), (0.0, 0.0, 1.0, 1.0))
     (True, False)
@@ -44,35 +44,39 @@ def are_degrees(fields: tuple[str, str], bounds: tuple[float, float, float, floa
     return possible and ("lon" in x or "lng" in x) and "lat" in y
 
 
-WHERE = (
+COORDINATE_QUESTIONS = (
     Question(
         key="x",
         kind="field",
         text="Which field holds x, or the longitude?",
-        of=NUMBERS,
+        field_kinds=NUMBERS,
         hints=("longitude", "lon", "lng", "x"),
     ),
     Question(
-        key="y", kind="field", text="Which field holds y, or the latitude?", of=NUMBERS, hints=("latitude", "lat", "y")
+        key="y",
+        kind="field",
+        text="Which field holds y, or the latitude?",
+        field_kinds=NUMBERS,
+        hints=("latitude", "lat", "y"),
     ),
 )
-BOUNDS = Question(
+BOUNDS_QUESTION = Question(
     key="bounds",
     kind="numbers",
     text="In which rectangle do events lie? xmin, ymin, xmax, ymax; others are refused",
     public="box",
-    about=("x", "y"),
+    field_keys=("x", "y"),
     count=4,
 )
 
 
 class PlanarDomainSection(DeletableDomainSection):
-    """Events that are points: two coordinates in the units of the raw fields."""
+    """A domain of points: two coordinates in the units of the raw fields."""
 
     x: FieldName = Field(examples=["longitude"])
     """Field with the first coordinate, such as the longitude."""
     y: FieldName = Field(examples=["latitude"])
-    """Field with the second one, such as the latitude."""
+    """Field with the second coordinate, such as the latitude."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -84,7 +88,7 @@ class PlanarDomainSection(DeletableDomainSection):
 
 
 class BoxDomainSection(PlanarDomainSection):
-    """`kind = "box"`: a rectangle. Lower edges belong to it, upper edges do not; units are those of the raw fields."""
+    """`kind = "box"`: a rectangle that excludes its upper edges, in the units of the raw fields."""
 
     kind: Literal["box"] = "box"
     bounds: Annotated[tuple[Number, Number, Number, Number], AfterValidator(check_box)] = Field(
@@ -97,8 +101,8 @@ class BoxDomainSection(PlanarDomainSection):
         return are_degrees((self.x, self.y), self.bounds)
 
     @classmethod
-    def questions(cls) -> tuple[Question | Each, ...]:
-        return (*WHERE, BOUNDS)
+    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
+        return (*COORDINATE_QUESTIONS, BOUNDS_QUESTION)
 
 
 _TYPES = (
@@ -110,11 +114,11 @@ _TYPES = (
     "LineString",
     "MultiLineString",
 )
-MOST_REACH_M = 100_000.0
+MAX_REACH_M = 100_000.0
 
 
 def _geojson(file: PublicFile) -> PublicFile:
-    """Refuse what is no map, as far as that shows without geometry: the engine looks at shapes when it is built."""
+    """Return the file. Refuse one that is not a map, without a look at its shapes, which the engine checks."""
     fix = "write a FeatureCollection of polygons, or one of lines (RFC 7946)"
     try:
         document = orjson.loads(file.content)
@@ -137,18 +141,18 @@ def _geojson(file: PublicFile) -> PublicFile:
 ReachM = Annotated[
     Number,
     must(
-        lambda value: 0 < value <= MOST_REACH_M,
-        f"must be above 0 and at most {MOST_REACH_M:,.0f} metres",
+        lambda value: 0 < value <= MAX_REACH_M,
+        f"must be above 0 and at most {MAX_REACH_M:,.0f} metres",
         "write 50 for the accuracy of GPS",
     ),
 ]
-"""Type of a key that says how far from lines an event may be, in metres."""
+"""Type of a key for the largest distance of an event from lines, in metres."""
 GeoJsonFileAt = Annotated[PublicFileAt, AfterValidator(_geojson)]
 """Type of a key that names a GeoJSON file."""
 
 
 def named_features(file: PublicFile, name_property: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and GeoJSON of each feature that has a name; numbers are taken as they are written."""
+    """Yield the name and the geometry, as GeoJSON, of each feature that has a text or an integer as its name."""
     document = orjson.loads(file.content)
     for feature in document.get("features", [document]):
         properties = feature.get("properties") if isinstance(feature, dict) else None
@@ -158,75 +162,78 @@ def named_features(file: PublicFile, name_property: str) -> Iterator[tuple[str, 
 
 
 class GeoJsonDomainSection(PlanarDomainSection):
-    """`kind = "geojson"`: events in polygons (their border belongs to them), or near lines, onto which they are moved.
+    """`kind = "geojson"`: events in polygons, which include their borders, or near lines, onto which they are moved.
 
     `x` is the longitude and `y` the latitude, in degrees.
     """
 
     kind: Literal["geojson"] = "geojson"
     file: GeoJsonFileAt = Field(examples=["new_york.geojson"])
-    """GeoJSON of polygons alone or lines alone; its path is relative to the configuration."""
+    """GeoJSON either of polygons or of lines; its path is relative to the configuration."""
     reach_m: ReachM = Field(50.0, examples=[50])
-    """With lines: metres from the nearest one beyond which an event is outside."""
+    """With lines: largest distance of an event from the nearest line, in metres; events beyond it are outside."""
 
     @property
     def in_degrees(self) -> bool:
         return True
 
     @classmethod
-    def questions(cls) -> tuple[Question | Each, ...]:
-        return (*WHERE, Question(key="file", kind="file", text="Which GeoJSON file has the polygons, or the lines?"))
+    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
+        return (
+            *COORDINATE_QUESTIONS,
+            Question(key="file", kind="file", text="Which GeoJSON file has the polygons, or the lines?"),
+        )
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse coordinates the wrong way round."""
+        """Refuse swapped coordinates."""
         if "lat" in self.x.lower() and any(part in self.y.lower() for part in ("lon", "lng")):
-            yield ConfigProblem("x", f'"{self.x}" sounds like the latitude', "x is the longitude: swap x and y")
+            yield ConfigProblem("x", f'"{self.x}" seems to be the latitude', "swap x and y: x is the longitude")
         yield from super().problems()
 
 
-MOST_ZONES = 100_000
+MAX_ZONES = 100_000
 
 
 class ZonesDomainSection(DeletableDomainSection):
-    """`kind = "zones"`: events say in which of some named zones they are. A name that is not in the table is outside.
+    """`kind = "zones"`: events name a zone. An event with a name that is not in the table is outside.
 
-    The table is `zones`, with `measures` or without, or the features of `file`.
+    The table is `zones`, with or without `measures`, or the features of `file`.
     """
 
     kind: Literal["zones"] = "zones"
     field: FieldName = Field(examples=["zone"])
     """Field of the raw event that holds the zone's name, a text."""
     zones: Annotated[
-        tuple[Annotated[str, Field(strict=True)], ...] | None, Field(min_length=1, max_length=MOST_ZONES)
+        tuple[Annotated[str, Field(strict=True)], ...] | None, Field(min_length=1, max_length=MAX_ZONES)
     ] = Field(None, examples=[["north", "south"]])
-    """All names, neighbours beside each other: they share cells where there are few events."""
+    """All names, neighbours next to each other: adjacent zones with few events share a cell."""
     measures: tuple[NotNegative, ...] | None = Field(None, examples=[[12.5, 3.0]])
-    """Weight of each zone, such as its area; 0 takes a zone out. Absent: all alike."""
+    """Weight of each zone, such as its area; 0 removes a zone; absent: all zones have the same weight."""
     file: GeoJsonFileAt | None = Field(None, examples=["zones.geojson"])
-    """GeoJSON of polygons, or of lines, with the names in `name_property`; zones weigh by area, or by length."""
+    """GeoJSON of polygons or lines, with names in `name_property`; the weight of a zone is its area or length."""
     name_property: Annotated[str, Field(strict=True, min_length=1, max_length=256)] = Field("name", examples=["name"])
-    """Property of the file's features that holds a zone's name."""
+    """Property of the features of `file` that holds the name of the zone."""
     x: FieldName | None = Field(None, examples=["longitude"])
-    """With `file`: synthetic records also hold a place in their zone, its longitude here."""
+    """With `file`: field of synthetic records for the longitude of a place in their zone."""
     y: FieldName | None = Field(None, examples=["latitude"])
-    """With `file` and `x`: its latitude here."""
+    """With `file` and `x`: field of synthetic records for the latitude of that place."""
 
     @classmethod
-    def questions(cls) -> tuple[Question | Each, ...]:
+    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
         return (
             Question(
                 key="field",
                 kind="field",
                 text="Which field holds the zone's name?",
-                of=TEXTS,
+                field_kinds=TEXTS,
                 hints=("zone", "district", "neighborhood", "place", "area"),
             ),
             Question(
                 key="zones",
                 kind="texts",
-                text="Which zones are there? All names, neighbours beside each other",
+                text="Which zones are there? All names, neighbours next to each other",
                 public="values",
-                about=("field",),
+                field_keys=("field",),
             ),
         )
 
@@ -244,16 +251,16 @@ class ZonesDomainSection(DeletableDomainSection):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all zones as they are written; each name of a file's features once."""
+        """Names of all zones, without duplicates if they come from a file."""
         if self.file is not None:
             return tuple(dict.fromkeys(name for name, _ in named_features(self.file, self.name_property)))
         return self.zones or ()
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse tables that are none, or two."""
+        """Refuse no table or two tables, and a table that is not valid."""
         if (self.zones is None) == (self.file is None):
-            reason = "missing" if self.zones is None else "there are zones and a file"
-            yield ConfigProblem("zones", reason, "write zones = [...], or name a file, one of the two")
+            reason = "missing" if self.zones is None else "are listed, and a file is named as well"
+            yield ConfigProblem("zones", reason, "either write zones = [...], or name a file")
         elif self.zones is not None:
             yield from self._listed(self.zones)
         elif not self.names:
@@ -264,10 +271,10 @@ class ZonesDomainSection(DeletableDomainSection):
             )
         if (self.x is None) != (self.y is None):
             yield ConfigProblem(
-                "y" if self.y is None else "x", "missing beside the other coordinate", "write both x and y"
+                "y" if self.y is None else "x", "missing: the other coordinate is named", "write both x and y"
             )
         elif self.x is not None and self.file is None:
-            yield ConfigProblem("x", "there are no outlines to place records in", "name a file, or remove x and y")
+            yield ConfigProblem("x", "needs a file with the outlines of the zones", "name a file, or remove x and y")
         yield from super().problems()
 
     def _listed(self, zones: tuple[str, ...]) -> Iterator[ConfigProblem]:
@@ -281,7 +288,7 @@ class ZonesDomainSection(DeletableDomainSection):
             reason = f"are {len(self.measures)} for {len(zones)} zones"
             yield ConfigProblem("measures", reason, "write one for each zone, in their order")
         elif not any(self.measures):
-            yield ConfigProblem("measures", "are all 0, which leaves no zone", "write what each zone weighs")
+            yield ConfigProblem("measures", "are all 0, which leaves no zone", "write the weight of each zone")
 
 
 CounterName = Literal[
@@ -295,48 +302,48 @@ CounterName = Literal[
     "unbounded-block",
     "unbounded-kary",
 ]
-"""Counters of pure DP, by their names in `engines.core.counters`; a test compares the two lists."""
+"""Names of the counters under pure DP in `engines.core.counters`; a test compares the two lists."""
 NEED_HORIZON = frozenset({"block", "tree", "kary"})
 
 
 def horizon_problems(counter: CounterName, horizon: int | None) -> Iterator[ConfigProblem]:
-    """Refuse the horizon of a counter where it is missing, or of no use."""
+    """Refuse the horizon of a counter if it is missing or has no effect."""
     if counter in NEED_HORIZON and horizon is None:
         yield ConfigProblem(
             "horizon",
-            f'counter = "{counter}" must know for how many releases',
-            'set horizon = 1000, say, or take counter = "unbounded-kary", which goes on for ever',
+            f'missing: counter = "{counter}" is calibrated for a number of releases',
+            'set horizon = 1000, for example, or counter = "unbounded-kary", which needs none',
         )
     if horizon is not None and counter not in NEED_HORIZON:
-        yield ConfigProblem("horizon", f'counter = "{counter}" goes on for ever', "remove the key")
+        yield ConfigProblem("horizon", f'counter = "{counter}" needs no horizon', "remove the key")
 
 
 class SpatialOptions(OptionsSection):
     """`[streams.options]` of engine `spatial`."""
 
-    depth: Whole = Field(18, ge=2, le=30, examples=[18])
-    """Levels of the tree below its root."""
-    initial_steps: Whole = Field(1, ge=1, le=1_000_000, examples=[20])
-    """Steps 0 .. initial_steps - 1 are gathered into the release of step initial_steps - 1."""
+    depth: StrictInt = Field(18, ge=2, le=30, examples=[18])
+    """Number of levels of the tree below its root."""
+    initial_steps: StrictInt = Field(1, ge=1, le=1_000_000, examples=[20])
+    """Number of first steps that are gathered into one release, that of step initial_steps - 1."""
     split: Share = Field(Decimal("0.5"), examples=[0.5])
-    """Mode `paper`: share of the event budget that decides the partition; the rest counts. Exact."""
+    """Mode `paper`: share of the event budget for the partition, exact; the rest is for the counts."""
     threshold: NotNegative = Field(0.0, examples=[0])
-    """Mode `paper`: biased count, in events, above which a cell is divided."""
+    """Mode `paper`: biased count, in events, above which a cell is split."""
     counter: CounterName = Field("simple", examples=["simple"])
     """Mode `paper`: the continual counter of each leaf."""
-    horizon: Whole | None = Field(None, ge=1, le=1_000_000_000)
-    """Releases that a counter is calibrated for, where it needs to know; the stream stops after them."""
-    max_leaves: Whole = Field(4096, ge=2, le=1_048_576, examples=[4096])
-    """Mode `default`: leaves of the tree; work and memory of a step are proportional to it."""
+    horizon: StrictInt | None = Field(None, ge=1, le=1_000_000_000)
+    """Number of releases for a counter that is calibrated for one; the stream stops after them."""
+    max_leaves: StrictInt = Field(4096, ge=2, le=1_048_576, examples=[4096])
+    """Mode `default`: largest number of leaves; work and memory of a step are proportional to it."""
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse a horizon that the counter does not go with."""
+        """Refuse a horizon that does not fit the counter."""
         yield from horizon_problems(self.counter, self.horizon)
 
-    def in_stream(
+    def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Yield what they say against the mode."""
+        """Refuse a counter in a mode without counters."""
         if self.counter != "simple" and mode == "default":
             yield ConfigProblem(
                 "options.counter",

@@ -11,24 +11,23 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError, ValidationInfo, WrapValidator
+from pydantic import AfterValidator, Field, SerializeAsAny, StrictBool, ValidationError, ValidationInfo, WrapValidator
 
 from schemas.config.discovery import DOMAINS, ENGINES, measures_expiry
 from schemas.config.domain import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.formats import InputParts, Source
 from schemas.config.options import OptionsSection, TripOptionsSection
-from schemas.config.privacy import LARGEST_DELTA, SURPLUS_SHARE, Privacy
+from schemas.config.privacy import MAX_DELTA, SURPLUS_SHARE, Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import (
     Duration,
-    Flag,
     PlainName,
     TopicName,
-    below,
-    errors_of,
+    error_details,
     format_length,
     microseconds,
+    prefixed,
     refusal,
     refusals,
 )
@@ -41,13 +40,13 @@ def _engine(value: str) -> str:
         near = difflib.get_close_matches(value.lower(), ENGINES, n=1)
         raise refusal(
             f"this engine is not available: no installed distribution has it; available: {', '.join(ENGINES)}",
-            f'set engine = "{near[0]}"' if near else "set engine to one of them",
+            f'set engine = "{near[0]}"' if near else "set engine to an available one",
         )
     return value
 
 
 def _domain(value: Any, handler: Any, info: ValidationInfo) -> Any:
-    """Read a domain by the model of its kind. Kinds without a model are refused before anybody looks at other keys."""
+    """Validate a domain by the model of its kind. A kind without a model is refused before any other key is checked."""
     if not isinstance(value, Mapping):
         return value if isinstance(value, DomainSection) else handler(value)
     kind, available, first = value.get("kind"), ", ".join(DOMAINS), next(iter(DOMAINS))
@@ -55,15 +54,15 @@ def _domain(value: Any, handler: Any, info: ValidationInfo) -> Any:
         raise refusal("missing", f'add kind = "{first}" to [streams.domain], or one of {available}', at="kind")
     if not isinstance(kind, str) or kind not in DOMAINS:
         reason = f"this kind is not available in this version; available: {available}"
-        raise refusal(reason, f'set kind = "{first}", or another of them', at="kind")
+        raise refusal(reason, f'set kind = "{first}", or another available kind', at="kind")
     return DOMAINS[kind].__pydantic_validator__.validate_python(value, context=info.context)
 
 
 def _options(value: Any, handler: Any, info: ValidationInfo) -> Any:
-    """Read options by the model of the engine, and refuse what all readable keys of the stream say against each other.
+    """Validate options by the model of the engine, and refuse contradictions between all readable keys of the stream.
 
-    Under an engine that there is not, options are passed over. This is the last key of a stream, so that `info.data`
-    holds each one before it that could be read.
+    Options of an unknown engine are skipped. This is the last key of a stream, so that `info.data` holds all keys
+    before it that could be read.
     """
     read = dict(info.data)
     refused: list[Any] = []
@@ -73,10 +72,10 @@ def _options(value: Any, handler: Any, info: ValidationInfo) -> Any:
                 value, context=info.context
             )
         except ValidationError as error:
-            refused += [(each["loc"], each["ctx"]) for each in errors_of(error)]
+            refused += [(each["loc"], each["ctx"]) for each in error_details(error)]
     names = {field.name for field in fields(StreamParts)}
     parts = StreamParts(**{name: each for name, each in read.items() if name in names})
-    refused += [((), problem) for problem in below("../", parts.problems())]
+    refused += [((), problem) for problem in prefixed("../", parts.problems())]
     if refused:
         raise refusals(refused)
     return read.get("options")
@@ -90,48 +89,48 @@ else:
     Options = Annotated[SerializeAsAny[OptionsSection], WrapValidator(_options)]
 
 
-LEAST_EVENT_EPSILON = Fraction(1, 1_000_000)
+MIN_EVENT_EPSILON = Fraction(1, 1_000_000)
 
 
 class Stream(Source):
-    """`[[streams]]`. What can change under a running stream is what `fingerprint_fields` leaves out."""
+    """`[[streams]]`. The keys that `fingerprint_fields` leaves out may change under a running stream."""
 
     name: PlainName = Field(examples=["taxi"])
     """Name of the stream; its topics are `<name>.synthetic`, `.measurements`, `.ledger` and `.utility`."""
     engine: Annotated[str, Field(strict=True), AfterValidator(_engine)] = Field(examples=["spatial"])
-    """What kind of stream it is: one of the installed engines."""
+    """Name of an installed engine, which determines the kind of stream."""
     mode: Annotated[str, Field(strict=True)] = Field("default", examples=["default"])
-    """Which of the engine's methods runs; `default` is the one to use."""
+    """Method of the engine; use `default` unless you compare methods."""
     source: TopicName = Field(examples=["raw.taxi"])
-    """The private topic that is read; where users are bounded, keyed by the user."""
+    """Private topic that is read; if users are bounded, its records are keyed by user."""
     audit: TopicName | None = Field(None, examples=["audit.taxi"])
-    """Topic with the held-out events that the audit agent compares with; absent: no audit."""
-    allow_compacted: Flag = Field(False, examples=[True])
-    """Take topics with `cleanup.policy = compact` too: all but the last event of a key may be lost, uncounted."""
+    """Topic with held-out events, with which releases are compared; absent: no audit."""
+    allow_compacted: StrictBool = Field(False, examples=[True])
+    """Accept topics with `cleanup.policy = compact`: all but the last event of a key may be lost, uncounted."""
     partitioner: Literal["murmur2", "crc32", "any", "none"] = Field("murmur2", examples=["murmur2"])
-    """How producers place a user's key: `murmur2` (Java, aiokafka; `partitioner=murmur2_random` of librdkafka), `crc32`
-    (kcat, confluent-kafka and all of librdkafka by default), `any`: the job routes each record to its user's partition,
-    by a copy; or `none`: not checked.
+    """Partitioner of the producers: `murmur2` (Java, aiokafka; `partitioner=murmur2_random` of librdkafka), `crc32`
+    (kcat, confluent-kafka and all of librdkafka by default), `any`: the job copies each record to the partition of its
+    user; or `none`: partitions are not checked.
     """
     publish_delay: Duration = Field(timedelta(0), examples=["0s"])
-    """Added to the public time (end of the step + grace) at which a step is published."""
+    """Delay of the publication of a step after its end and grace."""
     privacy: Privacy
     time: Timing
     domain: Domain
-    """Public description of what an event can be; `kind` says which."""
+    """Public description of possible events; `kind` selects its model."""
     options: Options = Field(default_factory=dict, validate_default=True)
-    """Options of `engine`; absent: all as they are by default."""
+    """Options of `engine`; absent: all have their defaults."""
 
-    def changed(
+    def with_overrides(
         self,
         *,
         mode: str | None = None,
         epsilon: Decimal | float | str | None = None,
         max_contributions: int | None = None,
     ) -> Stream:
-        """Return the stream with another mode, epsilon or bound, checked as a file's is; None: as it is.
+        """Return the stream with another mode, epsilon or bound, validated like a file; None keeps a value.
 
-        A smaller `max_contributions` lowers `max_per_step` with it: more a step than in all says nothing.
+        A smaller `max_contributions` also lowers `max_per_step`, which may not exceed it.
 
         Raises: ConfigError; its keys are relative to the stream.
         """
@@ -141,132 +140,134 @@ class Stream(Source):
             privacy["max_contributions"] = max_contributions
             if self.privacy.max_per_step is not None:
                 privacy["max_per_step"] = min(self.privacy.max_per_step, max_contributions)
-        if privacy:  # as a mapping, so that what is refused is refused by its key in the stream
-            values["privacy"] = self.privacy.given | privacy
+        if privacy:  # a mapping, so that keys of problems are relative to the stream
+            values["privacy"] = self.privacy.explicit | privacy
         try:
             return self.revised(**values)
         except ConfigError as error:
-            said = (replace(each, reason=f'stream "{self.name}": {each.reason}') for each in error.problems)
-            raise ConfigError(list(said)) from None
+            problems = [replace(each, reason=f'stream "{self.name}": {each.reason}') for each in error.problems]
+            raise ConfigError(problems) from None
 
     @property
     def facts(self) -> EngineFacts:
-        """What the engine can do."""
+        """The facts of the engine."""
         return ENGINES[self.engine].facts
 
     @property
     def horizon(self) -> int | None:
-        """Steps after which nothing more is measured; None: it has no end."""
-        found: int | None = getattr(self.options, "horizon", None)
-        return found
+        """Number of steps after which nothing more is measured; None if there is no end."""
+        horizon: int | None = getattr(self.options, "horizon", None)
+        return horizon
 
     @property
     def decay(self) -> Fraction:
-        """What is left, in each step, of the precision of the step before; 1 where it does not fall."""
-        found: Fraction | None = getattr(self.options, "decay_fraction", None)
-        return Fraction(1) if found is None else found
+        """Factor by which precision decreases from step to step; 1 if it does not."""
+        decay: Fraction | None = getattr(self.options, "decay_fraction", None)
+        return Fraction(1) if decay is None else decay
 
     @property
     def publish_delay_us(self) -> int:
-        """Publish delay in microseconds."""
+        """`publish_delay` in microseconds."""
         return microseconds(self.publish_delay)
 
     @property
     def insert_charge(self) -> int:
-        """What one insert costs its user out of `max_contributions`; a delete costs 1.
+        """Number of contributions that one insert costs its user; a delete costs 1.
 
-        With `ttl` it is 2 in a mode that measures the expiry as a delete, since the insert then moves two releases.
+        With `ttl` it is 2 in a mode that measures the expiry as a delete, because the insert then moves two releases.
         """
         return 2 if self.domain.lifetime is not None and measures_expiry(self.engine, self.mode) else 1
 
     @property
     def contribution(self) -> str:
-        """Word for what is counted against `max_contributions`."""
+        """Word for one contribution: `event` or `trip`."""
         return "event" if self.domain.trip_field is None else "trip"
 
     @property
     def trip_life(self) -> int | None:
-        """Steps in which records of a trip pass, where trips are what is bounded."""
+        """Largest number of steps that records of one trip can be in; None if contributions are not trips."""
         if self.domain.trip_field is None:
             return None
         return TripOptionsSection.from_stream(self).life_steps(self.time.shortest_us)
 
     @property
     def period_steps(self) -> int | None:
-        """Steps of a period, after which the bound renews; None: it never does."""
+        """Number of steps after which the bound renews; None if it never does."""
         return None if self.privacy.per is None else steps_in(self.privacy.per, self.time.step)
 
     @property
     def ttl_steps(self) -> int | None:
-        """Steps after which an insert is deleted by itself; None: it never is."""
+        """Number of steps after which an insert expires; None if it never does."""
         return None if self.domain.lifetime is None else steps_in(self.domain.lifetime, self.time.step)
 
     @property
     def whole_unit(self) -> bool:
-        """True where the engine accounts for all changes of a unit (`EngineFacts`): wherever a delta is promised, too,
-        since (epsilon, delta) of a unit is no multiple of what one of its events costs."""
+        """Whether the engine accounts for all changes of a unit; see `EngineFacts`.
+
+        It always does with a delta, because (epsilon, delta) of a unit is not a multiple of that of one event.
+        """
         return self.facts.whole_unit or self.privacy.delta > 0
 
     @property
     def contributions(self) -> int:
-        """How many changes of one unit divide epsilon: `changes`, or 1 where the engine accounts for the whole unit."""
+        """Number by which epsilon is divided: `changes`, or 1 if the engine accounts for the whole unit."""
         return 1 if self.whole_unit else self.changes
 
     @property
     def changes(self) -> int:
-        """How many changes by one event a unit may make: `max_contributions` of a user, `insert_charge` of an event."""
+        """Largest number of changes of a unit: `max_contributions` for a user, `insert_charge` for an event."""
         if self.privacy.unit == "event" or self.privacy.max_contributions is None:
             return self.insert_charge
         return self.privacy.max_contributions
 
     @property
     def event_epsilon(self) -> Fraction:
-        """Budget at which the engine runs, exact: the unit's epsilon over the changes one unit may make.
+        """Epsilon for one event, exact: the epsilon of the unit divided by `contributions`.
 
-        unit = "user": epsilon / max_contributions, of which an insert uses up `insert_charge`. unit = "event": epsilon
-        / `insert_charge`. Under `op` an insert and its delete are two events.
+        With unit = "user" it is epsilon / max_contributions, and an insert takes `insert_charge` contributions; with
+        unit = "event" it is epsilon / `insert_charge`. With `op`, an insert and its delete are two events.
         """
         return self.privacy.epsilon_fraction / self.contributions
 
     @property
     def surplus(self) -> int:
-        """Events of one user beyond `max_contributions` that are counted in a period; 0: none are."""
+        """Number of events of one user beyond `max_contributions` that are counted in a period."""
         return (self.privacy.surplus or 0) * (self.privacy.max_contributions or 0)
 
     @property
     def engine_epsilon(self) -> Fraction:
-        """What of `event_epsilon` is the engine's: all, or what counting the surplus leaves."""
+        """Part of `event_epsilon` for the engine: everything that counting the surplus does not take."""
         return self.event_epsilon * (1 - SURPLUS_SHARE) if self.surplus else self.event_epsilon
 
     @property
     def noise_version(self) -> int:
-        """Version of the noise's law; where a later one draws what the first one drew, it is the first one."""
+        """Version of the noise distribution; 1 if a later version is equal to the first for these options."""
         privacy = self.privacy
         one_a_step = privacy.unit == "event" or privacy.max_contributions in (None, 1) or privacy.max_per_step == 1
-        if self.options.draws_as_first(self.mode, one_a_step=one_a_step):
+        if self.options.draws_first_version(self.mode, one_a_step=one_a_step):
             return 1
         return self.facts.noise_versions.get(self.mode, 1)
 
     @property
     def routed(self) -> bool:
-        """True where the job copies each record to the partition of its user, wherever its producer placed it."""
+        """Whether the job copies each record to the partition of its user."""
         return self.partitioner == "any"
 
     @property
     def placed_by(self) -> Literal["murmur2", "crc32", "none"]:
-        """What ingest finds the place of a user's records by."""
+        """Partitioner by which ingest expects the records of a user."""
         return "murmur2" if self.partitioner == "any" else self.partitioner
 
     @property
     def checks_partition(self) -> bool:
-        """True where a record on another partition than its user's is a dead letter."""
+        """Whether records that are not on the partition of their user are refused."""
         return self.privacy.bounds_users and self.partitioner != "none"
 
     def fingerprint_fields(self) -> dict[str, Any]:
-        """Return everything that the guarantee and the meaning of stored states rest on, ready for canonical JSON.
+        """Return everything on which the guarantee and the meaning of stored states depend, for canonical JSON.
 
-        Left out, so they may change under a running stream: `audit`, `allow_compacted`, `grace`, `publish_delay`,
-        `user_key_file` (`run` adds the id of the key itself). Values are integers, texts, floats and None only.
+        `audit`, `allow_compacted`, `grace`, `publish_delay` and `user_key_file` are left out, so that they may change
+        under a running stream; `run` adds the id of the user key itself. Values are integers, texts, floats and None.
         """
         return {
             "name": self.name,
@@ -280,21 +281,21 @@ class Stream(Source):
             "time": self.time.fingerprint_fields(),
             "domain": self.domain.fingerprint_fields(),
             "options": self.options.fingerprint_fields(),
-            # Absent for a first version.
+            # It is absent for the first version.
             **({"noise": self.noise_version} if self.noise_version > 1 else {}),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamParts(InputParts):
-    """As much of a stream as could be read, so that one broken section does not hide what is wrong with the others."""
+    """The readable parts of a stream, so that one broken section does not hide the problems of the others."""
 
     engine: str | None = None
     mode: str | None = None
     options: OptionsSection | None = None
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Yield what the readable parts say against each other."""
+        """Yield contradictions between the readable parts."""
         yield from self._engine()
         yield from self._unit()
         yield from self._surplus()
@@ -312,40 +313,40 @@ class StreamParts(InputParts):
         if self.mode is not None and self.mode not in facts.modes:
             yield ConfigProblem(
                 "mode",
-                f'engine "{self.engine}" has no such mode in this version; available: {", ".join(facts.modes)}',
+                f'engine "{self.engine}" has no such mode; available: {", ".join(facts.modes)}',
                 'set mode = "default"',
             )
         if self.domain is not None and self.domain.kind not in spec.kinds:
             kinds = " or ".join(f'"{kind}"' for kind in spec.kinds)
             yield ConfigProblem(
                 "domain.kind",
-                f'engine "{self.engine}" does not work on a domain of kind "{self.domain.kind}"',
+                f'engine "{self.engine}" does not support a domain of kind "{self.domain.kind}"',
                 f"describe the domain as kind = {kinds}, or choose another engine",
             )
         if self.mode not in facts.modes:
             return
         if self.options is not None:
-            yield from self.options.in_stream(self.mode, self.privacy, self.time, self.domain)
+            yield from self.options.stream_problems(self.mode, self.privacy, self.time, self.domain)
         if self.privacy is None:
             return
         if self.privacy.delta != 0.0 and self.mode not in facts.uses_delta:
             yield ConfigProblem(
                 "privacy.delta",
-                f'engine "{self.engine}", mode "{self.mode}", is epsilon-DP and has no use for a delta',
+                f'engine "{self.engine}", mode "{self.mode}", is epsilon-DP and uses no delta',
                 "set delta = 0.0, or remove the key"
-                + (f"; these modes take one: {', '.join(sorted(facts.uses_delta))}" if facts.uses_delta else ""),
+                + (f"; modes with a delta: {', '.join(sorted(facts.uses_delta))}" if facts.uses_delta else ""),
             )
-        if self.mode in facts.uses_delta and self.privacy.delta > LARGEST_DELTA:
+        if self.mode in facts.uses_delta and self.privacy.delta > MAX_DELTA:
             yield ConfigProblem(
                 "privacy.delta",
-                f"is above {LARGEST_DELTA}: one user in a hundred may be unprotected altogether",
-                "write a probability far below one in your users, such as 1e-6",
+                f"is above {MAX_DELTA}: one user in a hundred may be entirely unprotected",
+                "write a number far below one divided by the number of your users, such as 1e-6",
             )
         if self.privacy.delta == 0.0 and self.mode in facts.needs_delta:
             yield ConfigProblem(
                 "privacy.delta",
-                f'mode "{self.mode}" adds Gaussian noise and promises nothing without a delta',
-                "set delta = 1e-6, or a probability far below one in your users",
+                f'mode "{self.mode}" adds Gaussian noise, which has no guarantee without a delta',
+                "set delta = 1e-6, or a number far below one divided by the number of your users",
             )
 
     @property
@@ -357,7 +358,7 @@ class StreamParts(InputParts):
         return self._spec.facts if self._spec is not None else None
 
     def _unit(self) -> Iterator[ConfigProblem]:
-        """Refuse a unit that the engine cannot protect, or that cannot be told apart and bounded."""
+        """Refuse a unit that the engine cannot protect, or that cannot be identified and bounded."""
         if self.privacy is None:
             return
         if self._facts is not None and self.privacy.unit not in self._facts.units:
@@ -366,7 +367,8 @@ class StreamParts(InputParts):
             units = " or ".join(f'"{unit}"' for unit in self._facts.units)
             yield ConfigProblem("privacy.unit", f'unit = "{self.privacy.unit}" {able}', f"use unit = {units}")
         else:
-            yield from below("privacy", self.privacy.bounds(names_user=self.domain is None or self.domain.names_user))
+            names_user = self.domain is None or self.domain.names_user
+            yield from prefixed("privacy", self.privacy.bound_problems(names_user=names_user))
 
     def _surplus(self) -> Iterator[ConfigProblem]:
         privacy, facts, domain = self.privacy, self._facts, self.domain
@@ -382,11 +384,12 @@ class StreamParts(InputParts):
             why = f'engine "{self.engine}", mode "{self.mode}", does not scale its release by what the bounds refuse'
             fix = f"remove surplus, or use {' or '.join(able)}"
         elif privacy.unit != "user":
-            why, fix = f'unit = "{privacy.unit}" has no events that a bound drops', 'set unit = "user", or remove it'
+            why = f'with unit = "{privacy.unit}" no bound drops events'
+            fix = 'set unit = "user", or remove surplus'
         elif privacy.delta:
-            why, fix = "is counted under pure epsilon-DP only", "remove delta, or remove surplus"
+            why, fix = "is counted only under pure epsilon-DP", "remove delta, or remove surplus"
         elif domain is not None and domain.operation_field is not None:
-            why = "counts inserts, and records of this stream may be deletes"
+            why = "counts inserts, but records of this stream may be deletes"
             fix = "remove surplus, or let events expire by ttl instead of deletes"
         if why:
             yield ConfigProblem("privacy.surplus", why, fix)
@@ -394,10 +397,10 @@ class StreamParts(InputParts):
     def _budget(self) -> Iterator[ConfigProblem]:
         if self.privacy is not None and not (self._facts is not None and self._facts.whole_unit):
             epsilon = self.privacy.epsilon_fraction / (self.privacy.max_contributions or 1)
-            if epsilon < LEAST_EVENT_EPSILON:
+            if epsilon < MIN_EVENT_EPSILON:
                 yield ConfigProblem(
                     "privacy.epsilon",
-                    "leaves less than a millionth to each event, so its noise would be millions of events",
+                    "leaves less than a millionth to each event, so that the noise would be millions of events",
                     "raise epsilon, or lower max_contributions",
                 )
 
@@ -421,7 +424,7 @@ class StreamParts(InputParts):
         key = self.domain.deletion_key if self.domain is not None else None
         if self.time is not None and self._facts is not None:
             own = self._facts.dates_records
-            yield from below("time", self.time.dated_problems(own=own, deletion_key=key))
+            yield from prefixed("time", self.time.dated_problems(own=own, deletion_key=key))
         if key is None or self.privacy is None:
             return
         if key == "ttl" and not measures_expiry(self.engine or "", self.mode or ""):

@@ -1,6 +1,6 @@
-"""Keys of engine `tabular`: `kind = "table"`, rows with attributes that have public values, and its options.
+"""Keys of engine `tabular`: `kind = "table"`, rows of attributes with public values, and its options.
 
-Attributes can come out of a JSON Schema, where that says of their values what is finite and public:
+Attributes can be read from a JSON Schema, if it describes finite sets of public values:
 
 | property                                                   | attribute                       |
 |------------------------------------------------------------|---------------------------------|
@@ -24,9 +24,9 @@ from itertools import combinations, pairwise
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
-from schemas.config.domain import NUMBERS, DeletableDomainSection, DomainSection, Each, Question
+from schemas.config.domain import NUMBERS, DeletableDomainSection, DomainSection, Question, TablesQuestion
 from schemas.config.options import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.spatial import CounterName, horizon_problems
@@ -34,26 +34,26 @@ from schemas.config.timing import Timing
 from schemas.config.values import (
     ExactDecimal,
     FieldName,
-    Flag,
     Number,
     PublicFileAt,
     Section,
-    Whole,
-    below,
     must,
+    prefixed,
     refusal,
 )
 from schemas.errors import ConfigProblem
 
 BINS = 20
-LISTED = 50
-_MEND = "give it an enum, or minimum and maximum, or list the attribute in [streams.domain] yourself"
+"""Number of bins for the numbers of a JSON Schema."""
+MAX_LISTED = 50
+"""Largest number of integers of a JSON Schema that are listed instead of put into bins."""
+_FIX = "give it an enum, or minimum and maximum, or list the attribute in [streams.domain] yourself"
 
 
 def attributes_of_schema(
     content: bytes, *, skip: Collection[str] = ()
 ) -> tuple[list[dict[str, Any]], list[ConfigProblem]]:
-    """Return the keys of an attribute for each property but those in `skip`, and what could not be read.
+    """Return the keys of an attribute for each property that is not in `skip`, and the problems of the others.
 
     >>> attributes_of_schema(b'{"properties": {"sex": {"enum": ["f", "m"]}}, "required": ["sex"]}')
     ([{'field': 'sex', 'missing': False, 'values': ('f', 'm')}], [])
@@ -66,16 +66,16 @@ def attributes_of_schema(
     if not isinstance(properties, dict):
         return [], [ConfigProblem("", "has no properties", "name a JSON Schema of an object")]
     required = schema.get("required", [])
-    found, problems = [], []
+    attributes, problems = [], []
     for field, rule in properties.items():
         if field in skip:
             continue
         keys = _attribute(rule) if isinstance(rule, Mapping) else None
         if keys is None:
-            problems.append(ConfigProblem("", f'says of "{field}" nothing that is finite', _MEND))
+            problems.append(ConfigProblem("", f'does not describe a finite set of values of "{field}"', _FIX))
             continue
-        found.append({"field": field, **keys, "missing": keys["missing"] or field not in required})
-    return found, problems
+        attributes.append({"field": field, **keys, "missing": keys["missing"] or field not in required})
+    return attributes, problems
 
 
 def _attribute(rule: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -111,7 +111,7 @@ def _bounded(rule: Mapping[str, Any], *, whole: bool, missing: bool) -> dict[str
         edges = tuple(low + (high - low) * index / BINS for index in range(BINS + 1))
         return {"missing": missing, "edges": (*edges[:-1], float(high))}
     first, last = math.ceil(low), math.floor(high)
-    if last - first < LISTED:
+    if last - first < MAX_LISTED:
         return {"missing": missing, "values": tuple(range(first, last + 1))}
     return {"missing": missing, "edges": (*_whole_edges(first, last), float(last)), "integer": True}
 
@@ -136,12 +136,14 @@ def _value(value: object) -> Value:
     if isinstance(value, Decimal):
         value = int(value) if value == value.to_integral_value() and "." not in str(value) else float(value)
     if not isinstance(value, (str, int, float, bool)) or (isinstance(value, float) and not math.isfinite(value)):
-        raise refusal("holds what is no text, number or boolean", "write such a value; null is missing = true")
+        raise refusal(
+            "is not a text, number or boolean", "write such a value; for null, set missing = true on the attribute"
+        )
     return value
 
 
 def _text(value: Value) -> str:
-    """Return a text that tells true from 1 and "1"."""
+    """Return a value as a text that distinguishes true, 1 and "1"."""
     return json.dumps(value)
 
 
@@ -149,26 +151,26 @@ Listed = Annotated[Value, BeforeValidator(_value)]
 
 
 class AttributeSection(Section):
-    """One entry of `attributes`: listed values, or numbers in bins."""
+    """An entry of `attributes`: listed values, or numbers in bins."""
 
     header: ClassVar[str] = "[streams.domain.attributes]"
 
     field: FieldName = Field(examples=["age"])
-    """Field of the raw event."""
+    """Field of the raw events."""
     values: tuple[Listed, ...] | None = Field(None, examples=[["f", "m"]])
-    """All values that there are; texts, numbers or booleans."""
+    """All possible values: texts, numbers or booleans."""
     edges: tuple[Number, ...] | None = Field(None, examples=[[0, 18, 65, 120]])
-    """Edges of bins, ascending; a bin holds its lower edge, and the last bin its upper one, too."""
-    integer: Flag = False
-    """Numbers drawn back from bins are whole."""
+    """Edges of bins, ascending; a bin includes its lower edge, and the last bin also its upper edge."""
+    integer: StrictBool = False
+    """Whether the numbers of synthetic records are whole."""
     points: tuple[Number, ...] | None = Field(None, examples=[[9, 40, 75]])
-    """The number that is drawn back from each bin; absent: any in it, evenly."""
-    missing: Flag = False
-    """Null and absent are a value; otherwise they are a MISSING_FIELD."""
+    """The number of synthetic records for each bin; absent: uniform in the bin."""
+    missing: StrictBool = False
+    """Whether null and absent are a value; otherwise such a record is refused as MISSING_FIELD."""
     unknown: Literal["refuse", "other", "clamp"] = "refuse"
-    """What becomes of other values: a dead letter, the value `other`, or, for numbers, the nearest bin."""
+    """How other values are treated: refused, as the value `other`, or, for numbers, as the nearest bin."""
     other: Annotated[str, Field(strict=True, max_length=256)] = "other"
-    """What a synthetic record shows for other values."""
+    """Value of synthetic records that stands for other values."""
 
     @property
     def listed(self) -> int:
@@ -177,13 +179,13 @@ class AttributeSection(Section):
 
     @property
     def size(self) -> int:
-        """Number of codes."""
+        """Number of codes, those of `other` and of missing values included."""
         return self.listed + (self.unknown == "other") + self.missing
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse keys of an attribute that contradict each other."""
         if (self.values is None) == (self.edges is None):
-            yield ConfigProblem("values", "an attribute has values or edges, and not both", "write one of the two")
+            yield ConfigProblem("values", "an attribute has either values or edges", "write one of the two")
         elif self.values is not None:
             yield from self._listed(self.values)
         elif self.edges is not None:
@@ -196,16 +198,16 @@ class AttributeSection(Section):
             )
 
     def _listed(self, values: tuple[Value, ...]) -> Iterator[ConfigProblem]:
-        # JSON knows one kind of number, and tells true from 1.
+        # JSON has one type of number, but distinguishes true from 1.
         if not values or len({(isinstance(value, bool), value) for value in values}) < len(values):
-            yield ConfigProblem("values", "are none, or one of them is listed twice", "list each value once")
+            yield ConfigProblem("values", "are empty, or list a value twice", "list each value once")
         if self.unknown == "clamp":
             yield ConfigProblem("unknown", 'is "clamp", which needs bins', 'set unknown = "refuse" or "other"')
         if self.unknown == "other" and self.other in values:
             yield ConfigProblem("other", "is a listed value", "choose another text")
         for key in ("integer", "points"):
             if getattr(self, key):
-                yield ConfigProblem(key, "is of no use without edges", "remove the key")
+                yield ConfigProblem(key, "has no effect without edges", "remove the key")
 
     def _binned(self, edges: tuple[float, ...]) -> Iterator[ConfigProblem]:
         pairs = list(pairwise(edges))
@@ -215,7 +217,7 @@ class AttributeSection(Section):
         last = len(pairs) - 1
         if self.integer:
             if max(abs(edges[0]), abs(edges[-1])) > 2**53:
-                yield ConfigProblem("edges", "go beyond 2**53, where whole numbers have gaps", "scale the field")
+                yield ConfigProblem("edges", "exceed 2**53, beyond which floats skip integers", "scale the field")
             elif any(
                 math.ceil(low) > (math.floor(high) if at == last else math.ceil(high) - 1)
                 for at, (low, high) in enumerate(pairs)
@@ -228,28 +230,28 @@ class AttributeSection(Section):
             )
             if not inside or (self.integer and any(point != int(point) for point in self.points)):
                 yield ConfigProblem(
-                    "points", "are not one number in each bin, in their order", f"write {len(pairs)} of them"
+                    "points", "are not one number in each bin, in order", f"write {len(pairs)} numbers, one in each bin"
                 )
 
-    def meaning(self) -> list[Any]:
-        """Return what stored states rest on."""
+    def fingerprint_values(self) -> list[Any]:
+        """Return the values of all keys, for the fingerprint."""
         values = None if self.values is None else [_text(value) for value in self.values]
         return list({**self.fingerprint_fields(), "values": values}.values())
 
 
 class ImpossiblePair(Section):
-    """One entry of `impossible`: values of two attributes that no row has together."""
+    """An entry of `impossible`: values of two attributes that no row has together."""
 
     header: ClassVar[str] = "[streams.domain.impossible]"
 
     left: FieldName = Field(examples=["age"])
     """One attribute."""
     left_values: tuple[Listed, ...] = Field(min_length=1, examples=[[5]])
-    """Values as in a raw event; of a binned attribute a number stands for its bin."""
+    """Values of `left` as in raw events; a number stands for its bin if the attribute has bins."""
     right: FieldName = Field(examples=["drives"])
     """The other attribute."""
     right_values: tuple[Listed, ...] = Field(min_length=1, examples=[[True]])
-    """Its values that do not go with those."""
+    """Values of `right` that no row has together with one of `left_values`."""
 
 
 class TableDomainSection(DeletableDomainSection):
@@ -259,39 +261,41 @@ class TableDomainSection(DeletableDomainSection):
 
     kind: Literal["table"] = "table"
     attributes: tuple[AttributeSection, ...] = Field((), examples=[[{"field": "sex", "values": ["f", "m"]}]])
-    """Attributes in the order of the codes; those of `schema_file` come after these, and these override them."""
+    """Attributes in the order of their codes; those of `schema_file` follow unless they are listed here."""
     schema_file: PublicFileAt | None = Field(None, examples=["person.schema.json"])
-    """JSON Schema of an event: properties with `enum`, `const`, `boolean`, or whole numbers between bounds."""
+    """JSON Schema of an event: properties with `enum`, `const`, `boolean`, or numbers between bounds."""
     impossible: tuple[ImpossiblePair, ...] = ()
-    """Structural zeros; an event with one is OUTSIDE_DOMAIN."""
+    """Structural zeros; an event with one is refused as OUTSIDE_DOMAIN."""
 
     @classmethod
-    def questions(cls) -> tuple[Question | Each, ...]:
+    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
         values = Question(
             key="values",
             kind="texts",
-            text="All values that there are",
-            of=frozenset(("text", "boolean")),
+            text="What are all possible values?",
+            field_kinds=frozenset(("text", "boolean")),
             public="values",
         )
         edges = Question(
             key="edges",
             kind="numbers",
-            text="Edges of bins, ascending: the smallest and the largest value that there can be, and some between",
-            of=NUMBERS,
+            text="What are the edges of bins, ascending: the smallest and largest possible value, and some between?",
+            field_kinds=NUMBERS,
             public="edges",
         )
         integer = Question(
-            key="integer", kind="flag", text="Are they whole?", of=NUMBERS, public="whole", default=False
+            key="integer", kind="flag", text="Are they whole?", field_kinds=NUMBERS, public="whole", default=False
         )
-        text = "Is it null or absent in some records? They are refused otherwise"
+        text = "Is it null or absent in some records? If not, such records are refused"
         missing = Question(key="missing", kind="flag", text=text, public="nulls", default=False)
         text = "Which fields does the table have? One to fifty"
-        return (Each(key="attributes", text=text, field_key="field", inner=(values, edges, integer, missing)),)
+        return (
+            TablesQuestion(key="attributes", text=text, field_key="field", questions=(values, edges, integer, missing)),
+        )
 
     @property
     def all_attributes(self) -> tuple[AttributeSection, ...]:
-        """Listed ones and those of the schema, as far as it can be read."""
+        """Attributes that are listed, and those of the schema that could be read."""
         listed = {attribute.field for attribute in self.attributes}
         return (*self.attributes, *(a for a in self._imported[0] if a.field not in listed))
 
@@ -299,8 +303,8 @@ class TableDomainSection(DeletableDomainSection):
     def _imported(self) -> tuple[list[AttributeSection], list[ConfigProblem]]:
         if self.schema_file is None:
             return [], []
-        found, problems = attributes_of_schema(self.schema_file.content, skip={a.field for a in self.attributes})
-        return [AttributeSection(**keys) for keys in found], problems
+        attributes, problems = attributes_of_schema(self.schema_file.content, skip={a.field for a in self.attributes})
+        return [AttributeSection(**keys) for keys in attributes], problems
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -313,10 +317,10 @@ class TableDomainSection(DeletableDomainSection):
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse attributes that do not fit together."""
-        yield from below("schema_file", self._imported[1])
+        yield from prefixed("schema_file", self._imported[1])
         fields = [attribute.field for attribute in self.attributes]
         for field in sorted({field for field in fields if fields.count(field) > 1}):
-            yield ConfigProblem("attributes", f'name "{field}" twice', "keep one of them")
+            yield ConfigProblem("attributes", f'name "{field}" twice', "remove one of the two")
         count = len(self.all_attributes)
         if not 1 <= count <= MAX_ATTRIBUTES:
             yield ConfigProblem(
@@ -326,7 +330,9 @@ class TableDomainSection(DeletableDomainSection):
         for index, pair in enumerate(self.impossible):
             for key, field in (("left", pair.left), ("right", pair.right)):
                 if field not in known:
-                    yield ConfigProblem(f"impossible[{index}].{key}", "is no attribute", "name a field of attributes")
+                    yield ConfigProblem(
+                        f"impossible[{index}].{key}", "is not an attribute", "name a field of attributes"
+                    )
             if pair.left == pair.right:
                 yield ConfigProblem(f"impossible[{index}].right", "is the same attribute as left", "name another one")
         yield from super().problems()
@@ -336,13 +342,13 @@ class TableDomainSection(DeletableDomainSection):
             [pair.left, [_text(v) for v in pair.left_values], pair.right, [_text(v) for v in pair.right_values]]
             for pair in self.impossible
         ]
-        attributes = [attribute.meaning() for attribute in self.all_attributes]
+        attributes = [attribute.fingerprint_values() for attribute in self.all_attributes]
         return {**super().fingerprint_fields(), "attributes": attributes, "impossible": impossible}
 
 
 MAX_WAYS = 3
 BYTES_PER_CELL = 96
-"""Bytes of memory, as the engine reckons."""
+"""Estimated memory of the engine."""
 
 
 Weight = Annotated[ExactDecimal, must(lambda value: value > 0, "must be above 0", "write 1, or leave the marginal out")]
@@ -352,14 +358,14 @@ Part = Annotated[
 
 
 class Marginal(Section):
-    """One entry of `marginals`."""
+    """An entry of `marginals`."""
 
     header: ClassVar[str] = "[streams.options.marginals]"
 
     of: tuple[FieldName, ...] = Field(min_length=1, max_length=MAX_WAYS, examples=[["age", "income"]])
-    """Its attributes, in any order."""
+    """Attributes of the marginal, in any order."""
     weight: Weight = Decimal(1)
-    """How much it matters, beside the others."""
+    """Importance relative to the other marginals."""
 
 
 class TabularOptions(OptionsSection):
@@ -367,26 +373,26 @@ class TabularOptions(OptionsSection):
 
     unpinned: ClassVar[frozenset[str]] = frozenset({"churn", "max_cells"})
 
-    ways: tuple[Whole, ...] = Field((1, 2), examples=[[1, 2]])
-    """All marginals of so many attributes matter; 1 to 3. One-way marginals are always measured."""
+    ways: tuple[StrictInt, ...] = Field((1, 2), examples=[[1, 2]])
+    """Measure all marginals with these numbers of attributes, 1 to 3. One-way marginals are always measured."""
     marginals: tuple[Marginal, ...] = Field((), examples=[[{"of": ["age", "income"], "weight": 2}]])
-    """Where given, these matter and not those of `ways`."""
-    records: Flag = Field(True, examples=[True])
-    """False publishes measurements only."""
+    """Measure these marginals instead of those of `ways`."""
+    records: StrictBool = Field(True, examples=[True])
+    """Whether synthetic rows are published; if not, only measurements are."""
     churn: Part = Field(Decimal("0.02"), examples=[0.02])
-    """Rows that a step may change, as a share of the table, beyond twice the events that it is thought to have."""
-    max_cells: Whole = Field(4_000_000, ge=1, le=1_000_000_000, examples=[4_000_000])
-    """Most cells of all marginals together: memory, state and a step's work are proportional to them."""
-    rounds: Whole = Field(4, ge=1, le=1000, examples=[4])
-    """Mode `paper`: marginals that are chosen and measured in a step."""
+    """Share of the table that a step may change, in addition to twice the estimated number of its events."""
+    max_cells: StrictInt = Field(4_000_000, ge=1, le=1_000_000_000, examples=[4_000_000])
+    """Largest number of cells of all marginals together; memory, state and work of a step are proportional to it."""
+    rounds: StrictInt = Field(4, ge=1, le=1000, examples=[4])
+    """Mode `paper`: number of marginals that are selected and measured in a step."""
     counter: CounterName = Field("simple", examples=["simple"])
     """Mode `paper`: the continual counter of each marginal."""
-    horizon: Whole | None = Field(None, ge=1, le=1_000_000_000)
-    """Mode `paper`: steps that the counter is calibrated for, where it needs to know; the stream stops after them."""
+    horizon: StrictInt | None = Field(None, ge=1, le=1_000_000_000)
+    """Mode `paper`: number of steps for a counter that is calibrated for one; the stream stops after them."""
     fit: Literal["pgm", "joint"] = Field("pgm", examples=["pgm"])
-    """Mode `paper`: Private-PGM (the extra `pgm`), or the whole table where it is small."""
-    model_cells: Whole = Field(4096, ge=1, le=100_000_000, examples=[4096])
-    """Mode `paper`: most cells of the model's tables."""
+    """Mode `paper`: how the table is fitted, by Private-PGM (the extra `pgm`) or, if it is small, as a whole."""
+    model_cells: StrictInt = Field(4096, ge=1, le=100_000_000, examples=[4096])
+    """Mode `paper`: largest number of cells of the model."""
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse options that contradict each other."""
@@ -398,17 +404,17 @@ class TabularOptions(OptionsSection):
             if len(key) < len(marginal.of):
                 yield ConfigProblem(f"marginals[{index}].of", "names an attribute twice", "name each once")
             if key in seen:
-                yield ConfigProblem(f"marginals[{index}].of", "is a marginal that came before", "remove it")
+                yield ConfigProblem(f"marginals[{index}].of", "repeats an earlier marginal", "remove it")
             seen.add(key)
         yield from horizon_problems(self.counter, self.horizon)
 
-    def in_stream(
+    def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Yield a counter in a mode without, marginals of attributes that the table lacks, and too many cells."""
+        """Refuse a counter in a mode without counters, marginals of unknown attributes, and too many cells."""
         if self.counter != "simple" and mode != "paper":
             fix = 'remove the key, or set mode = "paper"'
-            yield ConfigProblem("options.counter", f'mode "{mode}" counts each event in a block', fix)
+            yield ConfigProblem("options.counter", f'mode "{mode}" has no counters', fix)
         if not isinstance(domain, TableDomainSection):
             return
         known = set(domain.fields)
@@ -418,7 +424,7 @@ class TabularOptions(OptionsSection):
                 if field not in known:
                     yield ConfigProblem(
                         f"options.marginals[{index}].of",
-                        "names no attribute of the table",
+                        "names a field that is not an attribute",
                         "name a field of attributes",
                     )
 
@@ -436,7 +442,8 @@ class TabularOptions(OptionsSection):
                 "options.max_cells",
                 f"is {self.max_cells:,}, but the {len(cells)} marginals have {total:,} cells, about "
                 f"{total * BYTES_PER_CELL >> 20:,} MiB of memory; the largest, {' x '.join(clique)}, has {largest:,}",
-                "use coarser bins or fewer values, list the marginals that matter in options.marginals, or raise it",
+                "use coarser bins or fewer values, list the marginals that matter in options.marginals, or raise "
+                "max_cells",
             )
 
     def fingerprint_fields(self) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""What all sections share, and the kinds of values that their keys hold.
+"""The base of all sections, and the types of their values.
 
-A section is frozen, has no unknown keys, and checks that look at several keys at once. A public file that a
-configuration names, a map, a matrix or a schema, is read once, when the configuration is.
+A section is frozen, refuses unknown keys, and validates its keys together. A public file that a configuration names (a
+map, a matrix or a schema) is read once, together with the configuration.
 
-Durations are `datetime.timedelta`, whole microseconds, and exact: no floating point between the file and the integer.
-A day is 24 hours and a week 7 days, also across a change to summer time. Where a key takes units of the calendar too,
-`"1 day"` goes from midnight to midnight: see `schemas.steps`.
+Durations are exact: `datetime.timedelta` in whole microseconds, without floating point between the file and the
+integer. A day is 24 hours and a week 7 days, also across a change to summer time. For keys that also accept calendar
+units, `"1 day"` goes from midnight to midnight; see `schemas.steps`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from schemas.errors import ConfigError, ConfigProblem
 from schemas.steps import CALENDAR_PATTERN, CalendarLength, Length, length_fields, parse_calendar
 
 FOLDER = "folder"
-"""In the validation context: the folder of the configuration, from which paths of public files go."""
+"""Key of the validation context for the folder to which paths of public files are relative."""
 
 Location = tuple[int | str, ...]
 
@@ -64,18 +64,18 @@ _WORDS = {
     "less_than_equal": ("must be at most {le}", "write {le} or less"),
     "literal_error": ("is not one of the possible values", "write {expected}"),
 }
-"""Reason and fix for each error of pydantic whose words need nothing but what the error itself says."""
+"""Reason and fix for each type of error of pydantic that can be explained without the declaration of the key."""
 
 
 class Section(BaseModel):
-    """A TOML table. `problems` holds what types alone cannot say; keys in it are relative to the section.
+    """A TOML table. `problems` yields what types cannot express.
 
-    Every error of pydantic becomes a key, a reason and a fix in the section that it is about, where the key's
-    declaration and the keys beside it are known; `model_validate` raises them all as one `ConfigError`.
+    Every error of pydantic becomes a `ConfigProblem` in the section of its key, which knows the declarations of the
+    keys; `model_validate` raises all of them as one `ConfigError`.
 
     Attributes:
-        header: the section as messages name it.
-        unpinned: names of keys that may change under a running stream.
+        header: name of the section in messages.
+        unpinned: keys that may change under a running stream.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -84,24 +84,24 @@ class Section(BaseModel):
     unpinned: ClassVar[frozenset[str]] = frozenset()
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Yield what is wrong with the keys of this section taken together."""
+        """Yield contradictions between the keys of this section; keys of problems are relative to it."""
         return iter(())
 
     @classmethod
     def model_validate(cls, obj: Any, **settings: Any) -> Self:
-        """Return the section that a mapping describes. Raises: ConfigError with every problem."""
+        """Return the section with the values of a mapping. Raises: ConfigError with every problem."""
         try:
             return super().model_validate(obj, **settings)
         except ValidationError as error:
-            raise ConfigError([_problem(details) for details in errors_of(error)]) from None
+            raise ConfigError([_problem(details) for details in error_details(error)]) from None
 
     def revised(self, **values: Any) -> Self:
-        """Return the section with other values of these keys, checked as a file's are. Raises: ConfigError."""
-        return self.model_validate(self.given | values)
+        """Return the section with other values for these keys, validated like a file. Raises: ConfigError."""
+        return self.model_validate(self.explicit | values)
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The keys that are not left to their defaults, with the values that were read."""
+    def explicit(self) -> dict[str, Any]:
+        """The validated values of the keys that are not left to their defaults."""
         fields = type(self).model_fields
         return {fields[name].alias or name: getattr(self, name) for name in self.model_fields_set}
 
@@ -111,11 +111,11 @@ class Section(BaseModel):
         try:
             section = handler(value)
         except ValidationError as error:
-            details = errors_of(error)
+            details = error_details(error)
             raise refusals(
                 (each["loc"], each["ctx"] if each["type"] == "refused" else cls._in_words(each))
                 for each in details
-                if not _echo(each, details)
+                if not _is_consequence(each, details)
             ) from None
         if found := tuple(section.problems()):
             raise refusals(((), problem) for problem in found)
@@ -123,7 +123,7 @@ class Section(BaseModel):
 
     @classmethod
     def _in_words(cls, details: ErrorDetails) -> ConfigProblem:
-        """Say an error of pydantic about a key of this section, or about the section as a whole."""
+        """Return the problem for an error of pydantic about a key of this section, or about the whole section."""
         location, kind = details["loc"], details["type"]
         name = str(location[0]) if location else ""
         field = next((field for key, field in cls.model_fields.items() if name in (key, field.alias)), None)
@@ -141,7 +141,7 @@ class Section(BaseModel):
             return ConfigProblem("", reason, fix)
         reason = "missing" if kind == "missing" else "cannot be used"
         if field is None or len(location) > 1:
-            return ConfigProblem("", reason, "give all the entries of the list")
+            return ConfigProblem("", reason, "write all entries of the list")
         if inner is not None:
             return ConfigProblem("", reason, f"add a {inner.header} section")
         example = orjson.dumps(field.examples[0]).decode() if field.examples else '"..."'
@@ -149,7 +149,7 @@ class Section(BaseModel):
 
     @classmethod
     def _nearest(cls, typo: str) -> str:
-        """Say what somebody may have meant by a key that this section does not have."""
+        """Return a fix for an unknown key: a similar key, another section that has it, or the keys of this section."""
         keys = cls.key_names()
         if near := difflib.get_close_matches(typo.lower(), sorted(keys), n=1, cutoff=0.7):
             return f"did you mean {near[0]}?"
@@ -161,9 +161,10 @@ class Section(BaseModel):
         return f"remove it; keys of {cls.header} are {', '.join(keys)}"
 
     def fingerprint_fields(self) -> dict[str, Any]:
-        """Return everything here that the guarantee and the meaning of stored states rest on: all but `unpinned`.
+        """Return the keys on which the guarantee and the meaning of stored states depend: all but `unpinned`.
 
-        As integers, texts, floats, lists and None: durations in microseconds, decimals as fractions, files by digest.
+        Values are integers, texts, floats, lists and None: durations are in microseconds, decimals are fractions, and
+        files are represented by their digests.
         """
         pinned: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
@@ -175,7 +176,7 @@ class Section(BaseModel):
 
     @classmethod
     def key_names(cls) -> list[str]:
-        """Return its keys as the file has them."""
+        """Return the names of the keys in the file."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
 
@@ -195,32 +196,32 @@ def _pinned(value: Any) -> Any:
 
 
 def sections_below(model: type[Section]) -> Iterator[type[Section]]:
-    """Yield the classes that are derived from a section, so far as they were imported."""
+    """Yield the imported subclasses of a section, at all levels."""
     for each in model.__subclasses__():
         yield each
         yield from sections_below(each)
 
 
 def types_in(annotation: object) -> Iterator[object]:
-    """Yield an annotation, and all that it is made of."""
+    """Yield an annotation and all of its arguments, at all levels."""
     yield annotation
     for part in get_args(annotation):
         yield from types_in(part)
 
 
 def section_in(annotation: object) -> type[Section] | None:
-    """Return the section that a key of this type opens, be it one of a list; None for a plain value."""
+    """Return the section in the type of a key, or in a list of the type; None if the key holds a plain value."""
     sections = (part for part in types_in(annotation) if isinstance(part, type) and issubclass(part, Section))
     return next((section for section in sections if section.header), None)
 
 
-def errors_of(error: ValidationError) -> list[ErrorDetails]:
-    """Return the errors in it, without the values that they are about, which may be secret."""
+def error_details(error: ValidationError) -> list[ErrorDetails]:
+    """Return the details of an error, without input values, which may be secret."""
     return error.errors(include_url=False, include_input=False)
 
 
-def _echo(details: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
-    """pydantic calls a list too short when its entries are refused; the entries' own errors say it better."""
+def _is_consequence(details: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """Return whether an error only follows from others: pydantic calls a list too short if its entries are refused."""
     location = details["loc"]
     return details["type"] == "too_short" and any(
         len(other["loc"]) > len(location) and other["loc"][: len(location)] == location for other in errors
@@ -230,39 +231,44 @@ def _echo(details: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
 def refusal(reason: str, fix: str, *, at: str = "") -> PydanticCustomError:
     """Return an error for a validator to raise.
 
-    Args: at: a key below the one that is validated; "../" before it leads to the section around that.
+    Args:
+        at: a key below the validated one; a leading "../" refers to the enclosing section.
     """
     return PydanticCustomError("refused", "{reason}; {fix}", {"reason": reason, "fix": fix, "at": at})
 
 
-def refusals(lines: Iterable[tuple[Location, ConfigProblem | Mapping[str, Any]]]) -> ValidationError:
-    """Return many errors as one for a validator to raise: where below its value, and a problem or `refusal`'s words."""
+def refusals(errors: Iterable[tuple[Location, ConfigProblem | Mapping[str, Any]]]) -> ValidationError:
+    """Return many errors as one for a validator to raise.
+
+    Args:
+        errors: for each its location below the validated value, and a problem or the context of a `refusal`.
+    """
     return ValidationError.from_exception_data(
         "configuration",
         [
             InitErrorDetails(
-                type=refusal(said.reason, said.fix, at=said.key)
-                if isinstance(said, ConfigProblem)
-                else refusal(**said),
+                type=refusal(problem.reason, problem.fix, at=problem.key)
+                if isinstance(problem, ConfigProblem)
+                else refusal(**problem),
                 loc=location,
                 input=None,
             )
-            for location, said in lines
+            for location, problem in errors
         ],
         hide_input=True,
     )
 
 
 def _problem(details: ErrorDetails) -> ConfigProblem:
-    location, said = details["loc"], details["ctx"]
-    key: str = said["at"]
+    location, context = details["loc"], details["ctx"]
+    key: str = context["at"]
     while key.startswith("../"):
         location, key = location[:-1], key.removeprefix("../")
-    return next(below(key_path(location), [ConfigProblem(key, said["reason"], said["fix"])]))
+    return next(prefixed(key_path(location), [ConfigProblem(key, context["reason"], context["fix"])]))
 
 
 def key_path(location: Sequence[int | str]) -> str:
-    """Return a location as a person would write it.
+    """Return a location as the path of a key.
 
     >>> key_path(("streams", 0, "domain", "bounds", 2))
     'streams[0].domain.bounds[2]'
@@ -273,15 +279,15 @@ def key_path(location: Sequence[int | str]) -> str:
     return path
 
 
-def below(prefix: str, problems: Iterable[ConfigProblem]) -> Iterator[ConfigProblem]:
-    """Yield the same problems seen from further up: keys get the prefix."""
+def prefixed(prefix: str, problems: Iterable[ConfigProblem]) -> Iterator[ConfigProblem]:
+    """Yield the problems with a prefix before their keys."""
     for problem in problems:
-        joint = "." if prefix and problem.key and prefix[-1] != "/" and problem.key[0] != "[" else ""
-        yield replace(problem, key=f"{prefix}{joint}{problem.key}")
+        separator = "." if prefix and problem.key and prefix[-1] != "/" and problem.key[0] != "[" else ""
+        yield replace(problem, key=f"{prefix}{separator}{problem.key}")
 
 
 def must(holds: Callable[[Any], object], reason: str, fix: str) -> AfterValidator:
-    """Return a check for the type of a key: values of which this does not hold are refused."""
+    """Return a validator for the type of a key, which refuses values for which `holds` is false."""
 
     def check(value: Any) -> Any:
         if not holds(value):
@@ -291,14 +297,15 @@ def must(holds: Callable[[Any], object], reason: str, fix: str) -> AfterValidato
     return AfterValidator(check)
 
 
-LARGEST_FILE_BYTES = 256 << 20
+MAX_FILE_BYTES = 256 << 20
 
 
 class PublicFile(Section):
-    """A file's place and content. In the configuration it is written as its path, relative to the configuration.
+    """A public file. The configuration holds its path, relative to the configuration.
 
     Attributes:
-        path: where it was read. sha256: digest of the content, in hexadecimal; what fingerprints hold.
+        path: path from which the file was read.
+        sha256: SHA-256 of the content, in hexadecimal, for fingerprints.
     """
 
     path: str
@@ -316,12 +323,12 @@ def _read(value: object, info: ValidationInfo) -> object:
     fix = "name a file that this user may read; its path is relative to the configuration file"
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST_FILE_BYTES + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise refusal(f"cannot be read: {reason}", fix) from None
-    if len(content) > LARGEST_FILE_BYTES:
-        raise refusal(f"is larger than {LARGEST_FILE_BYTES >> 20} MiB", "simplify it")
+    if len(content) > MAX_FILE_BYTES:
+        raise refusal(f"is larger than {MAX_FILE_BYTES >> 20} MiB", "simplify it")
     return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "content": content}
 
 
@@ -341,20 +348,20 @@ UNITS_US = {
 }
 DURATION_PATTERN = r"-?([0-9]+(\.[0-9]+)?(w|d|h|min|ms|us|m|s))+"
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(w|d|h|min|ms|us|m|s)", re.ASCII)
-_WHOLE = re.compile(DURATION_PATTERN, re.ASCII)
+_DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _LONGEST_US = 100 * 366 * UNITS_US["d"]
-_DURATION_MEND = 'write a number and a unit out of us, ms, s, min, h, d, w, such as "30s", "6h" or "1d"'
+_DURATION_FIX = 'write a number and a unit out of us, ms, s, min, h, d, w, such as "30s", "6h" or "1d"'
 
 _CALENDAR_LIKE = re.compile(r"day|week|month|quarter|year", re.IGNORECASE)
-_CALENDAR_MEND = 'write a whole number, a space and day, week, month, quarter or year, such as "1 day" or "3 months"'
+_CALENDAR_FIX = 'write a whole number, a space and day, week, month, quarter or year, such as "1 day" or "3 months"'
 
 _SMALLEST, _LARGEST = Decimal("1e-12"), Decimal("1e12")
 
 
 def parse_duration(value: object) -> timedelta:
-    """Return `"6h"`, `"500ms"`, `"1h30min"` as a timedelta; exact, in whole microseconds.
+    """Return the exact duration that a text such as `"6h"`, `"500ms"` or `"1h30min"` denotes.
 
-    Raises: ValueError (pydantic's custom error) for anything else, numbers without a unit included.
+    Raises: ValueError (a custom error of pydantic) for anything else, numbers without a unit included.
 
     >>> parse_duration("1h30min")
     datetime.timedelta(seconds=5400)
@@ -362,20 +369,20 @@ def parse_duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, str):
-        raise refusal("a duration needs a unit", _DURATION_MEND)
+        raise refusal("is a duration without a unit", _DURATION_FIX)
     text = value.strip()
-    if not _WHOLE.fullmatch(text):
-        raise refusal("not a duration", _DURATION_MEND)
+    if not _DURATION.fullmatch(text):
+        raise refusal("is not a duration", _DURATION_FIX)
     total = sum(Decimal(number) * UNITS_US[unit] for number, unit in _PART.findall(text))
     if total > _LONGEST_US:
-        raise refusal("longer than a hundred years", "write a shorter duration")
+        raise refusal("is longer than a hundred years", "write a shorter duration")
     if total != int(total):
-        raise refusal("not a whole number of microseconds", "round it to microseconds")
+        raise refusal("is not a whole number of microseconds", "round it to microseconds")
     return timedelta(microseconds=-int(total) if text.startswith("-") else int(total))
 
 
 def format_duration(duration: timedelta) -> str:
-    """Return the shortest text with one unit that `parse_duration` reads back exactly.
+    """Return a duration as a text with one unit, which `parse_duration` reads back exactly.
 
     >>> format_duration(timedelta(hours=6)), format_duration(timedelta(seconds=90))
     ('6h', '90s')
@@ -390,7 +397,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_length(value: object) -> Length:
-    """Return a duration, or units of the calendar such as `"1 day"`. Raises: ValueError, as `parse_duration`.
+    """Return the duration or calendar length that a text denotes. Raises: ValueError; see `parse_duration`.
 
     >>> str(parse_length("2 months")), parse_length("1d")
     ('2 months', datetime.timedelta(days=1))
@@ -399,51 +406,53 @@ def parse_length(value: object) -> Length:
         return value
     if not isinstance(value, str) or (length := parse_calendar(value.strip())) is None:
         if isinstance(value, str) and _CALENDAR_LIKE.search(value):
-            raise refusal("not a number of calendar units", _CALENDAR_MEND)
+            raise refusal("is not a number of calendar units", _CALENDAR_FIX)
         return _positive(parse_duration(value))
     if not length.within_century:
-        raise refusal("longer than a hundred years", "write fewer units")
+        raise refusal("is longer than a hundred years", "write fewer units")
     return length
 
 
 def format_length(length: Length) -> str:
-    """Return the text that `parse_length` reads back."""
+    """Return a length as a text, which `parse_length` reads back."""
     return str(length) if isinstance(length, CalendarLength) else format_duration(length)
 
 
 def microseconds(duration: timedelta) -> int:
-    """Return a duration in whole microseconds, exact."""
+    """Return the exact number of microseconds of a duration."""
     return duration // timedelta(microseconds=1)
 
 
 def _positive(duration: timedelta) -> timedelta:
     if duration <= timedelta(0):
-        raise refusal("is not longer than nothing", 'write a positive duration such as "6h"')
+        raise refusal("must be longer than 0s", 'write a positive duration such as "6h"')
     return duration
 
 
 def exact_decimal(value: object) -> Decimal:
-    """Return a number exactly as it was written: 0.1 is one tenth. Floats go through their shortest text."""
+    """Return a number exactly as it is written: 0.1 is one tenth. A float has the value of its shortest `repr`."""
     if isinstance(value, Decimal):
         number = value
     elif isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise refusal("not a number", "write a decimal number such as 1.0")
+        raise refusal("is not a number", "write a decimal number such as 1.0")
     else:
         try:
             number = Decimal(repr(value) if isinstance(value, float) else value)
         except InvalidOperation:
-            raise refusal("not a number", "write a decimal number such as 1.0") from None
+            raise refusal("is not a number", "write a decimal number such as 1.0") from None
     if not number.is_finite():
         raise refusal("is not finite", "write a finite decimal number such as 1.0")
     if (number and not _SMALLEST <= abs(number) <= _LARGEST) or len(number.as_tuple().digits) > 40:
-        raise refusal("is out of all proportion", "write a number between 1e-12 and 1e12 with at most 40 digits")
+        raise refusal(
+            "is too large, too small or too long", "write a number between 1e-12 and 1e12 with at most 40 digits"
+        )
     return number
 
 
 def plain_number(value: object) -> float:
-    """Return a TOML number as a float; texts and booleans are refused, NaN and infinities pass on to the caller."""
+    """Return a TOML number as a float. Texts and booleans are refused; NaN and infinities are left to the caller."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        raise refusal("not a number", "write a number without quotes")
+        raise refusal("is not a number", "write a number without quotes")
     try:
         return float(value)
     except OverflowError:
@@ -468,7 +477,7 @@ StepLength = Annotated[
     PlainSerializer(format_length, return_type=str),
     WithJsonSchema({"type": "string", "pattern": f"^({DURATION_PATTERN}|{CALENDAR_PATTERN})$"}),
 ]
-"""Length of a step, or of so many steps that they have a length of their own."""
+"""Type of a key for the length of one or several steps."""
 ExactDecimal = Annotated[
     Decimal,
     BeforeValidator(exact_decimal),
@@ -481,10 +490,8 @@ Number = Annotated[
     WithJsonSchema({"type": "number"}),
 ]
 NotNegative = Annotated[Number, must(lambda value: value >= 0, "must be at least 0", "write 0 or more")]
-Whole = Annotated[int, Field(strict=True)]
-Flag = Annotated[bool, Field(strict=True)]
 EVENT_FIELD = "name of a field of the raw events"
-"""Marks keys that hold one, for whoever asks which key does."""
+"""Marks the types of keys that name a field, for `DomainSection.roles`."""
 FieldName = Annotated[str, Field(strict=True, min_length=1, max_length=256), EVENT_FIELD]
 """Name of a top-level field of the raw events."""
 
@@ -512,8 +519,10 @@ TopicName = Annotated[
 def base_address(value: str, *, fix: str, secrets: str) -> SplitResult:
     """Return the parts of an http or https address.
 
-    Args: secrets: where a name and a password belong.
-    Raises: the refusal, which does not repeat the address: people write passwords into addresses.
+    Args:
+        fix: how to write the address, for the refusal.
+        secrets: where a name and a password belong, for the refusal.
+    Raises: a refusal, which does not repeat the address, because people write passwords into addresses.
     """
     try:
         url = urlsplit(value)
@@ -522,13 +531,13 @@ def base_address(value: str, *, fix: str, secrets: str) -> SplitResult:
         raise refusal("is not an http or https address", fix) from None
     if not good or not value.isascii() or re.search(r"[\s\\]", value):
         raise refusal("is not an http or https address", fix)
-    if "@" in value:  # a slash in a password ends the name of the host, and what is behind it looks like a path
-        raise refusal("has a name or password in it", secrets)
+    if "@" in value:  # not `url.username`: a slash in a password ends the host, and the rest looks like a path
+        raise refusal("contains a name or a password", secrets)
     return url
 
 
 def is_loopback(url: SplitResult) -> bool:
-    """Return whether an address names this machine alone."""
+    """Return whether an address refers to this machine."""
     try:
         return ipaddress.ip_address(url.hostname or "").is_loopback
     except ValueError:

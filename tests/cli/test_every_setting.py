@@ -124,8 +124,8 @@ def test_a_command_takes_every_setting(
 @pytest.mark.parametrize("setting", [each.values[0] for each in settings()], ids=[each.id for each in settings()])
 def test_a_stream_with_other_values_is_the_stream_with_other_values(setting: dict[str, str]) -> None:
     stream = stream_of(**setting)
-    assert stream.changed(mode=stream.mode, epsilon=stream.privacy.epsilon) == stream
-    changed = stream.changed(epsilon="0.75")
+    assert stream.with_overrides(mode=stream.mode, epsilon=stream.privacy.epsilon) == stream
+    changed = stream.with_overrides(epsilon="0.75")
     assert changed.privacy.epsilon == Decimal("0.75")
     pinned, before = changed.fingerprint_fields(), stream.fingerprint_fields()
     assert {key for key in pinned if pinned[key] != before[key]} == {"privacy"}

@@ -310,13 +310,13 @@ def test_a_delta_that_is_large_for_most_numbers_of_users_is_told(delta: str, war
     made = config(table(delta=delta))
     assert (made.streams[0].privacy.delta_warning is not None) == warned
     for text in everywhere(explain(made)):
-        assert ("too much from 50,000 users on" in text) == warned
+        assert ("too large from 50,000 users on" in text) == warned
 
 
 @pytest.mark.parametrize(
     ("mode", "delta", "reason", "fix"),
     [
-        ("paper", "delta = 1e-6", 'mode "paper", is epsilon-DP and has no use for a delta', "take one: default"),
+        ("paper", "delta = 1e-6", 'mode "paper", is epsilon-DP and uses no delta', "modes with a delta: default"),
         ("default", "delta = 0.02", "one user in a hundred", "1e-6"),
         ("default", "delta = 1.0", "below 1", "far below one"),
         ("default", "delta = -1e-6", "at least 0", "0.0"),

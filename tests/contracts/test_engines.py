@@ -30,7 +30,7 @@ from engines.core.noise import seeded
 from engines.core.registry import build_domain, build_engine, build_evaluator, part
 from schemas.blocks import Folded
 from schemas.config import ENGINES
-from schemas.config.privacy import LARGEST_EPSILON
+from schemas.config.privacy import MAX_EPSILON
 from schemas.errors import EngineInputError
 from tests.couple.wide import WIDE_CROWD, wide
 
@@ -107,7 +107,7 @@ def test_the_largest_epsilon_is_computed_as_any_other(name: str, mode: str) -> N
     """Noise that is 0 nearly always has a variance near 0, to divide by. Warnings are errors."""
     case, chance = contract_case(name), random.Random(f"{name} {mode}")
     # All of it for one event, where the case does not say otherwise.
-    stream = case.stream(mode, {"privacy": {"max_contributions": 1, **case.privacy, "epsilon": LARGEST_EPSILON}})
+    stream = case.stream(mode, {"privacy": {"max_contributions": 1, **case.privacy, "epsilon": MAX_EPSILON}})
     engine = build_engine(stream)
     for step in range(4 if isinstance(build_domain(stream), FilledDomain) else 30):  # or trips would be over
         rows = [(case.keys(chance.randint), chance.randint(1, 60)) for _ in range(40)]

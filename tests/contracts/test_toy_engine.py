@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config.discovery import GROUP, specs_of
+from schemas.config.discovery import GROUP, load_specs
 from schemas.errors import PrivstreamError
 
 pytestmark = pytest.mark.seconds(3)
@@ -199,8 +199,10 @@ def test_two_engines_of_one_name_are_refused_by_their_distributions(
     monkeypatch.syspath_prepend(str(tmp_path))
     install(tmp_path)
     install(tmp_path, dist="other")
-    with pytest.raises(PrivstreamError, match=r'"toy" is there twice.*distribution (toy|other) 1.0.*(toy|other) 1.0'):
-        specs_of(entries(tmp_path))
+    with pytest.raises(
+        PrivstreamError, match=r'"toy" is installed twice.*distribution (toy|other) 1.0.*(toy|other) 1.0'
+    ):
+        load_specs(entries(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_two_engines_of_one_name_are_refused_by_their_distributions(
 def test_what_is_no_engine_is_refused_by_its_distribution(tmp_path: Path, value: str, said: str) -> None:
     install(tmp_path, value=value, dist="broken")
     with pytest.raises(PrivstreamError, match=f'engine "toy" of distribution broken 1.0.*{said}'):
-        specs_of(entries(tmp_path))
+        load_specs(entries(tmp_path))
 
 
 def test_a_domain_of_trips_asks_for_options_that_say_how_long_they_last(
@@ -230,12 +232,12 @@ def test_a_domain_of_trips_asks_for_options_that_say_how_long_they_last(
     )
     install(tmp_path, value="endless_trips:SPEC", dist="broken")
     with pytest.raises(PrivstreamError, match="no TripOptionsSection"):
-        specs_of(entries(tmp_path))
+        load_specs(entries(tmp_path))
 
 
 def test_no_engine_at_all_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(PrivstreamError, match="make setup"):
-        specs_of(entries(tmp_path))
+        load_specs(entries(tmp_path))
 
 
 def test_a_spec_can_be_imported_first_of_all() -> None:

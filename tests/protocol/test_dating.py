@@ -195,7 +195,7 @@ def test_a_crash_dates_no_record_anew() -> None:
         (
             "bounds = [0, 0, 1, 1]",
             'bounds = [0, 0, 1, 1]\nttl = "30 days"',
-            "with ttl records stand for what is alive now",
+            "with ttl records stand for the events alive now",
         ),
         ("bounds = [0, 0, 1, 1]", 'bounds = [0, 0, 1, 1]\nop = "action"', "with op records stand for"),
         ('"dated"', '"exact"', "not one of"),
@@ -213,7 +213,7 @@ def test_records_of_one_step_say_it_anyhow() -> None:
         .replace("epsilon = 4.0", "epsilon = 4.0\ndelta = 1e-6")
     )
     text += '[streams.domain]\nkind = "series"\nfields = [{ name = "v", of = "count" }]\n'
-    with pytest.raises(ConfigError, match="say their own step"):
+    with pytest.raises(ConfigError, match="always dates its records"):
         parse_config(text)
 
 

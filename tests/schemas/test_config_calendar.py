@@ -89,8 +89,8 @@ def test_periods_and_lifetimes_are_counted_in_steps() -> None:
         ('step = "1 day"', 'step = "1d"', PER, "28 days is not a whole number of steps of 1d", '"2d"'),
         ('"2024-03-01"', '"2024-03-01T06:00:00"', START, "lies within a day", '"2024-03-02T00:00:00"'),
         ('step = "1 day"', 'step = "1 week"\n', "", "", ""),
-        ('"2024-03-01"', '"1799-01-01"', START, "1800 to 2299", "local time"),
-        ('"2024-03-01"', '"2300-01-01"', START, "1800 to 2299", "local time"),
+        ('"2024-03-01"', '"1799-01-01"', START, "between 1800 and 2299", "local time"),
+        ('"2024-03-01"', '"2300-01-01"', START, "between 1800 and 2299", "local time"),
     ],
 )
 def test_refusals(old: str, new: str, key: str, reason: str, fix: str) -> None:

@@ -205,7 +205,7 @@ def test_outlines_of_zones(tmp_path: Path) -> None:
     ("old", "new", "key", "fragment"),
     [
         (LIST, "", f"{KEY}.zones", "missing"),
-        (LIST, LIST + "\n" + FILE, f"{KEY}.zones", "zones and a file"),
+        (LIST, LIST + "\n" + FILE, f"{KEY}.zones", "a file is named as well"),
         (LIST, "zones = []", f"{KEY}.zones", "too few"),
         (LIST, 'zones = ["a", "a"]', f"{KEY}.zones", "twice"),
         (LIST, 'zones = ["a", ""]', f"{KEY}.zones", "empty text"),
@@ -214,7 +214,7 @@ def test_outlines_of_zones(tmp_path: Path) -> None:
         (LIST, LIST + "\nmeasures = [0, 0, 0]", f"{KEY}.measures", "all 0"),
         (LIST, LIST + "\nmeasures = [1, -1, 0]", f"{KEY}.measures[1]", "at least 0"),
         (LIST, LIST + '\nx = "lon"', f"{KEY}.y", "missing"),
-        (LIST, LIST + '\nx = "lon"\ny = "lat"', f"{KEY}.x", "no outlines"),
+        (LIST, LIST + '\nx = "lon"\ny = "lat"', f"{KEY}.x", "needs a file with the outlines"),
         (LIST, FILE + '\nx = "lon"\ny = "lon"', f"{KEY}.y", "already serves as domain.x"),
         (LIST, FILE + '\nx = "t"\ny = "lat"', f"{KEY}.x", "already serves"),
         (LIST, FILE + '\nname_property = "id"', f"{KEY}.name_property", "no feature"),

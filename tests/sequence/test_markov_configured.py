@@ -18,7 +18,7 @@ from engines.core.accounting.streams import totals
 from engines.core.registry import build_domain, build_engine
 from engines.markov.engine import Markov
 from schemas.config import Config, parse_config
-from schemas.config.markov import NoMatrixError, entries
+from schemas.config.markov import MatrixFileError, read_matrix
 from schemas.errors import ConfigError
 
 GOOD = """
@@ -73,8 +73,8 @@ PER_STEP = ("max_contributions = 10", 'max_contributions = 1\nper = "1h"')
     [
         ([('unit = "replace"', 'unit = "user"')], "privacy.unit", "needs engine", 'unit = "replace"'),
         ([("max_per_step = 1\n", "")], "privacy.max_per_step", "one state in a step", "max_per_step = 1"),
-        ([('user = "u"\n', "")], "privacy.user", "cannot bound", "user ="),
-        ([("horizon = 10\n", "")], "options.horizon", "charges every user in every step", "horizon"),
+        ([('user = "u"\n', "")], "privacy.user", "can bound only", "user ="),
+        ([("horizon = 10\n", "")], "options.horizon", "every user is charged in every step", "horizon"),
         ([("= 10\nmax_per", "= 11\nmax_per")], "privacy.max_contributions", "more than the 10 steps", "= 10"),
         ([("= 10\nmax_per", "= 9\nmax_per")], "privacy.max_contributions", "no longer be counted", "unseen"),
         (
@@ -103,11 +103,11 @@ def test_what_is_refused_names_key_reason_and_fix(
     ("chain", "reason"),
     [
         ("0.9,0.1,0\n0.05,0.9,0.04\n0,0.1,0.9\n", "line 2 sums to 0.99"),
-        ("0.9,0.1,0\n0.05,0.9,0.05\n", "2 rows, and there are 3 states"),
+        ("0.9,0.1,0\n0.05,0.9,0.05\n", "2 rows, but there are 3 states"),
         ("0.9,0.1\n0.05,0.9\n0,0.1\n", "line 1 has 2 entries"),
-        ("1.9,-0.9,0\n0.05,0.9,0.05\n0,0.1,0.9\n", "line 1 holds something that is no probability"),
-        ("0.9,0.1,x\n0.05,0.9,0.05\n0,0.1,0.9\n", "no probability"),
-        ("nan,0.1,0\n0.05,0.9,0.05\n0,0.1,0.9\n", "no probability"),
+        ("1.9,-0.9,0\n0.05,0.9,0.05\n0,0.1,0.9\n", "line 1 holds a value that is not a probability"),
+        ("0.9,0.1,x\n0.05,0.9,0.05\n0,0.1,0.9\n", "not a probability"),
+        ("nan,0.1,0\n0.05,0.9,0.05\n0,0.1,0.9\n", "not a probability"),
         ("from,to,probability\na,a,1\nb,b,1\n", 'state "c" sums to 0'),
         ("from,to,probability\na,a,1\na,a,1\nb,b,1\nc,c,1\n", "second time"),
         ("from,to,probability\na,d,1\n", "line 2 does not name two states"),
@@ -123,10 +123,10 @@ def test_a_file_that_is_no_transition_matrix_is_refused_by_its_line(tmp_path: Pa
 
 def test_a_file_of_moves_is_the_matrix_and_bytes_that_are_no_text_are_refused() -> None:
     moves = b"from,to,probability\na,b,1\nb,a,0.5\nb,(unseen),0.5\n(unseen),a,1\n"
-    found = entries(moves, ("a", "b"), unseen=True)
+    found = read_matrix(moves, ("a", "b"), unseen=True)
     assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 0)]
-    with pytest.raises(NoMatrixError, match="no CSV file"):
-        entries(b"\xff\xfe", ("a",), unseen=False)
+    with pytest.raises(MatrixFileError, match="not a CSV file"):
+        read_matrix(b"\xff\xfe", ("a",), unseen=False)
 
 
 def test_the_fingerprint_knows_the_chain(tmp_path: Path) -> None:

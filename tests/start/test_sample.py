@@ -195,7 +195,7 @@ def test_every_question_is_about_a_key_that_there_is_and_says_what_is_asked() ->
                 assert question.key in keys
                 assert question.text or words.get(question.key)
                 if isinstance(question, Question):
-                    assert set(question.about) <= keys
+                    assert set(question.field_keys) <= keys
         for asked in spec.asks:
             section = asked.key.partition(".")[0]
             assert section in ("privacy", "options")
@@ -211,7 +211,7 @@ def test_a_section_that_says_nothing_of_its_own_is_asked_what_it_must_have() -> 
 
 
 def test_comments_are_the_documentation_of_the_keys() -> None:
-    assert documented(Timing)["grace"].startswith("How long after its end a step still waits")
+    assert documented(Timing)["grace"].startswith("How long a step waits for events after its end")
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_the_mode_that_keeps_to_no_map_refuses_one() -> None:
         "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": list(BOUNDS), "file": file},
     }
     Stream.model_validate(document)
-    with pytest.raises(ConfigError, match="keeps to no map"):
+    with pytest.raises(ConfigError, match="does not use a map"):
         Stream.model_validate({**document, "mode": "paper"})
 
 

@@ -150,7 +150,7 @@ def test_a_delta_is_for_the_default_mode() -> None:
     document = stream().model_dump()
     document["privacy"]["delta"] = 1e-6
     assert build_engine(Stream.model_validate(document)).guarantee().delta == 1e-6
-    with pytest.raises(ConfigError, match="has no use for a delta"):
+    with pytest.raises(ConfigError, match="uses no delta"):
         Stream.model_validate({**document, "mode": "paper"})
 
 

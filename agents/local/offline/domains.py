@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agents.show.view import view_of
 from engines.core.registry import build_domain, build_engine
-from schemas.config.values import below
+from schemas.config.values import prefixed
 from schemas.errors import BudgetError, ConfigError, ConfigProblem, EngineInputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
         try:
             check_stream(stream)
         except ConfigError as error:
-            problems += below(f"streams[{index}]", error.problems)
+            problems += prefixed(f"streams[{index}]", error.problems)
         else:
             remarks[stream.name] = tuple(view_of(stream).warnings(stream))
     if problems:

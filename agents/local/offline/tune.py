@@ -460,7 +460,7 @@ def check_bounded(config: Config, stream: Stream) -> None:
 
 def at(stream: Stream, bound: int, epsilon: Decimal) -> Stream:
     """Return the stream with another bound and epsilon, checked and built. Raises: ConfigError."""
-    changed = stream.changed(max_contributions=bound, epsilon=epsilon)
+    changed = stream.with_overrides(max_contributions=bound, epsilon=epsilon)
     check_stream(changed)
     return changed
 

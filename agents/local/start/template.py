@@ -32,7 +32,7 @@ from agents.local.start.public import PublicFacts
 from agents.local.start.sample import FieldSeen
 from engines.core.noise import fresh_seed
 from schemas.config import ENGINES, parse_config
-from schemas.config.domain import Each, Question
+from schemas.config.domain import Question, TablesQuestion
 from schemas.config.engines import EngineSpec
 from schemas.config.privacy import Privacy
 from schemas.config.server import JobSection, Kafka
@@ -279,10 +279,10 @@ class Template:
         model = spec.domains.get(self.values["domain.kind"], next(iter(spec.domains.values())))
         for question in model.questions():
             key = f"domain.{question.key}"
-            if isinstance(question, Each):
+            if isinstance(question, TablesQuestion):
                 self._tables(key, question)
             else:
-                self._ask(key, question, about=[self.values.get(f"domain.{name}") for name in question.about])
+                self._ask(key, question, about=[self.values.get(f"domain.{name}") for name in question.field_keys])
         try:
             domain = _below("domain", {**self.given, **self.values})
             return model.model_validate(domain, context={FOLDER: folder}).names_user
@@ -319,7 +319,7 @@ class Template:
                 return said
         return self.values.get(question.same_as) if question.same_as else question.default
 
-    def _tables(self, key: str, asked: Each) -> None:
+    def _tables(self, key: str, asked: TablesQuestion) -> None:
         """Keep tables as they are given; or make those of fields that are named, or that the public file has."""
         given = self.given.get(key)
         named = isinstance(given, list) and bool(given) and all(isinstance(name, str) for name in given)
@@ -334,8 +334,8 @@ class Template:
             raise ConfigError(
                 [ConfigProblem(key, f"there is no field {unknown[0]}; there are {has}", "name one of them")]
             )
-        if not names and asked.without is not None:
-            self.values[key] = [dict(asked.without)]
+        if not names and asked.fallback is not None:
+            self.values[key] = [dict(asked.fallback)]
             return
         tables = [self._table(asked, name) for name in names or free or [Blank('"FIELD"')]]
         if names and not any(isinstance(value, Blank) for table in tables for value in table.values()):
@@ -348,12 +348,12 @@ class Template:
         public = "; or name a PUBLIC file that has them with --public" if self._public is None else ""
         self.to_fill[key] = next(filter(None, why), asked.text + public), f"[{', '.join(rows)}]"
 
-    def _table(self, asked: Each, name: str) -> dict[str, Any]:
+    def _table(self, asked: TablesQuestion, name: str) -> dict[str, Any]:
         """Return what is known of one field, with a `Blank` for what must be written."""
         kind = next((each.kind for each in self._fields if each.name == name), None)
         table: dict[str, Any] = {asked.field_key: name}
-        for question in asked.inner:
-            if (kind or "text") not in question.of:  # one half of an alternative: values of texts, edges of numbers
+        for question in asked.questions:
+            if (kind or "text") not in question.field_kinds:  # `values` are for texts, `edges` for numbers
                 continue
             value = self._usual(question, (), [name])
             if kind == "boolean" and question.public == "values":
@@ -364,10 +364,10 @@ class Template:
                 table[question.key] = value
         return table
 
-    def _offered(self, asked: Question | Each, fields: Iterable[FieldSeen]) -> list[str]:
+    def _offered(self, asked: Question | TablesQuestion, fields: Iterable[FieldSeen]) -> list[str]:
         """Return fields of a fitting kind that nothing else is read from."""
         free = (each for each in fields if each.name not in self._used)
-        return [each.name for each in free if each.kind is None or each.kind in asked.of]
+        return [each.name for each in free if each.kind is None or each.kind in asked.field_kinds]
 
 
 def read_setting(text: str) -> Any:

@@ -25,7 +25,7 @@ from agents.kafka.topics import admin_client, topic_identities
 from agents.readers.consume.ledger import PublicRecordsError, StepRecords, Verdict, entry_of, verdict
 from agents.readers.watch.routes import NO_STORE, Reader, Routes, json_response, whole_numbers
 from agents.show.pictures import Picture
-from schemas.config.timing import to_us
+from schemas.config.timing import epoch_us
 from schemas.errors import BrokerError
 from schemas.releases import CHANNELS, GENESIS, STEP_LIMIT, Channel, PublicRecord, public_step
 from schemas.topics import Topics
@@ -238,7 +238,7 @@ class StreamSeen:
             return None
         begin = datetime.fromisoformat(self._latest["end"])
         try:
-            steps = time.steps_from(begin_us := to_us(begin))
+            steps = time.steps_from(begin_us := epoch_us(begin))
             lasts_us = steps.begin(steps.index(begin_us) + 1) - begin_us
             later = timedelta(microseconds=lasts_us + self.stream.publish_delay_us) + time.grace
             return (begin + later).isoformat()

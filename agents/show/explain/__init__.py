@@ -16,7 +16,7 @@ from agents.show.view import expected_error, view_of
 from engines.core.accounting.streams import totals
 from engines.core.registry import build_engine
 from schemas.config import Config, Stream
-from schemas.config.stream import LEAST_EVENT_EPSILON
+from schemas.config.stream import MIN_EVENT_EPSILON
 from schemas.errors import EngineInputError
 
 FACTORS = tuple(Decimal(2) ** power for power in (-3, -2, -1, 0, 1, 2, 3))
@@ -84,7 +84,7 @@ def _notches(stream: Stream) -> Iterator[Notch]:
     for factor in FACTORS:
         privacy = stream.privacy.model_copy(update={"epsilon": stream.privacy.epsilon * factor})
         other = stream.model_copy(update={"privacy": privacy})
-        if other.event_epsilon < LEAST_EVENT_EPSILON:
+        if other.event_epsilon < MIN_EVENT_EPSILON:
             continue
         try:
             budget, errors = Budget.of(other, build_engine(other).guarantee()), expected_error(other)
