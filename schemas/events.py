@@ -38,7 +38,7 @@ class Reason(IntEnum):
         return reason
 
     ACCEPTED = 0, "The record is used."
-    NOT_JSON = 1, "It is not JSON in UTF-8. NaN and Infinity are not JSON."
+    NOT_JSON = 1, "It is not JSON in UTF-8."
     MISSING_FIELD = 2, "A field that the configuration names is absent."
     WRONG_TYPE = 3, "It is not an object, or a field holds another type, null included."
     EMPTY = 4, "It has no value (a tombstone), or an empty one."
@@ -48,7 +48,7 @@ class Reason(IntEnum):
     BAD_TIME = 8, "The time cannot be read in the configured format."
     BEFORE_START = 9, "Its time is before step 0."
     TOO_FAR_AHEAD = 10, "Its step is more than `max_ahead` beyond the open one."
-    NOT_FINITE = 11, "A number is too large for 64-bit floating point."
+    NOT_FINITE = 11, "A number is NaN, infinite or too large for 64-bit floating point."
     OUTSIDE_DOMAIN = 12, "A value is outside the declared domain."
     BAD_OPERATION = 13, "The operation is neither `insert` nor `delete`."
     BAD_TICK = 14, "It is a tick that cannot be read, or a tick where only the wall clock closes steps."

@@ -27,12 +27,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
-import orjson
 
 from agents.protocol.clock import StepClock
 from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.reader import paths_of
+from agents.protocol.formats.values import typed
 from agents.protocol.ingest.times import EPOCH, ONE_US, TimeParser
 from agents.protocol.partitioner import Partitioner, partitions_of
 from agents.protocol.release.public_records import instant
@@ -153,7 +154,7 @@ class ReplayPlan:
                 if step > self.step + 1:
                     self.step = step - 1
                     self._tick(written)
-            value = row if isinstance(row, bytes) else orjson.dumps(row)
+            value = row if isinstance(row, bytes) else msgspec.json.encode(row)
             for topic, keys, partitions in places:
                 written[topic, partitions[index]].append(Planned(keys[index], value))
             self.row += 1
@@ -309,7 +310,7 @@ class RowTimes:
     def parse(self, rows: Sequence[Row]) -> list[int | None]:
         """Return the microseconds since 1970 UTC of each row; None where the time cannot be read."""
         [path] = paths_of(ROWS, [self.field])
-        values = [path.find(row) for row in rows]
+        values = [typed(path.find(row), self.parser.kinds) for row in rows]
         wanted = (int, float, str) if self.parser.numeric else (str,)
         known = [index for index, value in enumerate(values) if type(value) in wanted]
         times, usable, _ = self.parser.parse([values[index] for index in known])

@@ -104,6 +104,7 @@ def spec(form: InputFormat, **fields: Any) -> SourceSpec:
     """Of events in the unit square, a minute a step, three of a user; all users on one partition."""
     named: dict[str, Any] = {"time": "at", "time_is_number": True, "user": "user", "numbers": ("x", "y")}
     named.update(fields)
+    named["scalars"] = dict.fromkeys(named.get("scalars", ()), frozenset(("text", "number", "boolean")))
     x, y = named["numbers"]
     return SourceSpec(
         stream="s",

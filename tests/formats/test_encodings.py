@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from agents.protocol.formats.build import InputFormat
 from agents.protocol.formats.contract import MOST, VALUE_HEADER, SchemaBook, SchemaRef, SchemaText, UnreadableError
-from agents.protocol.formats.csv_text import CsvEncoding, cell
+from agents.protocol.formats.csv_text import CsvEncoding
 from agents.protocol.formats.protobuf import ProtobufEncoding
+from agents.protocol.formats.values import NOT_FINITE, NUMBER, TEXT, cell
+from agents.protocol.formats.values import NUMBER_OR_TEXT as EITHER
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.partition import PartitionIngest
 from schemas.config.formats import CsvSection
@@ -247,7 +249,6 @@ def test_what_protobuf_has_beside_plain_fields() -> None:
 
 # --- CSV --------------------------------------------------------------------------------------------------------------
 
-NUMBER, TEXT, EITHER = frozenset(("number",)), frozenset(("text",)), frozenset(("number", "text"))
 TRUTH = frozenset(("boolean", "number"))
 
 
@@ -255,9 +256,11 @@ TRUTH = frozenset(("boolean", "number"))
     ("text", "kinds", "decimal_", "read"),
     [
         ("4.50", NUMBER, ".", 4.5), (" 007 ", NUMBER, ".", 7), ("4,5", NUMBER, ".", "4,5"), ("4,5", NUMBER, ",", 4.5),
-        ("1.234,5", NUMBER, ",", "1.234,5"), ("1,234.5", NUMBER, ".", "1,234.5"), ("NaN", NUMBER, ".", "NaN"),
-        ("1e400", NUMBER, ".", "1e400"), ("", NUMBER, ".", None), ("", TEXT, ".", None), ("007", TEXT, ".", "007"),
+        ("1.234,5", NUMBER, ",", []), ("1,234.5", NUMBER, ".", "1,234.5"), ("NaN", NUMBER, ".", NOT_FINITE),
+        ("1e400", NUMBER, ".", NOT_FINITE), ("", NUMBER, ".", None), ("", TEXT, ".", None), ("007", TEXT, ".", "007"),
         ("007", EITHER, ".", "007"), ("7", EITHER, ".", 7), ("7,5", EITHER, ",", 7.5), ("1e400", EITHER, ".", "1e400"),
+        ("1577836800000000123", EITHER, ".", "1577836800000000123"), ("0,1234567890123456789", EITHER, ",",
+         "0.1234567890123456789"), ("0e99999999999999999999", EITHER, ".", "0e99999999999999999999"),
         ("True", TRUTH, ".", True), ("1", TRUTH, ".", 1), ("yes", TRUTH, ".", "yes"), ("x", None, ".", "x"),
     ],
 )  # fmt: skip

@@ -218,7 +218,7 @@ def _users(spec: SourceSpec, event: Event) -> frozenset[str]:
 
 def _sources() -> Iterator[Source]:
     # Settings that read the same fields into the same kind of domain are one source.
-    kinds = {(type(spec.domain), spec.fields): (name, spec) for name, spec in SPECS.items()}
+    kinds = {(type(spec.domain), repr(spec.fields)): (name, spec) for name, spec in SPECS.items()}
     for name, spec in kinds.values():
         made = replace(spec, replay=True)
         yield Source(f"json-{name}", made, made, _json)

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from agents.protocol.clock import StepClock
-from agents.protocol.formats import csv_text
 from agents.protocol.formats.contract import SchemaBook, SchemaRef
 from agents.protocol.formats.reader import RecordReader
+from agents.protocol.formats.values import cell
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import PureFilter, RawRecord
@@ -240,8 +240,9 @@ def ids_in_a_dictionary(patch: pytest.MonkeyPatch) -> None:
 
 def ids_are_stripped(patch: pytest.MonkeyPatch) -> None:
     """Of each record by itself: two users have one bound."""
-    cell = csv_text.cell
-    patch.setattr(csv_text, "cell", lambda text, kinds, decimal=".": cell(text.strip(), kinds, decimal))
+    patch.setattr(
+        "agents.protocol.formats.csv_text.cell", lambda text, kinds, decimal=".": cell(text.strip(), kinds, decimal)
+    )
 
 
 def timestamps_are_repaired(patch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ ODD_BODIES = st.sampled_from(
         b"x" * 201,
         b"{",
         b"{}",
-        body(x="1"),
+        body(x="one"),
         body(u=""),
         body(u=None),
         body(u="a\0b"),
@@ -217,14 +217,14 @@ def _by_hand(value: bytes | None, ticked: int, used: Counter[Any]) -> tuple[Reas
         return Reason.EMPTY, -1
     if len(value) > 200:
         return Reason.TOO_LARGE, -1
-    if (b"NaN" in value and b'"NaN"' not in value) or value == b"{":
+    if value == b"{":
         return Reason.NOT_JSON, -1
-    if b"1e999" in value:
+    if (b"NaN" in value and b'"NaN"' not in value) or b"1e999" in value:
         return Reason.NOT_FINITE, -1
     event = json.loads(value)
     if not event:
         return Reason.MISSING_FIELD, -1
-    if event["x"] == "1":
+    if event["x"] == "one":
         return Reason.WRONG_TYPE, -1
     if event["u"] in ("", None, "a\0b"):
         return Reason.BAD_USER, -1

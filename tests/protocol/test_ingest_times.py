@@ -131,6 +131,8 @@ def test_unusable_times(text: str) -> None:
             st.integers(-(10**20), 10**20),
             st.floats(allow_nan=False),
             st.decimals(-(10**10), 10**10, places=6).map(str),
+            st.integers(2**40, 2**52).map(lambda us: us / 1e6),
+            st.floats(0, 2**42).map(lambda s: round(s, 6)),
             st.text(max_size=3),
         ),
         min_size=1,
@@ -153,14 +155,27 @@ def test_numbers_in_company_are_read_as_alone(format_: str, values: list[object]
         ("s", 1e300, None),
         ("s", -1e12, None),
         ("s", "NaN", None),
-        ("s", "1e3", None),
-        ("s", " 1", None),
+        ("s", "1e3", 1_000_000_000),
+        ("s", " 1", 1_000_000),
+        ("s", "1e400", None),
+        ("s", "1e999999", None),
+        ("s", "0e99999999999999999999", 0),
+        ("us", "1e-99999999999999999999", 0),
+        ("s", "9" * 100_000, None),
         ("s", "1_0", None),
         ("s", "٣", None),
     ],
 )
 def test_numbers(format_: str, value: object, us: int | None) -> None:
     assert read(parser(format_), [value]) == [us]
+
+
+@given(st.sampled_from(["s", "ms", "us"]), st.floats(-(2**52), 2**52), st.integers(0, 8))
+def test_a_number_and_its_text_are_one_time(format_: str, value: float, places: int) -> None:
+    """Also where the product of the float lies on the other side of a half: 0.0000005 s as 4.9999999999999998e-07."""
+    value = round(value, places)
+    times = parser(format_)
+    assert read(times, [value]) == read(times, [repr(value)])
 
 
 @pytest.mark.parametrize("pattern", ["%H:%M", "%Y-%m-%d %p", "%Y-%m-%d\t%H", "%Y-%m-%d %Y", "%j %Y", "Year %Y-%m-%d"])

@@ -26,6 +26,7 @@ from agents.kafka.lifecycle.refusals import (
     by_reason_and_field,
 )
 from agents.protocol.clock import StepClock
+from agents.protocol.formats.values import TEXT
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -42,7 +43,7 @@ Place = Callable[[str, int], int]
 TABLE = dataclasses.replace(
     SPEC,
     domain=TableDomain((Category(field="sex", values=("f", "m")), Category(field="job", values=("a", "b")))),
-    fields=EventFields(time="t", time_is_number=True, user="u", scalars=("sex", "job")),
+    fields=EventFields(time="t", time_is_number=True, user="u", scalars=dict.fromkeys(("sex", "job"), TEXT)),
 )
 
 
@@ -55,8 +56,9 @@ BAD: list[tuple[SourceSpec, bytes | None, Reason, str]] = [
     (SPEC, b"[]", Reason.WRONG_TYPE, ""),
     (SPEC, b"{}", Reason.MISSING_FIELD, "t"),
     (SPEC, body().replace(b'"y"', b'"Y"'), Reason.MISSING_FIELD, "y"),
-    (SPEC, body(x="0.5"), Reason.WRONG_TYPE, "x"),
-    (SPEC, body(op=1), Reason.WRONG_TYPE, "op"),
+    (SPEC, body(x="a half"), Reason.WRONG_TYPE, "x"),
+    (SPEC, body(x="-inf"), Reason.NOT_FINITE, "x"),
+    (SPEC, body(op=1.5), Reason.WRONG_TYPE, "op"),
     (SPEC, body(y=0.25).replace(b"0.25", b"1e999"), Reason.NOT_FINITE, "y"),
     (SPEC, body(y=0.25).replace(b"0.25", b"9" * 400), Reason.TOO_LARGE, ""),
     (SPEC, body(u=""), Reason.BAD_USER, "u"),
@@ -71,7 +73,8 @@ BAD: list[tuple[SourceSpec, bytes | None, Reason, str]] = [
     (SPEC, body(op="merge"), Reason.BAD_OPERATION, "op"),
     (TABLE, row(sex=None), Reason.MISSING_FIELD, "sex"),
     (TABLE, row(job="c"), Reason.OUTSIDE_DOMAIN, "job"),
-    (TABLE, row(job=1), Reason.WRONG_TYPE, "job"),
+    (TABLE, row(job=1), Reason.OUTSIDE_DOMAIN, "job"),
+    (TABLE, row(job=1.5), Reason.WRONG_TYPE, "job"),
     (TABLE, row(job=[]), Reason.WRONG_TYPE, "job"),
 ]
 

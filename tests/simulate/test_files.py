@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.local.offline.files import LOOKED_AT, BrokenLine, FileError, open_rows, rows_for
+from agents.protocol.formats.values import NOT_FINITE
 from schemas.config import Stream, load_config
 
 ROWS: list[dict[str, Any]] = [
@@ -120,6 +121,8 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
             "day": pa.array([moment.date()]),
             "price": pa.array([Decimal("1.50")]),
             "nan": pa.array([float("nan")]),
+            "null": pa.array([None], pa.float64()),
+            "whole": pa.array([Decimal(7)], pa.decimal128(38, 0)),
             "kind": pa.array(["a"]).dictionary_encode(),
             "tags": pa.array([[1, 2]]),
             "ok": pa.array([True]),
@@ -132,12 +135,13 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
         "zoned": "2016-01-01T12:30:00+00:00",
         "day": "2016-01-01",
         "price": 1.5,
-        "nan": None,
+        "nan": NOT_FINITE,
+        "null": None,
+        "whole": 7,
         "kind": "a",
         "tags": [1, 2],
         "ok": True,
     }
-    json.dumps(row)
 
 
 @pytest.mark.parametrize(
@@ -385,5 +389,8 @@ def test_a_cell_is_what_the_values_of_its_attribute_can_be(tmp_path: Path) -> No
     # What is none of these stays the text that it is, to be refused by field and reason.
     [row] = read_typed(tmp_path, stream, 'at,text,flag,number,bin,both\n20160101,7,yes,four,"7,5",\n')
     assert row == {"at": "20160101", "text": "7", "flag": "yes", "number": "four", "bin": "7,5", "both": None}
+    [row] = read_typed(tmp_path, stream, 'at,text,flag,number,bin,both\n20160101,"",true,"",NaN,1e400\n')
+    assert row == {"at": "20160101", "text": None, "flag": True, "number": None, "bin": NOT_FINITE, "both": "1e400"}
     numbers = table(tmp_path, '{ field = "a", values = ["x"] }', format="s")
-    assert type(read_typed(tmp_path, numbers, "at,a\n07,x\n")[0]["at"]) is int
+    rows = read_typed(tmp_path, numbers, "at,a\n7,x\n07,x\n1577836800000000123,x\n0.1234567890123456789,x\n")
+    assert [row["at"] for row in rows] == [7, "07", "1577836800000000123", "0.1234567890123456789"]

@@ -46,7 +46,7 @@ DOUBTED: Mapping[str, str] = {
 """What is said of records that are used and of which the time is in doubt."""
 
 _TYPES = (
-    'a number must be one (13.4, and neither the text "13.4" nor 13,4), and a text a text: correct the producer, or '
+    "a number must be one (13.4, as a number or as text, and not 13,4), and a text a text: correct the producer, or "
     "name another field in the configuration"
 )
 _DOMAIN = (
@@ -65,7 +65,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.BAD_TIME.name: "set [streams.time] format to how the field is written",
     Reason.BEFORE_START.name: _START,
     Reason.TOO_FAR_AHEAD.name: _START,
-    Reason.NOT_FINITE.name: "correct the producer, or name another field in the configuration",
+    Reason.NOT_FINITE.name: "NaN and Infinity are no values: let the producer write null or leave the record out, or "
+    "name another field in the configuration",
     Reason.OUTSIDE_DOMAIN.name: _DOMAIN,
     Reason.BAD_OPERATION.name: "an operation is insert or delete, as far as the engine takes both; changes u and d "
     'of Debezium are read where [streams.domain] has op = "$operation"',

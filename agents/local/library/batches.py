@@ -22,15 +22,16 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from agents.local.offline.files import has_json, moments, values
+from agents.protocol.formats.values import NOT_FINITE
 from agents.protocol.ingest.times import EPOCH, ONE_US, UNIT_US
 from schemas.errors import BatchError
 
@@ -96,7 +97,7 @@ class BatchReader:
     def _row(self, row: object) -> Mapping[str, Any]:
         if not isinstance(row, Mapping):
             raise BatchError(f"a list of {type(row).__name__} is no batch. Fix: pass a list of dicts, or columns.")
-        read = {name: row[name] for name in self._fields if name in row}
+        read = {name: _cell(row[name]) for name in self._fields if name in row}
         if self._time_field in read:
             read[self._time_field] = self._time(read[self._time_field])
         return read
@@ -128,7 +129,7 @@ class BatchReader:
         """Return some cells of a column, as `_columns` gives it, as JSON values."""
         if not isinstance(cells, list):
             return self._cells(name, cells.combine_chunks())
-        return list(map(self._time, cells)) if name == self._time_field else cells
+        return list(map(self._time if name == self._time_field else _cell, cells))
 
     def _time(self, value: object) -> Any:
         """Return a time as JSON, whatever Python, numpy or pandas call it; None where it is no time."""
@@ -142,8 +143,6 @@ class BatchReader:
             return None
 
     def _cells(self, name: str, column: Any) -> list[Any]:
-        if pa.types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py():
-            return list(column.to_pylist())
         if not pa.types.is_timestamp(column.type):
             return values(name, column)
         write = self._moment if name == self._time_field else datetime.isoformat
@@ -169,6 +168,15 @@ class BatchReader:
         return us // UNIT_US[self._format] if us % UNIT_US[self._format] == 0 else us / UNIT_US[self._format]
 
 
+def _cell(value: Any) -> Any:
+    """Return a cell of Python as one that JSON can hold. NaN is null, as numpy and pandas mean it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else NOT_FINITE
+    if type(value) is int and value.bit_length() >= 64:
+        return str(value)  # the same id, and the same number
+    return value
+
+
 def _dumps(row: Any) -> bytes:
     try:
         return orjson.dumps(row, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -178,6 +186,8 @@ def _dumps(row: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     """Return a library's own scalar, which JSON cannot hold, as the plain value that it stands for, or null."""
+    if value is NOT_FINITE:
+        return orjson.Fragment(bytes(value))
     unpack: Callable[[], Any] | None = getattr(value, "item", None)
     return values("", pa.array([value], from_pandas=True))[0] if unpack is None else unpack()
 

@@ -6,10 +6,9 @@ such rows: where cells of a CSV do not fit its header, nobody can tell where the
 Streaming: memory is one batch, whatever the size of the file. A value depends on its own text alone, never on the
 other rows of its batch or column, so a row is the same JSON at every batch size and when a replay is resumed mid-file.
 
-CSV has texts alone. An empty cell is null (`""` is an empty text). Where it is known what a column's values can be
-(`RowFile.kinds`), each cell is read as that, or stays the text that it is: `4.0` is a text where texts are declared,
-`007` and ` 7` are numbers where numbers are. Elsewhere what JSON would call a number is that number, and everything
-else is text: `007`, `NaN`, `1e400`, whole numbers of 19 digits and more. Parquet times become ISO 8601 texts.
+CSV has texts alone. An empty cell is null. Where it is known what a column's values can be (`RowFile.kinds`), a cell
+is read as in a topic (`agents.protocol.formats.values`). Elsewhere what JSON would call a number is that number, and
+everything else is text: `007`, `NaN`, `1e400`, numbers of 19 digits and more. Parquet times become ISO 8601 texts.
 """
 
 from __future__ import annotations
@@ -17,33 +16,32 @@ from __future__ import annotations
 import codecs
 import contextlib
 import datetime
-import decimal
 import difflib
 import gzip
 import hashlib
 import io
-import math
 import re
 import zlib
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from agents.protocol.formats.build import ROWS
+from agents.protocol.formats.contract import UnreadableError
+from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.reader import paths_of
-from engines.core.contract import Domain, ScalarKind
+from agents.protocol.formats.values import NOT_FINITE, NUMBER, TEXT, Kinds, cell, number, plain
+from agents.protocol.ingest.decode import EventFields
 from engines.core.registry import build_domain
-from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import PrivstreamError, without_context
 
 if TYPE_CHECKING:
@@ -93,8 +91,8 @@ def _json_rows(lines: list[tuple[int, bytes]], skip: int = 0) -> list[Row]:
 
 
 def _json_row(line: bytes, number: int) -> Row:
-    with contextlib.suppress(orjson.JSONDecodeError):
-        if isinstance(row := orjson.loads(line), dict):
+    with contextlib.suppress(UnreadableError):
+        if isinstance(row := read_json(line), dict):
             return row
     return BrokenLine.from_line(line, number)
 
@@ -102,70 +100,40 @@ def _json_row(line: bytes, number: int) -> Row:
 # JSON's own grammar of numbers, so that ids such as 007 keep their zeros. 18 digits always fit 64 bits.
 _WHOLE = r"^-?(0|[1-9][0-9]{0,17})$"
 _NUMBER = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-# And how people write them where nothing but a number can stand.
-_ANY_NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*", re.ASCII)
-_BOOLEANS = {"true": True, "false": False}
+_JSON_NUMBER = re.compile(_NUMBER.replace("$", r"\Z"), re.ASCII)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-9]{2})", re.ASCII)
 
 
-def _csv_column(name: str, column: Any, *, kinds: Mapping[str, frozenset[ScalarKind]]) -> list[Any]:
+def _csv_column(name: str, column: Any, *, kinds: Kinds) -> list[Any]:
     """Return the cells of a CSV column as what its values can be."""
     wanted = kinds.get(name)
-    if wanted is None:
-        return _cells(column)
-    if wanted == {"text"}:
+    if wanted == TEXT:
         return list(column.to_pylist())
-    cells = _cells(column) if "number" in wanted else list(column.to_pylist())
-    if "boolean" in wanted:
-        cells = [_BOOLEANS.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell for cell in cells]
-    if "number" in wanted and "text" not in wanted:
-        cells = [_any_number(cell) if isinstance(cell, str) else cell for cell in cells]
-    return cells
+    if wanted is None or "number" in wanted:
+        present = column.is_valid()
+        whole = pc.match_substring_regex(column, _WHOLE)
+        if _all(whole, present):
+            return list(column.cast(pa.int64()).to_pylist())
+        is_number = pc.match_substring_regex(column, _NUMBER)
+        # Where texts can stand too, some digits count that floats have no room for.
+        if wanted in (None, NUMBER) and _all(is_number, present) and not pc.any(whole).as_py():
+            floats = column.cast(pa.float64())
+            if pc.all(pc.is_finite(floats)).as_py() is not False:
+                return list(floats.to_pylist())
+    read = _guessed if wanted is None else partial(cell, kinds=wanted)
+    return [None if text is None else read(text) for text in column.to_pylist()]
 
 
-def _any_number(text: str) -> Any:
-    """
-    >>> [_any_number(text) for text in (" 7", "007", "+.5", "4.", "7,5", "", "1e400")]
-    [7, 7, 0.5, 4.0, '7,5', '', '1e400']
-    """
-    found = _ANY_NUMBER.fullmatch(text)
-    if found is None:
-        return text
-    digits = found[1]
-    value = int(digits) if digits.lstrip("+-").isdigit() and len(digits) <= 18 else float(digits)
-    return value if math.isfinite(value) else text
-
-
-def _cells(column: Any) -> list[Any]:
-    """Return the texts of a CSV column as JSON values, each by its own form."""
-    present = column.is_valid()
-    whole = pc.match_substring_regex(column, _WHOLE)
-    if _all(whole, present):
-        return list(column.cast(pa.int64()).to_pylist())
-    number = pc.match_substring_regex(column, _NUMBER)
-    if not pc.any(number).as_py():
-        return list(column.to_pylist())
-    if _all(number, present) and not pc.any(whole).as_py():
-        floats = column.cast(pa.float64())
-        if pc.all(pc.is_finite(floats)).as_py() is not False:
-            return list(floats.to_pylist())
-    pairs = zip(column.to_pylist(), whole.to_pylist(), number.to_pylist(), strict=True)
-    return [_cell(text, is_whole, is_number) for text, is_whole, is_number in pairs]
+def _guessed(text: str) -> Any:
+    """Return a cell of which nobody knows what it can be."""
+    value = number(text) if _JSON_NUMBER.match(text) else text
+    return text if value is NOT_FINITE else value
 
 
 def _all(mask: Any, present: Any) -> bool:
     return bool(pc.all(pc.or_(mask.fill_null(True), pc.invert(present))).as_py())
-
-
-def _cell(text: str | None, is_whole: bool | None, is_number: bool | None) -> Any:
-    if text is None or not is_number:
-        return text
-    if is_whole:
-        return int(text)
-    value = float(text)
-    return value if math.isfinite(value) else text
 
 
 def values(name: str, column: Any) -> list[Any]:
@@ -175,10 +143,12 @@ def values(name: str, column: Any) -> list[Any]:
     kind = column.type
     if pa.types.is_timestamp(kind):
         return [None if each is None else _iso(*each) for each in moments(column)]
-    plain = _python(column)
+    found = _python(column)
     if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind):
-        return list(plain)
-    return [_json(value) for value in plain]
+        return list(found)
+    if pa.types.is_floating(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
+        return list(found)
+    return [_json(value) for value in found]
 
 
 def moments(column: Any) -> list[tuple[datetime.datetime, int] | None]:
@@ -258,19 +228,13 @@ def _to_us(kind: Any) -> Any:
 
 
 def _json(value: Any) -> Any:
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
-    if isinstance(value, decimal.Decimal):
-        return float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no such number
     if isinstance(value, list):
         return [_json(item) for item in value]
     if isinstance(value, dict):
         return {key: _json(item) for key, item in value.items()}
-    return value
+    return plain(value)
 
 
 def has_json(kind: Any) -> bool:
@@ -327,7 +291,7 @@ class RowFile:
     path: Path
     kind: str
     gzipped: bool
-    kinds: Mapping[str, frozenset[ScalarKind]] = field(default_factory=dict)
+    kinds: Kinds = field(default_factory=dict)
 
     def summary(self) -> FileSummary:
         """Return the SHA-256 of the file's bytes, and its rows. One pass, constant memory. Raises: FileError."""
@@ -456,7 +420,7 @@ class RowFile:
             convert = pa_csv.ConvertOptions(
                 column_types={name: pa.string() for name in names},
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
+                quoted_strings_can_be_null=True,
                 null_values=[""],
             )
             if not names:
@@ -549,10 +513,6 @@ def _csv_header(block: bytes) -> list[str]:
         raise
 
 
-TEXT: frozenset[ScalarKind] = frozenset(("text",))
-NUMBER: frozenset[ScalarKind] = frozenset(("number",))
-
-
 def rows_for(path: Path | str, stream: Stream) -> RowFile:
     """Open a file, and hold its columns against the fields that a stream's configuration names, before anything is
     written.
@@ -565,11 +525,9 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
     if not columns:  # rows that name their own fields; a file without a single line, which replays as no rows
         return file
     user = stream.privacy.user
-    domain = build_domain(stream)
-    kinds = _kinds(stream, domain)
-    read = {*kinds, stream.domain.trip_field}
+    kinds = EventFields.from_stream(stream, build_domain(stream), user=user).kinds
     # Some fields have a role in synthetic records only.
-    wanted = {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in read}
+    wanted = {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in kinds}
     wanted[stream.time.field] = "[streams.time] field"
     if user is not None:
         wanted[user] = "[streams.privacy] user"
@@ -583,21 +541,7 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
             f"{file.path}: stream {stream.name} reads columns that the file does not have: {'; '.join(lacking)}. "
             "Fix: name the file's own columns in the configuration, or add them to the file (an empty cell is null)."
         )
-    ids = {name: TEXT for name in (user, stream.domain.trip_field) if name is not None}
-    time = NUMBER if stream.time.format in NUMERIC_FORMATS else TEXT
-    return replace(file, kinds={**ids, stream.time.field: time, **kinds})
-
-
-def _kinds(stream: Stream, domain: Domain) -> dict[str, frozenset[ScalarKind]]:
-    """Return what the values of each field of an event can be."""
-    found = {
-        **dict.fromkeys(domain.number_fields, NUMBER),
-        **dict.fromkeys(domain.text_fields, TEXT),
-        **domain.value_fields,
-    }
-    if stream.domain.operation_field is not None:
-        found[stream.domain.operation_field] = TEXT
-    return found
+    return replace(file, kinds=kinds)
 
 
 def _sentence(field: str, key: str, columns: tuple[str, ...]) -> str:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_reason_and_field, percent
 from agents.local.job import LocalIngest
 from agents.local.offline.files import BrokenLine, FileError, RowFile
+from agents.protocol.formats.json_text import read_json
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.release.public_records import instant
@@ -178,10 +177,10 @@ class RowsSeen:
     def _keep_time(self, record: Planned) -> None:
         """Keep the first times that cannot be read, to see how they are written."""
         if len(self._times) < LOOKED_AT and record.value is not None:
-            self._times.append(orjson.loads(record.value).get(self.time.field))
+            self._times.append(read_json(record.value).get(self.time.field))
 
     def _what_to_do(self, reason: str, name: str) -> str:
-        if (reason, name) in self._lines:
+        if (reason, name) in self._lines and not name:
             return "each line must be one JSON object in UTF-8: correct or remove those that are not"
         if name == self.time.field and Reason[reason] in NO_TIME:
             return how_to_read(self._times, self.time.format)

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from agents.local.offline.files import TEXT, FileError, RowFile, open_rows
+from agents.local.offline.files import FileError, RowFile, open_rows
 from agents.local.offline.seen import FIRST_ROWS, LOOKED_AT, reads, time_forms, tried
+from agents.protocol.formats.values import TEXT
 from agents.protocol.replay import Row
 from schemas.config.domain import FieldKind
 from schemas.config.timing import NUMERIC_FORMATS

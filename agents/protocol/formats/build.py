@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from agents.protocol.formats.avro import AvroEncoding
 from agents.protocol.formats.contract import Encoding, SchemaBook
-from agents.protocol.formats.csv_text import CsvEncoding, Kinds
+from agents.protocol.formats.csv_text import CsvEncoding
 from agents.protocol.formats.json_text import JsonEncoding, MessagePackEncoding, TextEncoding
 from agents.protocol.formats.protobuf import ProtobufEncoding
+from agents.protocol.formats.values import Kinds
 from schemas.config.formats import CsvSection
 from schemas.errors import ConfigError, ConfigProblem
 

@@ -6,12 +6,14 @@ configured. So a registry that is down delays nothing here.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from agents.protocol.formats.contract import Encoding, UnreadableError, framed
+from agents.protocol.formats.values import NOT_FINITE
 from schemas.events import Reason
 
 
@@ -26,14 +28,42 @@ class JsonEncoding(Encoding):
         return read_json(data[begin:] if begin else data)
 
 
+# Texts are passed over as a whole; possessive, so that one pass does whatever the bytes are.
+_LITERALS = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|-?(?:NaN|Infinity)', re.DOTALL)
+NESTED = 8
+"""Objects within each other in which such numbers are looked for; each costs as much as reading the record again."""
+_BROKEN = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
 def read_json(data: bytes) -> Any:
-    """Raises: UnreadableError."""
+    """Return a JSON value, with `NOT_FINITE` for what is, or is a list with, a number beyond float64; or NaN or
+    Infinity, which JSON does not have and many a library writes all the same.
+
+    Raises: UnreadableError.
+    """
     try:
         return msgspec.json.decode(data)
-    except msgspec.ValidationError:  # without a type, of a number beyond float64 alone
-        raise UnreadableError(Reason.NOT_FINITE) from None
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except _BROKEN as error:
+        if b"NaN" in data or b"Infinity" in data:
+            data = _LITERALS.sub(lambda found: found[0] if found[0].startswith(b'"') else bytes(NOT_FINITE), data)
+        elif not isinstance(error, msgspec.ValidationError):  # without a type, of a number beyond float64 alone
+            raise UnreadableError(Reason.NOT_JSON) from None
+    try:
+        return _with_marks(data, NESTED)
+    except _BROKEN:
         raise UnreadableError(Reason.NOT_JSON) from None
+
+
+def _with_marks(data: bytes | msgspec.Raw, deep: int) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:
+        pass
+    try:
+        parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:  # the number itself, or a list
+        return NOT_FINITE
+    return {name: _with_marks(part, deep - 1) for name, part in parts.items()} if deep else NOT_FINITE
 
 
 @dataclass(frozen=True, slots=True)

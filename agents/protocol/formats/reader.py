@@ -16,14 +16,13 @@ The name of a field is a path into a record:
 | `$operation`         | `insert` or `delete`, of a change of a table                                           |
 
 What a format gives there becomes what the fields of an event can be: texts, numbers, booleans and null, as JSON has
-them.
+them (`agents.protocol.formats.values`).
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ from agents.protocol.formats.contract import (
     UnreadableError,
     header_of,
 )
-from agents.protocol.formats.csv_text import Kinds
+from agents.protocol.formats.values import NOT_FINITE, Kinds, plain
 from schemas.events import TICK_HEADER, Reason
 
 _PART = re.compile(r'"([^"]*)"|([^."]+)')
@@ -100,7 +99,7 @@ class FieldPath:
             elif isinstance(document, list) and part.isdecimal() and len(part) < 7:
                 document = document[int(part)] if int(part) < len(document) else ABSENT
             else:
-                return ABSENT
+                return document if document is NOT_FINITE else ABSENT
         return document
 
 
@@ -120,44 +119,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _ONE_US = datetime.timedelta(microseconds=1)
-PLAIN: frozenset[type] = frozenset((str, int, bool, type(None)))
-"""Types that stay what they are."""
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
-
-
-def plain(value: Any) -> Any:
-    """Return a value of a domain's field, or a user. What can be none, such as bytes, stays what it is: of a wrong
-    type.
-
-    Raises: UnreadableError: a number that is none, or beyond float64.
-    """
-    kind = type(value)
-    if kind in PLAIN:
-        return value
-    if kind is float:
-        if not math.isfinite(value):
-            raise UnreadableError(Reason.NOT_FINITE)
-        return value
-    if kind is decimal.Decimal:
-        return _of_decimal(value)
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if kind.__name__ == "UUID":
-        return str(value)
-    return value
-
-
-def _of_decimal(value: decimal.Decimal) -> int | float:
-    if not value.is_finite():
-        raise UnreadableError(Reason.NOT_FINITE)
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)  # it is finite
-    if exponent == 0:  # of no fraction by its type: an id, or a count
-        return int(value)
-    number = float(value)
-    if not math.isfinite(number):
-        raise UnreadableError(Reason.NOT_FINITE)
-    return number
 
 
 def instant(value: Any, unit: str | None) -> Any:
@@ -351,7 +313,7 @@ class RecordReader:
         found = [self._find(self._user, record, document) for document in documents]
         if ABSENT in found:
             raise UnreadableError(Reason.MISSING_FIELD, self._user.name)
-        users = {self._id_of(self._plain(self._user, each)) for each in found}
+        users = {self._id_of(plain(each)) for each in found}
         if len(users - {b""}) > 1:
             raise UnreadableError(Reason.TWO_USERS, self._user.name)
 
@@ -363,18 +325,9 @@ class RecordReader:
         for path in self._paths:
             name = path.name
             each = value[name] if name in value and path.root == "" else self._find(path, record, document)
-            if type(each) in PLAIN:
-                found[name] = each
-            elif each is not ABSENT:
-                found[name] = self._plain(path, each)
+            if each is not ABSENT:
+                found[name] = instant(each, self._unit) if name == self._time else plain(each)
         return found
-
-    def _plain(self, path: FieldPath, value: Any) -> Any:
-        """Raises: UnreadableError, with the field."""
-        try:
-            return instant(value, self._unit) if path.name == self._time else plain(value)
-        except UnreadableError as error:
-            raise UnreadableError(error.reason, path.name) from None
 
     def _find(self, path: FieldPath, record: SourceRecord, document: Document) -> Any:
         """Return what stands at a path of an event, or of its record; `ABSENT` where nothing does."""

@@ -1,7 +1,8 @@
 """Raw records to typed events: only the fields that the configuration names, a batch at a time.
 
-JSON objects whose fields are all top-level are read straight into events; everything else is read by
-`agents.protocol.formats.reader` first, and then held to the same types.
+JSON objects whose fields are all top-level are read straight into events of strict types; everything else is read by
+`agents.protocol.formats.reader` first, and then held to the same types. What these refuse is read once more, each value
+by `agents.protocol.formats.values`: so a record is the same event, or refused for the same reason, in every format.
 
 Each record is decoded by itself and keeps its place: records are never joined into one document, because a crafted one
 could then shift its neighbours. Of a key that occurs twice the last one counts.
@@ -10,33 +11,43 @@ could then shift its neighbours. Of a key that occurs twice the last one counts.
 |----------------------------------------------------------|----------------|
 | no value (a tombstone), or an empty one                  | EMPTY          |
 | more bytes than the public limit                         | TOO_LARGE      |
-| not JSON, not UTF-8; NaN and Infinity are not JSON       | NOT_JSON       |
+| not JSON, not UTF-8                                      | NOT_JSON       |
 | an object without one of the fields                      | MISSING_FIELD  |
 | not an object, or a field of another type                | WRONG_TYPE     |
-| a number beyond float64                                  | NOT_FINITE     |
+| a number beyond float64; NaN, Infinity                   | NOT_FINITE     |
 | a user that is neither a text nor an integer             | BAD_USER       |
 
-A *scalar* is any JSON text, number, true, false or null; where it is absent it is read as null.
+A *scalar* is a JSON text, number, true, false or null; where it is absent it is read as null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.contract import SchemaRef, UnreadableError
+from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.reader import ReadRecord, RecordReader
+from agents.protocol.formats.values import NOT_FINITE, NUMBER, NUMBER_OR_TEXT, TEXT, Kinds, typed
 from schemas.arrays import ReasonArray
+from schemas.config.timing import NUMERIC_FORMATS
 from schemas.events import Reason
+
+if TYPE_CHECKING:
+    from engines.core.contract import Domain
+    from schemas.config import Stream
 
 MAX_VALUE_BYTES = 1 << 20
 _REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 _VALUE = attrgetter("value")
+_SCALARS = (str, int, float, bool, type(None))
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -56,11 +67,25 @@ class EventFields:
     operation: str | None = None
     numbers: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
-    scalars: tuple[str, ...] = ()
+    scalars: Kinds = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names):
             raise ValueError("a field of the raw events has two roles")
+
+    @staticmethod
+    def from_stream(stream: Stream, domain: Domain, *, user: str | None) -> EventFields:
+        """Return the fields of a stream's events. Args: user: None where nobody asks for it."""
+        return EventFields(
+            time=stream.time.field,
+            time_is_number=stream.time.format in NUMERIC_FORMATS,
+            user=user,
+            trip=stream.domain.trip_field,
+            operation=stream.domain.operation_field,
+            numbers=tuple(domain.number_fields),
+            texts=tuple(domain.text_fields),
+            scalars=dict(domain.value_fields),
+        )
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -71,6 +96,19 @@ class EventFields:
     def names(self) -> tuple[str, ...]:
         single = (name for name in (self.user, self.trip, self.operation) if name is not None)
         return (self.time, *single, *self.numbers, *self.texts, *self.scalars)
+
+    @property
+    def kinds(self) -> Kinds:
+        """What each field can be."""
+        return {
+            **dict.fromkeys(self.names, TEXT),
+            self.time: NUMBER_OR_TEXT if self.time_is_number else TEXT,
+            **dict.fromkeys(self.numbers, NUMBER),
+            **self.scalars,
+        }
+
+
+_JSON_TYPES: Mapping[str, Any] = {"text": str, "number": int | float, "boolean": bool}
 
 
 class EventDecoder:
@@ -83,6 +121,17 @@ class EventDecoder:
     def __init__(self, fields: EventFields, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
         self.fields = fields
         self.max_value_bytes = max_value_bytes
+        self._kinds = fields.kinds
+        self._strict = self._struct({
+            name: functools.reduce(operator.or_, (_JSON_TYPES[kind] for kind in kinds)) | None
+            for name, kinds in fields.scalars.items()
+        })  # fmt: skip
+        # Of a value that its field cannot be the domain says why.
+        self._any = self._struct(dict.fromkeys(fields.scalars, str | int | float | bool | None))
+        self._decode: Callable[[Any], Any] = msgspec.json.Decoder(self._strict).decode
+
+    def _struct(self, scalars: Mapping[str, Any]) -> type[msgspec.Struct]:
+        fields = self.fields
         wanted: list[tuple[str, Any, str]] = [
             ("time", int | float | str if fields.time_is_number else str, fields.time)
         ]
@@ -96,11 +145,10 @@ class EventDecoder:
         wanted += [(f"text{index}", str, name) for index, name in enumerate(fields.texts)]
         members: list[Any] = [(attribute, kind, msgspec.field(name=name)) for attribute, kind, name in wanted]
         members += [
-            (f"scalar{index}", str | int | float | bool | None, msgspec.field(name=name, default=None))
-            for index, name in enumerate(self.fields.scalars)
+            (f"scalar{index}", kind, msgspec.field(name=name, default=None))
+            for index, (name, kind) in enumerate(scalars.items())
         ]
-        self._struct = msgspec.defstruct("Event", members, gc=False)
-        self._decode: Callable[[Any], Any] = msgspec.json.Decoder(self._struct).decode
+        return msgspec.defstruct("Event", members, gc=False)
 
     weight = 1
     """About what a record costs beside one of JSON, all of ingest counted."""
@@ -129,21 +177,18 @@ class EventDecoder:
             others, by row, the field at fault, where it is one.
         """
         reasons = self._sizes(values)
+        fit: Sequence[int] = range(len(values))
         if reasons is None:
             reasons = np.zeros(len(values), np.uint8)
             events, failed = self._run(values)
-            places = failed
         else:
             fit = np.flatnonzero(reasons == 0).tolist()
             events, failed = self._run([values[place] for place in fit])
-            places = [fit[index] for index in failed]
         at_fault: dict[int, str] = {}
-        for place in places:
-            value = values[place]
-            assert value is not None
-            reasons[place], field = self._why(value)
-            if field:
-                at_fault[place] = field
+        for index, (reason, name) in failed.items():
+            reasons[fit[index]] = reason
+            if name:
+                at_fault[fit[index]] = name
         return events, reasons, at_fault
 
     def _sizes(self, values: Sequence[bytes | None]) -> ReasonArray | None:
@@ -159,9 +204,9 @@ class EventDecoder:
         reasons[lengths > self.max_value_bytes] = Reason.TOO_LARGE
         return reasons
 
-    def _run(self, values: Sequence[bytes | None]) -> tuple[list[Any], list[int]]:
+    def _run(self, values: Sequence[Any]) -> tuple[list[Any], dict[int, tuple[Reason, str]]]:
         events: list[Any] = []
-        failed: list[int] = []
+        failed: dict[int, tuple[Reason, str]] = {}
         iterator = iter(values)
         while True:
             try:
@@ -169,40 +214,30 @@ class EventDecoder:
                 # say which record failed, and the same iterator goes on behind it.
                 events.extend(map(self._decode, iterator))
             except _REFUSED:
-                failed.append(len(events) + len(failed))
+                place = len(events) + len(failed)
+                try:
+                    events.append(self.event_of(read_json(values[place])))
+                except UnreadableError as error:
+                    # Not the error: it would keep this frame, and the records, until it is collected.
+                    failed[place] = error.reason, error.name
             else:
                 return events, failed
 
-    def _why(self, value: bytes) -> tuple[Reason, str]:
-        """Return why a record failed, and which field did: by looking at it without types, never by an error's text."""
-        try:
-            found = msgspec.json.decode(value)
-        except msgspec.ValidationError:
-            # Without a type, the only thing invalid in JSON is a number beyond float64.
-            return Reason.NOT_FINITE, self._too_large_number(value)
-        except _REFUSED:
-            return Reason.NOT_JSON, ""
-        return self._why_not(found)
-
-    def _why_not(self, found: object) -> tuple[Reason, str]:
+    def event_of(self, found: object) -> Any:
+        """Return the event of a record that was read without types. Raises: UnreadableError, with the field."""
         if not isinstance(found, dict):
-            return Reason.WRONG_TYPE, ""
+            raise UnreadableError(Reason.WRONG_TYPE)
         missing = next((name for name in self.fields.required if name not in found), None)
-        return self._wrong_field(found) if missing is None else (Reason.MISSING_FIELD, missing)
-
-    def _too_large_number(self, value: bytes) -> str:
-        """Return the first field with such a number; "" where it is none of those that are read."""
+        if missing is not None:
+            raise UnreadableError(Reason.MISSING_FIELD, missing)
+        values = {name: typed(found[name], kinds) for name, kinds in self._kinds.items() if name in found}
+        for name, value in values.items():
+            if value is NOT_FINITE:
+                raise UnreadableError(Reason.NOT_FINITE, name)
         try:
-            parts = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+            return msgspec.convert(values, self._any)
         except _REFUSED:
-            return ""
-        for name in self.fields.names:
-            if name in parts:
-                try:
-                    msgspec.json.decode(parts[name])
-                except _REFUSED:
-                    return name
-        return ""
+            raise UnreadableError(*self._wrong_field(values)) from None
 
     def _wrong_field(self, found: dict[str, Any]) -> tuple[Reason, str]:
         fields = self.fields
@@ -216,7 +251,7 @@ class EventDecoder:
             if name is not None and type(found[name]) not in allowed:
                 return Reason.WRONG_TYPE, name
         for name in fields.scalars:
-            if isinstance(found.get(name), (dict, list)):
+            if type(found.get(name)) not in _SCALARS:
                 return Reason.WRONG_TYPE, name
         if fields.user is not None and type(found[fields.user]) not in (int, str):
             return Reason.BAD_USER, fields.user
@@ -250,11 +285,17 @@ class FormatDecoder(EventDecoder):
             reason, name = event.reason, event.name
             if reason == Reason.ACCEPTED:
                 try:
-                    decoded.append(msgspec.convert(event.fields, self._struct))
+                    decoded.append(self._event(event.fields))
                     continue
-                except _REFUSED:
-                    reason, name = self._why_not(event.fields)
+                except UnreadableError as error:
+                    reason, name = error.reason, error.name
             reasons[row] = reason
             if name:
                 at_fault[row] = name
         return decoded, reasons, at_fault
+
+    def _event(self, found: Mapping[str, Any]) -> Any:
+        try:
+            return msgspec.convert(found, self._strict)
+        except _REFUSED:
+            return self.event_of(found)

@@ -111,16 +111,7 @@ class SourceSpec:
             clock=StepClock(steps, stream.time.max_ahead),
             format=stream.time.format,
             zone=stream.time.zone,
-            fields=EventFields(
-                time=stream.time.field,
-                time_is_number=stream.time.format in ("s", "ms", "us"),
-                user=user,
-                trip=stream.domain.trip_field,
-                operation=stream.domain.operation_field,
-                numbers=tuple(domain.number_fields),
-                texts=tuple(domain.text_fields),
-                scalars=tuple(domain.value_fields),
-            ),
+            fields=EventFields.from_stream(stream, domain, user=user),
             replay=stream.time.clock == "replay",
             key=key if user is not None else None,
             partitioner=stream.placed_by if user is not None else None,
@@ -171,7 +162,6 @@ class SourceSpec:
         fields, limit = self.fields, self.max_value_bytes
         if self.input in (JSON, ROWS) and all(path.plain for path in paths_of(self.input, fields.names)):
             return EventDecoder(fields, max_value_bytes=limit)
-        number, text = frozenset(("number",)), frozenset(("text",))
         reader = RecordReader(
             self.input,
             fields.names,
@@ -180,13 +170,7 @@ class SourceSpec:
             user=fields.user,
             id_of=id_bytes,
             deletes=fields.operation is not None,
-            kinds={
-                **dict.fromkeys((name for name in (fields.user, fields.trip, fields.operation) if name), text),
-                fields.time: number if fields.time_is_number else text,
-                **dict.fromkeys(fields.numbers, number),
-                **dict.fromkeys(fields.texts, text),
-                **{name: frozenset(kinds) for name, kinds in self.domain.value_fields.items()},
-            },
+            kinds=fields.kinds,
             book=self.schemas,
             max_value_bytes=limit,
         )

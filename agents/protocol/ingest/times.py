@@ -4,9 +4,11 @@ The fast way accepts a text only where it gives what the exact way would; it is 
 
 | format         | accepted                                                                                   |
 |----------------|--------------------------------------------------------------------------------------------|
-| s, ms, us      | JSON numbers, or decimal numbers as text; rounded to microseconds                            |
+| s, ms, us      | numbers, or texts that are numbers; rounded to microseconds                                |
 | iso            | what `datetime.fromisoformat` reads                                                        |
 | strptime       | what `datetime.strptime` reads                                                             |
+
+A number means the shortest decimal that it is written as, so 0.1 and "0.1" are one time.
 
 Texts without an offset are local times of the zone. Of two equal ones in autumn the earlier counts; one that clocks
 skipped in spring is read as if they had not yet gone forward: `fold` 0 of PEP 495. Both are told from other times.
@@ -15,7 +17,6 @@ Times outside the years 1 to 9999 are unusable.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
+from agents.protocol.formats.values import NUMBER_OR_TEXT, TEXT, number
 from schemas.arrays import BoolArray, IntArray, ReasonArray, distinct
 from schemas.events import Reason
 
@@ -138,7 +140,8 @@ MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // ONE_US
 MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // ONE_US
 UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EXACT_FLOAT = 2.0**53
-_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?", re.ASCII)
+_MOST_DIGITS = 20
+"""Before the point, of a number that can be a time."""
 KNOWN_BYTES = 2 << 20  # of texts and their times, for each parser: a source partition has one for each of its streams
 _ENTRY_BYTES = 300  # of an entry without its letters, of at most 4 bytes: three objects, and their share of the table
 _KNOWN_HOURS = 1 << 13  # under 2 MiB as well
@@ -182,6 +185,11 @@ class TimeParser:
     def numeric(self) -> bool:
         return self.format in UNIT_US
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What values can be times, see `agents.protocol.formats.values`."""
+        return NUMBER_OR_TEXT if self.numeric else TEXT
+
     def parse(self, values: Sequence[object]) -> Times:
         """Return what is read of each value.
 
@@ -205,18 +213,18 @@ class TimeParser:
             return None, 0
 
     def exact_number(self, value: object) -> int | None:
-        """Return the microseconds of one number of a numeric format, exactly."""
-        unit = UNIT_US[self.format]
-        if type(value) is float:
-            if not abs(value) <= _EXACT_FLOAT:
+        """Return the microseconds of one number of a numeric format: the meaning that the fast way must agree with."""
+        read = number(value) if type(value) is str else value
+        if type(read) is float:
+            if not read:
+                return 0
+            # The text itself: it may have more digits than a float has room for.
+            read = Decimal(value.strip() if type(value) is str else repr(value))
+            if read.adjusted() > _MOST_DIGITS:  # before a product could have as many digits as an exponent says
                 return None
-            us = round(value * unit)
-        elif type(value) is int:
-            us = value * unit
-        elif type(value) is str and _NUMBER.fullmatch(value):
-            us = round(Decimal(value) * unit)
-        else:
+        elif type(read) is not int:
             return None
+        us = round(read * UNIT_US[self.format])
         return us if MIN_US <= us <= MAX_US else None
 
     def _numbers(self, values: Sequence[object]) -> tuple[IntArray, BoolArray]:
@@ -225,12 +233,16 @@ class TimeParser:
                 floats = np.fromiter(values, np.float64, len(values))
             except OverflowError:
                 return self._one_by_one([self.exact_number(value) for value in values])
-            # Below 2**53 the product has one rounding, the same as the exact way's; rint and round both go to even.
             with np.errstate(over="ignore"):  # a warning would tell of the data; what is too large is not usable
                 scaled = floats * float(UNIT_US[self.format])
-            usable = np.abs(scaled) < _EXACT_FLOAT
-            if usable.all():
-                return np.rint(scaled).astype(np.int64), usable
+            size = np.abs(scaled)
+            if (size < _EXACT_FLOAT).all():
+                whole = np.rint(scaled)
+                # A float is off its decimal by 2**-53 of itself at most, and the product by as much again: where the
+                # two cannot lead to another microsecond, or nothing is rounded, this is what the exact way gives.
+                sure = (np.abs(scaled - whole) + size * 2.0**-52 < 0.5) | (floats == np.rint(floats))
+                if sure.all():
+                    return whole.astype(np.int64), sure
         return self._one_by_one([self.exact_number(value) for value in values])
 
     def _texts(self, texts: Sequence[str]) -> Times:
