@@ -1,7 +1,7 @@
-"""One stream's job without Kafka: what the library, `simulate`, `tune`, `replay` and `audit` all drive.
+"""The job of one stream without Kafka, which the library, `simulate`, `tune`, `replay` and `audit` run.
 
-It does no input or output: records in, blocks and steps out, by the machines of `agents.protocol` that the job runs.
-With the same blocks and seeds all of them release the same bytes as the job.
+It does no input or output: it turns records into blocks and steps by the state machines of `agents.protocol`, as the
+job does. With the same blocks and seeds it releases the same bytes as the job.
 """
 
 from __future__ import annotations
@@ -22,26 +22,31 @@ from schemas.releases import Candidate
 
 
 class LocalIngest:
-    """Ingest of each partition of a source; its blocks get offsets as on the topic of blocks.
+    """Ingest of all partitions of a source. Blocks get offsets as on the blocks topic.
 
     Attributes:
-        machines: one for each partition. position: offset of the next block.
+        machines: the state machine of each partition.
+        position: offset of the next block.
     """
 
     def __init__(self, spec: SourceSpec, fold: Callable[[int, Block], None] = lambda offset, block: None) -> None:
-        """`fold`: takes in each block, with its offset."""
+        """Begin without records.
+
+        Args:
+            fold: called with the offset of each block and the block.
+        """
         self.spec = spec
         self.machines = [PartitionIngest(spec, partition) for partition in range(spec.partitions)]
         self.position = 0
         self._fold = fold
 
     def take(self, records: Sequence[SourceRecord], *, partition: int = 0) -> tuple[Block | None, list[DeadLetter]]:
-        """Take in the next records of a partition, and seal them. Raises: as `PartitionIngest.take`."""
+        """Ingest the next records of a partition and commit them as a block. Raises: see `PartitionIngest.take`."""
         self.machines[partition].take(records)
         return self.seal(partition=partition)
 
     def take_planned(self, planned: Sequence[Planned]) -> tuple[Block | None, list[DeadLetter]]:
-        """Take in what a replay would write to the one partition, as it would be read back from Kafka."""
+        """Ingest records that a replay would write to the only partition, as they would be read back from Kafka."""
         first = self.machines[0].next_offset
         return self.take([
             RawRecord(first + index, -1, record.key, record.value, tuple(record.headers))
@@ -49,7 +54,7 @@ class LocalIngest:
         ])  # fmt: skip
 
     def seal(self, *, partition: int = 0) -> tuple[Block | None, list[DeadLetter]]:
-        """Commit what was taken in as a block; None where there was neither a record nor a tick."""
+        """Return ingested records as a committed block, and dead letters; None if there was no record or tick."""
         block, letters = self.machines[partition].seal()
         if block is not None:
             self.machines[partition].committed(at=self.position)
@@ -71,8 +76,10 @@ class LocalJob(LocalIngest):
         """Begin a stream.
 
         Args:
-            key: of the hash of user ids. rows: records are rows of a file, whatever the format of the stream's topic.
-            caveat: why its releases are not private; empty: they are.
+            key: key of the hash of user ids.
+            partitions: number of source partitions.
+            rows: whether records are rows of a file, whatever the format of the source topic.
+            caveat: why releases are not private; empty if they are.
         """
         spec = SourceSpec.from_stream(stream, build_domain(stream), key=key, partitions=partitions, rows=rows)
         super().__init__(spec, self._fold_step)
@@ -81,19 +88,22 @@ class LocalJob(LocalIngest):
         self.stepper = self.new_stepper()
 
     def new_stepper(self) -> Stepper:
-        """Return a stepper at the begin of the stream."""
+        """Return a stepper before the first step."""
         return Stepper.from_stream(self.stream, self.spec.partitions, caveat=self._caveat)
 
     def _fold_step(self, offset: int, block: Block) -> None:
-        self.stepper.fold(offset, block)  # whichever goes on now: it may be another one than at the begin
+        self.stepper.fold(offset, block)  # not a bound method: `stepper` may be replaced
 
     def restore(
         self, candidate: Candidate | None, blocks: Iterable[bytes], *, first_block: int, snapshots: Mapping[str, bytes]
     ) -> None:
-        """Go on from what was kept of a stream of one partition, as a worker does that takes over.
+        """Restore the stored state of a stream with one partition, as a worker does that takes over.
 
         Args:
-            candidate: the last step's answer. blocks: from `first_block` on. snapshots: of the bounds on users.
+            candidate: answer of the last step.
+            blocks: encoded blocks from offset `first_block` on.
+            first_block: offset of the first of `blocks`.
+            snapshots: snapshots of the bounds, by bucket.
         Raises: GapError, WireError, if they contradict each other.
         """
         [machine] = self.machines
@@ -112,7 +122,7 @@ class LocalJob(LocalIngest):
 
 
 def planned(stream: Stream, parts: Iterable[Sequence[Row]], *, source: str) -> Iterator[tuple[Sequence[Planned], int]]:
-    """Yield records as a replay writes them to a source of one partition, with the rows that each part of them has.
+    """Yield the records that a replay writes to a source with one partition, with the number of rows of each part.
 
     Raises: ReplayError for rows that are not sorted by time.
     """

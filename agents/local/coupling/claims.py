@@ -1,4 +1,4 @@
-"""What a coupled pair may cost: the stream's guarantee for one unit, in the terms of its noise."""
+"""The largest loss of a coupled pair of runs: the guarantee of the stream for one unit, by the type of its noise."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from schemas.config import Stream
 from schemas.guarantee import Guarantee
 
 ROUNDING = 1e-9
-"""Relative, of sums of logarithms in floating point; rational losses have none."""
+"""Relative error of sums of logarithms in floating point; rational losses have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one unit is promised: `epsilon` of pure DP, or mu squared of Gaussian DP, or (epsilon, delta)."""
+    """The guarantee for one unit: `epsilon` of pure DP, or mu squared of Gaussian DP, or (epsilon, delta)."""
 
     epsilon: Fraction
     delta: float = 0.0
@@ -29,7 +29,7 @@ class Claim:
         return Claim(stream.privacy.epsilon_fraction, float(stream.privacy.delta))
 
     def share(self, losses: Losses) -> float:
-        """Return how much of the claim these losses use: at most 1 where it holds."""
+        """Return the share of the claim that these losses use; it is at most 1 if the claim holds."""
         shares = [losses.pure / float(self.epsilon)]
         if losses.mu_squared:
             shares.append(float(losses.mu_squared / Fraction(gaussian.mu_for(self.epsilon, self.delta)) ** 2))
@@ -38,7 +38,7 @@ class Claim:
         return sum(shares)
 
     def covers(self, losses: Losses, spent: float) -> bool:
-        """Say whether these losses are within the part of epsilon that is said to be spent."""
+        """Return whether these losses are within `spent`, the part of epsilon that the ledger states."""
         noisy = bool(losses.mu_squared or losses.coins)
         return losses.pure <= spent * (1 + ROUNDING) and not (noisy and not spent)
 

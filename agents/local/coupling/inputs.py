@@ -1,7 +1,7 @@
 """Neighbouring inputs: raw records of many people over many steps, with and without those of one protected unit.
 
-Events come late, ahead of time, in crowds and not at all; the unit's are spread over the steps, bunched in few, or more
-than its bound lets through. A record that is taken away leaves a hole: all others keep their offsets.
+Events come late, ahead of time, in bursts and not at all; those of the unit are spread over the steps, in few steps, or
+more than the bound accepts. A removed record leaves a hole: all others keep their offsets.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ def event(stream: Stream, chance: random.Random, *, hot: bool, place: int = 0) -
 
 
 def other(stream: Stream, chance: random.Random, fields: Fields) -> Fields:
-    """Draw what may stand in the place of an event's fields under replacement: another event, or a reading as near as
-    is declared.
-    """
+    """Draw a replacement for the fields of an event: another event, or a reading within the declared sensitivity."""
     domain: Any = stream.domain
     if getattr(domain, "readings", False):
         return {
@@ -47,7 +45,7 @@ def other(stream: Stream, chance: random.Random, fields: Fields) -> Fields:
 
 UNIT = "ann"
 QUIET = 4
-"""Steps at the begin, in one arrangement in four, in which there is nobody but a few beside the unit."""
+"""First steps in which, in one arrangement of four, there are few other events beside those of the unit."""
 SPREAD = 10_000
 """From so many events in a burst on, they are anywhere, and records have Kafka timestamps, which go back and forth."""
 
@@ -79,14 +77,16 @@ class Inputs:
 
 
 Unit = Callable[[Stream, random.Random, int], list[Sent]]
-"""From a stream, chance and a number of steps to all events of one unit."""
+"""Function that draws all events of one unit, given a stream, a source of chance and a number of steps."""
 
 
 def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, unit: Unit | None = None) -> Inputs:
     """Draw neighbouring inputs of a stream whose source has one partition or two.
 
     Args:
-        crowd: events of a burst, of which there are a few. unit: makes those in which they differ; None: by chance.
+        steps: number of steps.
+        crowd: number of events of a burst; there are a few bursts.
+        unit: draws the events in which the inputs differ; None for `_unit`.
     """
     clock = StepClock.from_stream(stream)
     arrangement = chance.choice(["spread", "bunched", "early", "many"])
@@ -135,9 +135,7 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
 
 
 def _neighbours_of_unit(stream: Stream, chance: random.Random, steps: range) -> list[Sent]:
-    """Draw a few events just where those of the unit are, and deletes beside them: there a threshold may be as near as
-    can be.
-    """
+    """Draw a few events, and deletes, at the place of the unit's events, so that counts come close to thresholds."""
     if getattr(stream.domain, "readings", False):
         return []
     made = []

@@ -1,1 +1,1 @@
-"""The engines without Kafka: rows of a notebook in, one release for each step out. What `from engines import` gives."""
+"""The library: engines without Kafka, for notebooks. `from engines import configure` is its entry point."""

@@ -193,8 +193,10 @@ def _plain(value: Any) -> Any:
 
 
 def _as_columns(batch: object, wanted: Container[str]) -> list[tuple[str, Any]]:
-    """Return columns by name. Those that are wanted have one length, and are lists where they hold Python objects, else
-    columns of Arrow; others are as they are. Raises: BatchError.
+    """Return the names and columns of a batch.
+
+    The wanted columns have one length, and are lists if they hold Python objects, else Arrow columns. The others are
+    unchanged. Raises: BatchError.
     """
     columns, failed = None, ""
     try:
@@ -219,7 +221,7 @@ def _as_columns(batch: object, wanted: Container[str]) -> list[tuple[str, Any]]:
 
 
 def _named(batch: Any) -> list[tuple[str, Any]] | None:
-    """Return columns as the batch has them; None where it is no batch. Raises: whatever pyarrow does."""
+    """Return the columns of a batch, unchanged; None if the object is not a batch. Raises: any error of pyarrow."""
     if isinstance(batch, Mapping):
         return [(str(name), column) for name, column in batch.items()]
     if not (hasattr(batch, "__arrow_c_stream__") or hasattr(batch, "__arrow_c_array__")):
@@ -234,7 +236,7 @@ def _named(batch: Any) -> list[tuple[str, Any]] | None:
 
 
 def _column(column: Any) -> Any:
-    """Return a column that has a type of its own as one of Arrow, any other as a list."""
+    """Return a typed column as an Arrow column, any other as a list."""
     own = any(hasattr(column, name) for name in ("dtype", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"))
     if not own or str(getattr(column, "dtype", None)) == "object":
         return list(column)
@@ -243,11 +245,11 @@ def _column(column: Any) -> Any:
 
 
 MARK_BYTES = 8
-"""Of a row's hash: a million rows are taken for another million's with probability 1e-7, and are then refused."""
+"""Size of the hash of a row: two sets of a million rows collide with probability 1e-7, and are then refused."""
 
 
 def digest_of(rows: BatchRows) -> str:
-    """Return the SHA-256 of a batch, in hex."""
+    """Return the SHA-256 of a batch, in hexadecimal."""
     digest = hashlib.sha256()
     for record in rows.records:
         digest.update(b"%d," % len(record))
@@ -258,11 +260,13 @@ def digest_of(rows: BatchRows) -> str:
 def waiting_with(
     before: Mapping[int, bytes], rows: BatchRows, steps: Sequence[int | None], *, key: bytes, open_steps: range
 ) -> dict[int, bytes]:
-    """Return the hashes of all rows that wait, by their step.
+    """Return the hashes of all waiting rows, by step.
 
     Args:
-        steps: own step of each row.
-        open_steps: those that rows can wait for; what waited for another one is released.
+        before: the hashes so far.
+        steps: step of the time of each row.
+        key: key of the hash.
+        open_steps: steps for which rows can wait; earlier ones are released.
     """
     found: dict[int, list[bytes]] = {}
     for step, record in zip(steps, rows.records, strict=True):
@@ -273,7 +277,7 @@ def waiting_with(
 
 
 def any_waits(waiting: Mapping[int, bytes], parts: Iterable[tuple[int, BatchRows]], *, key: bytes) -> bool:
-    """Return whether any row of `parts`, by step, is among those that wait."""
+    """Return whether a row of `parts`, by step, is among the waiting rows."""
     for step, rows in parts:
         marks = waiting.get(step, b"")
         known = {marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)}

@@ -1,4 +1,4 @@
-"""`configure`: from a configuration, a file's or a notebook's own, to a stream of the library."""
+"""`configure`, which makes a stream of the library from a configuration file or a mapping."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
 NAME = "notebook"
-"""Of a stream that was given none. Public: what is released depends on it."""
+"""Name of a stream without one. It is public, because releases depend on it."""
 
 
 def configure(
@@ -31,19 +31,19 @@ def configure(
     insecure_seed: int | None = None,
     **tables: Any,
 ) -> PrivateStream:
-    """Return a stream of an installed engine, which takes rows of a notebook and releases one answer for each step.
+    """Return a stream of an installed engine, which reads rows of a notebook and releases one answer for each step.
 
     Args:
-        config: a TOML file of the job; or the same as a mapping; or a mapping of one of its `[[streams]]` alone.
-        stream: which one, where the configuration has several.
-        state: a file that remembers the stream. It is made where there is none; else the stream goes on where it was.
-            Without it a stream is remembered as long as the object lives, and to begin anew is a second answer.
-        moved: the file and its lock came here by a copy, such as from another disk, and nobody goes on with the others.
-        insecure_seed: repeats the noise, which takes all privacy away: for tests. Every release says so.
-        tables: keys of the stream, such as `engine`, `privacy`, `time`, `domain`, `options`; they win over a mapping's.
+        config: a TOML file of the job; the same as a mapping; or a mapping of one of its `[[streams]]`.
+        stream: name of the stream, if the configuration has several.
+        state: file with the state of the stream. It is created if it does not exist; otherwise the stream continues
+            from it. Without a file, the state lives as long as the object, and a new object gives second answers.
+        moved: whether the file and its lock were copied, such as from another disk, and the originals are not used.
+        insecure_seed: seed that makes noise repeatable and removes all privacy, for tests. Every release says so.
+        tables: keys of the stream, such as `engine`, `privacy`, `time`, `domain`, `options`; they override a mapping.
     Guarantee: that of `PrivateStream`.
-    Raises: ConfigError with every problem: key, reason, fix; StateFileError; FingerprintError where the file was
-        started with another configuration.
+    Raises: ConfigError with every problem: key, reason, fix; StateFileError; FingerprintError if the file was started
+        with another configuration.
     """
     chosen = _chosen(_config(config, tables), stream)
     if chosen.time.start == "now":
@@ -51,12 +51,12 @@ def configure(
             [
                 ConfigProblem(
                     "time.start",
-                    'is "now", and the library has no clock',
+                    'is "now", but the library has no clock',
                     'write the local time at which step 0 begins, such as "2024-01-01T00:00:00"',
                 )
             ]
         )
-    # Steps end when they are asked for, which is what a replay's ticks do; rows are JSON by then.
+    # A step ends when it is requested, as by a tick of a replay; rows are JSON by then.
     timing = chosen.time.model_copy(update={"clock": "replay"})
     chosen = chosen.model_copy(update={"time": timing, "format": "json"})
     fields = {

@@ -1,16 +1,17 @@
-"""What a stream of the library must never forget: the log that Kafka keeps for the job, in memory or in one file.
+"""The journal of a stream of the library: the log that Kafka keeps for the job, in memory or in one file.
 
-A step is written down twice, as in the job. First everything that it will be computed of, and its seed: before any
-noise is drawn. Then its candidate: the answer. Whoever goes on from here finds one of both, so that an interrupted step
-has the same answer as if nothing had happened, and a step with an answer never gets another one.
+Each step is written twice, as in the job: first its inputs and its seed, before any noise is drawn, and then its
+candidate, which is the answer. The journal always holds one of the two, so that an interrupted step gets the answer
+that it would have had, and a step with an answer never gets another one.
 
-The file is replaced as a whole, so it is always one of the two. Beside it lies `<file>.lock`: it is locked while a
-stream is open, and says how many steps were begun, whose it is, and who has it open. An older copy of the file is
-thereby refused: its steps would be answered again, with other noise. So is a copy under another name, which has no
-lock, or that of another stream: the lock is on the disk before the file is. Of a folder that was copied as a whole the
-lock is another file than the one that it says. Guarantee: as long as both files are there
-and nobody changes them, every step has at most one answer, whatever is run again. PRIVATE: exact counts, seeds and the
-key of the users' hash. The lock holds nothing private.
+The file is always replaced as a whole. `<file>.lock` is locked while a stream is open, and holds how many steps were
+begun, which stream it belongs to, and which process has it open. So an older copy of the file is refused, whose steps
+would be answered again with other noise. A copy under another name is refused too, because it has no lock, or that of
+another stream: the lock is created before the file. A copy of the whole folder is refused because the lock also holds
+its own inode.
+
+Guarantee: as long as both files exist and nobody changes them, every step has at most one answer, whatever is run
+again. PRIVATE: the file holds exact counts, seeds and the key of the hash of user ids. The lock holds nothing private.
 """
 
 from __future__ import annotations
@@ -38,17 +39,22 @@ from schemas.wire import Kind, decode, encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """All that a stream must remember. An entry is never changed, only replaced. PRIVATE.
+    """The state of a stream. An entry is never changed, only replaced. PRIVATE.
 
     Attributes:
-        fingerprint: what the stream was started with. key: of the hash of user ids.
-        first_block: number of the first of `blocks`; those before are in the candidate and in `snapshots`.
-        snapshots: of the bounds on users, by bucket.
-        candidate, state: of the last step that has its answer. taken: what became of its rows.
-        seed: of the step that is begun and has no answer yet. begun: how many steps were begun.
-        batches: digest of each batch -> the step that took it in.
-        waiting: step to come -> hashes of the rows that `add` and `step` took in for it, see
-        `agents.local.library.batches`. alive: synthetic records by their ids.
+        fingerprint: fingerprint with which the stream was started.
+        key: key of the hash of user ids.
+        first_block: offset of the first of `blocks`; earlier blocks are in the candidate and in `snapshots`.
+        blocks: encoded blocks.
+        snapshots: snapshots of the bounds, by bucket.
+        candidate, state: answer of the last released step, encoded.
+        taken: what became of the rows of the last step and of the open one.
+        seed: seed of the step that is begun and has no answer; empty if there is none.
+        begun: number of steps that were begun.
+        batches: the step for which each batch was ingested, by the digest of the batch.
+        waiting: hashes of the rows that `add` and `step` ingested for later steps, by step; see
+            `agents.local.library.batches`.
+        alive: synthetic records by their ids.
     """
 
     fingerprint: bytes
@@ -84,7 +90,7 @@ class JournalEntry:
 
     @staticmethod
     def decode(data: bytes) -> JournalEntry:
-        """Raises: WireError."""
+        """Return the entry in a file. Raises: WireError."""
         header, arrays = decode(Kind.JOURNAL, data)
         parts = {name: array.tobytes() for name, array in arrays.items()}
         alive, at = {}, 0
@@ -113,10 +119,12 @@ class JournalEntry:
 
 
 class Journal:
-    """The newest entry, which `commit` replaces: in memory, or in a file, see the module. `open_file` makes the latter.
+    """The newest entry, in memory or in a file; see the module. `open_file` opens a journal in a file.
 
     Attributes:
-        place: name of the file; empty: it has none. closed: whether the file is another journal's by now.
+        entry: the newest entry, which `commit` replaces.
+        place: name of the file; empty if there is none.
+        closed: whether the journal no longer owns its file.
     """
 
     def __init__(self, entry: JournalEntry, path: Path | None = None, lock: int = -1) -> None:
@@ -124,14 +132,14 @@ class Journal:
         self.place = "" if path is None else path.name
         self.closed = False
         self._path, self._lock = path, lock
-        # Whoever takes this one's place reads the file: not while it is being written.
+        # A journal that takes the place of this one must not read the file while it is written.
         self._busy = threading.Lock()
         if path is not None:
             # A lock that nobody holds any more is let go, once: its number may by then be another file's.
             self._let_go = weakref.finalize(self, os.close, lock)
 
     def commit(self, **changes: Any) -> None:
-        """Remember the changes; when this returns they are not lost. Raises: StateFileError."""
+        """Replace attributes of the entry, durably when this returns. Raises: StateFileError."""
         with self._busy:
             if self.closed:
                 raise StateFileError(
@@ -147,24 +155,27 @@ class Journal:
             self.entry = entry
 
     def close(self) -> None:
-        """Let go of the file: nothing more is committed there."""
+        """Release the file: nothing more is committed there."""
         with self._busy:
             if self._path is not None and not self.closed:
-                # Before the lock is let go: the next one that is open is another's.
+                # Before the lock is released, since the next journal of this path is another one.
                 _OPEN.pop(self._path, None)
                 self.closed = True
                 self._let_go()
 
 
 _OPEN: weakref.WeakValueDictionary[Path, Journal] = weakref.WeakValueDictionary()
-"""Of this process: a cell that opens a file is run again, and takes the place of the stream that it opened before."""
+"""Open journals of this process: a notebook cell that is run again takes the place of the stream that it opened."""
 
 
 def open_file(path: Path, begin: JournalEntry, *, moved: bool = False) -> Journal:
-    """Open the journal of a file, which begins with `begin` where there is none yet.
+    """Open the journal in a file.
 
-    Args: moved: file and lock were copied together, and nobody goes on with those that they were copied from.
-    Raises: StateFileError if another process has it open, it is damaged, or it is a copy.
+    Args:
+        path: the file, which is created if it does not exist.
+        begin: first entry of a new file.
+        moved: whether file and lock were copied together, and the originals are not used.
+    Raises: StateFileError if another process has the file open, or it is damaged or a copy.
     """
     path = path.expanduser().resolve()
     if (before := _OPEN.get(path)) is not None:

@@ -1,4 +1,4 @@
-"""What a stream of the library promises: the explanation of `privstream explain`, said for somebody in a notebook."""
+"""The guarantee of a stream of the library: the explanation of `privstream explain`, worded for a notebook."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ class Promise:
     """The guarantee of one stream. Public.
 
     Attributes:
-        epsilon, delta: of the protected unit, over the whole stream or one period. Exact.
-        unit, neighbouring: who is protected, and which two inputs are hard to tell apart, in words.
-        private: False where nothing is promised; `alerts` say why.
-        words: the guarantee in sentences. symbols: the same as formulas.
-        mechanisms: what draws noise, with its scale, sensitivity and epsilon of one event.
-        assumed: what the proof takes for public. unprotected: what it does not cover.
+        epsilon, delta: budget of the protected unit, over the whole stream or one period; epsilon is exact.
+        unit, neighbouring: the unit of privacy, and which inputs are neighbours, in words.
+        private: False if there is no guarantee; `alerts` say why.
+        words: the guarantee in sentences.
+        symbols: the guarantee as formulas.
+        alerts: warnings.
+        mechanisms: the mechanisms, with scale, sensitivity and epsilon of one event.
+        assumed: what the proof assumes to be public.
+        unprotected: what the guarantee does not cover.
     """
 
     epsilon: Fraction
@@ -49,26 +52,27 @@ class Promise:
     def from_stream(stream: Stream, *, caveat: str = "") -> Promise:
         """Return the guarantee of a stream.
 
-        Args: caveat: why nothing is promised after all; empty: it is.
-
-        Raises: BudgetError, EngineInputError, as `explain`.
+        Args:
+            caveat: why there is no guarantee after all; empty if there is one.
+        Raises: BudgetError, EngineInputError; see `explain_stream`.
         """
-        told = explain_stream(stream, job="library")
+        explanation = explain_stream(stream, job="library")
         return Promise(
-            epsilon=told.budget.unit_epsilon,
-            delta=told.budget.delta,
-            unit=told.unit,
-            neighbouring=_here(told.neighbouring),
+            epsilon=explanation.budget.unit_epsilon,
+            delta=explanation.budget.delta,
+            unit=explanation.unit,
+            neighbouring=_for_notebook(explanation.neighbouring),
             private=not caveat,
-            words=tuple(map(_here, told.plain)),
-            symbols=tuple(map(_here, told.symbols)),
-            alerts=(*([f"NOT PRIVATE: {caveat}"] if caveat else []), *told.alerts),
-            mechanisms=tuple(share.mechanism for share in told.budget.shares),
-            assumed=_assumed(stream, told),
+            words=tuple(map(_for_notebook, explanation.plain)),
+            symbols=tuple(map(_for_notebook, explanation.symbols)),
+            alerts=(*([f"NOT PRIVATE: {caveat}"] if caveat else []), *explanation.alerts),
+            mechanisms=tuple(share.mechanism for share in explanation.budget.shares),
+            assumed=_assumed(stream, explanation),
             unprotected=_unprotected(stream),
         )
 
     def as_json(self) -> dict[str, Any]:
+        """Return the guarantee as a JSON object."""
         return {
             **asdict(self),
             "epsilon": float(self.epsilon),
@@ -103,7 +107,7 @@ class Promise:
         )
 
 
-_HERE = (
+_NOTEBOOK_WORDS = (
     ("every public topic of this stream", "every release of this stream"),
     ("every record of the public topics", "every release"),
     (
@@ -112,17 +116,17 @@ _HERE = (
     ),
     ("at the same positions", "in the same order"),
 )
-"""What the job's explanation says of topics, as it is in a notebook."""
+"""Phrases about topics in the explanation of the job, and what replaces them in a notebook."""
 
 
-def _here(text: str) -> str:
-    for there, here in _HERE:
-        text = text.replace(there, here)
+def _for_notebook(text: str) -> str:
+    for phrase, replacement in _NOTEBOOK_WORDS:
+        text = text.replace(phrase, replacement)
     return text
 
 
-def _assumed(stream: Stream, told: StreamExplanation) -> tuple[str, ...]:
-    by_title = {point.title: point.text for point in told.public}
+def _assumed(stream: Stream, explanation: StreamExplanation) -> tuple[str, ...]:
+    by_title = {point.title: point.text for point in explanation.public}
     return (
         f"Steps: step 0 begins at {stream.time.start} {stream.time.timezone}, a step lasts "
         f"{format_length(stream.time.step)}. How many steps you release, and when, must not depend on the rows.",

@@ -1,4 +1,4 @@
-"""What a step of the library gives: the release, which is public, and what became of the rows, which is not."""
+"""The result of a step of the library: the release, which is public, and counts of its rows, which are private."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ class Taken:
     """What became of the rows of a step. PRIVATE: true counts, for whoever may see the rows; never publish them.
 
     Attributes:
-        rows: that were handed in.
-        accepted: rows that a release is made of; with `waiting` of them in steps that are still to come.
+        rows: rows of the batch.
+        accepted: rows that are part of a release.
+        waiting: accepted rows that are part of a later release.
         over_bound: rows beyond the bound of their user.
-        clipped: accepted rows of which a value was moved to its public limit.
-        ambiguous: accepted rows at a local time that clocks showed twice; the earlier counts. nonexistent: at one that
-            they skipped; it is read as if they had not.
-        late: rows of steps that were released before; they joined the open one.
-        left: rows of the batch that `run` was not asked for; they were not taken in.
-        refused: (reason, column) -> rows that cannot be used; the column is "" where the row as a whole is at fault.
+        clipped: accepted rows with a value that was moved to a public limit.
+        ambiguous: accepted rows with a local time that clocks showed twice; the earlier time counts.
+        nonexistent: accepted rows with a local time that clocks skipped; it is read as if they had not skipped it.
+        late: rows of steps that were already released; they join the open step.
+        left: rows outside of the steps of `run`; they were not ingested.
+        refused: unusable rows by (reason, column); the column is "" if the row as a whole is at fault.
     """
 
     rows: int = 0
@@ -55,7 +56,7 @@ class Taken:
 
     @staticmethod
     def from_tally(tally: Counter[tuple[str, str]], *, rows: int, waiting: int, late: int) -> Taken:
-        """Return what became of rows, from counts by (reason, column)."""
+        """Return the counts, given those by (reason, column)."""
         counted = _COUNTED.values()
         return Taken(
             rows=rows,
@@ -80,17 +81,19 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class StepRelease:
-    """The one answer of one step. Everything but `taken` is public; it shows itself without `taken`.
+    """The one answer of one step. Everything but `taken`, which its `repr` omits, is public.
 
     Attributes:
-        step: counts from 0. start, end: of the step.
-        records: synthetic records that appear, with the column names of the batches (the time is the step's start).
-        ids: one for each of `records`. removed: ids that are withdrawn.
-        measurements: what was measured, with its variance.
-        ledger: the public account of the step, as the job publishes it: digest, budget, guarantee, and a chain over all
-            steps before.
-        gathered: True while the engine gathers its first steps and releases no data; what a surplus cost meanwhile is
-            in `epsilon_spent`.
+        step: number of the step, from 0.
+        start, end: begin and end of the step.
+        records: synthetic records that appear, with the column names of the batches (their time is `start`).
+        ids: id of each of `records`.
+        removed: ids of synthetic records that are withdrawn.
+        measurements: measurements, with their variances.
+        ledger: the ledger entry that the job would publish: digest, budget, guarantee, and a chain over all earlier
+            steps.
+        gathered: True while the engine gathers its first steps and releases no data; `epsilon_spent` includes the cost
+            of a surplus.
         taken: what became of the rows. PRIVATE.
     """
 
@@ -107,7 +110,7 @@ class StepRelease:
 
     @staticmethod
     def from_candidate(answer: Candidate, published: Sequence[PublicRecord], taken: Taken) -> StepRelease:
-        """Read the public bytes of a step's answer back."""
+        """Return the release in the public bytes of an answer."""
         ledger = LedgerEntry.decode(answer.ledger, answer.stream)
         ids, records, removed, measurements = [], [], [], []
         for record in published:
@@ -133,7 +136,7 @@ class StepRelease:
 
     @property
     def epsilon_spent(self) -> float:
-        """What any user has paid at most for this step and all before it."""
+        """Largest privacy loss of a user over this step and all before it."""
         return float(self.ledger["epsilon_spent"])
 
     def to_arrow(self) -> pa.Table:
@@ -159,9 +162,9 @@ class StepRelease:
 
 
 def table_of(records: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return records as columns; a column that a record lacks is null there.
+    """Return records as columns; a value that a record lacks is null.
 
-    Where values are of several types (numbers, and a text for all others) the column is of texts.
+    A column with values of several types (numbers, and a text for all others) holds texts.
     """
     names = dict.fromkeys(name for record in records for name in record)
     return pa.table({name: _column([record.get(name) for record in records]) for name in names})

@@ -1,4 +1,4 @@
-"""One stream of the library: rows in, one release for each step out. No Kafka, no clock; the job's own protocol.
+"""One stream of the library: the protocol of the job for rows of a notebook, without Kafka and without a clock.
 
 Rows become the records of a raw topic of one partition, and go through `PartitionIngest`, with the bounds on users, and
 `Stepper`, as in the job and in `simulate`. With the same insecure seed all three release the same bytes.
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 INSECURE = "an insecure seed made the noise, so anybody can repeat and subtract it."
 SNAPSHOT_BYTES = 8 << 20
-"""Of blocks that are kept: beyond it the bounds are written down, and what they stand for goes."""
+"""Size of stored blocks beyond which the bounds are stored as snapshots, so that blocks can be deleted."""
 
 
 class PrivateStream:
-    """A stream of one engine. Made by `configure`. Not for two threads at once.
+    """A stream of one engine, which `configure` makes. Two threads may not use it at once.
 
-    Guarantee: what `guarantee()` says, for all releases together: users are bounded here, as in the job; each step is
-    answered once; the noise comes from the operating system.
+    Guarantee: `guarantee()` returns it, for all releases together. As in the job, users are bounded, each step is
+    answered once, and the operating system seeds the noise.
     """
 
     def __init__(self, stream: Stream, journal: Journal, *, insecure_seed: int | None = None) -> None:
@@ -79,7 +79,7 @@ class PrivateStream:
         return self._last
 
     def guarantee(self) -> Promise:
-        """Return what is promised to whom, in words and symbols."""
+        """Return the guarantee, in words and symbols."""
         if self._promise is None:
             self._promise = Promise.from_stream(self._stream, caveat=self._caveat)
         return self._promise
@@ -166,7 +166,7 @@ class PrivateStream:
         raise TypeError("a PrivateStream is neither copied nor pickled: a copy would answer its steps again")
 
     def close(self) -> None:
-        """Let go of the state file. The stream cannot go on; one that is opened from the file can."""
+        """Release the state file. This object cannot be used any more; a new one can continue from the file."""
         self._journal.close()
 
     def __enter__(self) -> PrivateStream:
@@ -183,7 +183,7 @@ class PrivateStream:
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Let one call at a time work, on a stream that is as its journal says."""
+        """Run one call at a time, on a stream in the state of its journal."""
         if not self._busy.acquire(blocking=False):
             raise StepOrderError(f"stream {self.name} is at work in another thread. Fix: wait until it is done.")
         try:
@@ -211,7 +211,7 @@ class PrivateStream:
             self._busy.release()
 
     def _restore(self) -> None:
-        """Restore the stream from its journal. Raises: GapError, WireError, if that contradicts itself."""
+        """Restore the stream from its journal. Raises: GapError, WireError, if the journal contradicts itself."""
         entry = self._journal.entry
         self._job = LocalJob(self._stream, key=entry.key, rows=False, caveat=self._caveat)
         self._open = _taken(entry.taken.get("open"))
@@ -249,13 +249,13 @@ class PrivateStream:
         return rows
 
     def _seen(self, rows: BatchRows) -> int | None:
-        """Return the step for which these very rows were taken in; where there are no rows, the one that is begun."""
+        """Return the step for which the same batch was ingested; for a batch without rows, the step that is begun."""
         if not rows.records:
             return self._stepper.step if self._journal.entry.seed else None
         return self._journal.entry.batches.get(digest_of(rows))
 
     def _refuse_waiting(self, parts: Mapping[int, BatchRows]) -> None:
-        """Raises: BatchError where `add` or `step` took in one of these rows, each in the part of its step."""
+        """Raise BatchError if `add` or `step` ingested one of these rows for the step of its part."""
         entry = self._journal.entry
         if any_waits(entry.waiting, parts.items(), key=entry.key):
             raise BatchError(
@@ -349,7 +349,7 @@ class PrivateStream:
         return taken
 
     def _answer(self, taken: Taken) -> StepRelease:
-        """Compute the step that is begun. Whatever happens, it is this answer or none."""
+        """Compute and commit the answer of the step that is begun; a repeated call after a failure gives the same."""
         entry = self._journal.entry
         candidate = self._stepper.compute(entry.seed)
         published = unframe_records(candidate.payload)

@@ -1,5 +1,6 @@
-"""Domains and engines as configured, built to see whether they can be: what only geometry can tell of a map, and
-whether noise can be as wide as a small epsilon asks.
+"""Checks of configured domains and engines by building them.
+
+Only this shows whether the geometry of a map can be used, and whether noise can be as wide as a small epsilon requires.
 """
 
 from __future__ import annotations
@@ -17,30 +18,27 @@ if TYPE_CHECKING:
 
 
 def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
-    """Build every stream's domain and engine, and ask the engine for its guarantee.
+    """Build the domain, the engine and the guarantee of every stream.
 
-    Returns: by stream, what an operator should know of it.
+    Returns: warnings for operators, by the name of the stream.
     Raises: ConfigError with all streams that cannot be built.
     """
     problems: list[ConfigProblem] = []
-    remarks: dict[str, Sequence[str]] = {}
+    warnings: dict[str, Sequence[str]] = {}
     for index, stream in enumerate(config.streams):
         try:
             check_stream(stream)
         except ConfigError as error:
             problems += prefixed(f"streams[{index}]", error.problems)
         else:
-            remarks[stream.name] = tuple(view_of(stream).warnings(stream))
+            warnings[stream.name] = tuple(view_of(stream).warnings(stream))
     if problems:
         raise ConfigError(problems)
-    return remarks
+    return warnings
 
 
 def check_stream(stream: Stream) -> None:
-    """Build one stream's domain and engine, and ask it for its guarantee.
-
-    Raises: ConfigError; its key is relative to the stream.
-    """
+    """Build the domain, the engine and the guarantee of one stream. Raises: ConfigError, relative to the stream."""
     name = f'stream "{stream.name}"'
     try:
         build_domain(stream)

@@ -1,7 +1,7 @@
-"""Processes that work for another one and end when it does, however it ends.
+"""Worker processes that end when their parent does, however it ends.
 
-A process that is killed cannot tell its workers, and those of `concurrent.futures` go on for as long as their tasks
-take. So each of them looks whether its parent is still there. Whoever shares work with processes makes them here.
+A process that is killed cannot tell its workers, and those of `concurrent.futures` go on until their tasks end. So each
+worker watches whether its parent still exists. All pools of processes are made here.
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 Counts = MutableSequence[int]
-"""How far each task is: a number that one process writes and another one reads."""
+"""Progress of each task: a number that one process writes and another one reads."""
 
-_counts: list[Counts] = []  # those of this process, where it is one of a pool
+_counts: list[Counts] = []  # of this process, if it belongs to a pool
 
 
 def shared_counts(tasks: int) -> Counts:
-    """Return counts that are all 0, for `process_pool`."""
+    """Return counts of 0 for so many tasks, for `process_pool`."""
     counts: Counts = _SPAWN.RawArray("Q", tasks)
     return counts
 
 
 def process_pool(workers: int | None, counts: Counts | None = None) -> ProcessPoolExecutor:
-    """Return a pool of fresh interpreters (a fork would inherit locks of libraries' threads) that does not outlive us.
+    """Return a pool of fresh interpreters that does not outlive this process.
+
+    Forks are not used, because they would inherit locks that threads of libraries hold.
 
     Args:
-        workers: None for one on each core. counts: where tasks `count_one`.
+        workers: number of processes; None for one on each core.
+        counts: counts that tasks change by `count_one`.
     """
     return ProcessPoolExecutor(workers, _SPAWN, initializer=_in_pool, initargs=(counts,))
 
 
 def count_one(task: int) -> None:
-    """Count one more for a task of a pool, which calls this itself."""
+    """Add one to the count of a task; the task itself calls this, in a process of the pool."""
     for counts in _counts:
         counts[task] += 1
 
 
 def end_with(parent: int) -> None:
-    """End this process, which works for `parent`, as soon as that is no longer its parent."""
+    """End this process as soon as `parent` is no longer its parent."""
     threading.Thread(target=_watch, args=(parent,), name="parent watch", daemon=True).start()
 
 
