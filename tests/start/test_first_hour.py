@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import math
 import os
 import re
 import shlex
@@ -91,7 +92,7 @@ PURCHASES = Walk(
     "tabular",
     "purchases.csv",
     [
-        {"customer": f"{n % 20:05}", "date": f"199701{1 + n // 20:02}", "quantity": 1 + n % 4, "amount": 9.5 + n}
+        {"customer": f"{n % 20:05}", "date": 19970101 + n // 20, "quantity": 1 + n % 4, "amount": 9.5 + n}
         for n in range(120)
     ],
     user="customer",
@@ -103,14 +104,18 @@ PURCHASES = Walk(
         'domain.attributes=[{field="quantity", values=[1, 2, 3, 4]}, {field="amount", edges=[0, 50, 200]}]',
     ],
 )
-"""Ids with leading zeros, and dates of digits alone."""
+"""Ids with leading zeros, and dates as numbers."""
 ORDERS = Walk(
     "orders",
     "series",
     "orders.jsonl",
     [
         {
-            "order": {"customer": {"id": f"c{n % 20:02}"}, "weight": float("nan") if n % 10 == 3 else 1.5},
+            "order": {
+                "customer": {"id": f"c{n % 20:02}"},
+                "total": f"{12.5 + n:.2f}",
+                "weight": math.nan if n % 10 == 3 else 1.5,
+            },
             "created": 1_700_000_000_000 + 600_000 * n,
         }
         for n in range(100)
@@ -124,11 +129,12 @@ ORDERS = Walk(
         "time.start=2023-01-01",
         "time.step=1 year",
         "privacy.max_contributions=4",
-        'domain.fields=[{name="order.weight", of="sum", limits=[0, 10]}]',
+        'domain.fields=[{name="order.total", of="sum", limits=[0, 200]}, '
+        '{name="order.weight", of="sum", limits=[0, 10]}]',
     ],
-    refused=("NOT_JSON", ""),
+    refused=("NOT_FINITE", "order.weight"),
 )
-"""Objects in objects, and a number that is none in every tenth row; the job places the users."""
+"""Objects in objects, decimals as text, and a number that is none in every tenth row; the job places the users."""
 STORMS = Walk(
     "storms",
     "trajectory",
