@@ -31,6 +31,8 @@ import orjson
 import pyarrow as pa
 
 from agents.local.offline.files import has_json, moments, values
+from agents.protocol.formats.build import ROWS
+from agents.protocol.formats.reader import ABSENT, paths_of
 from agents.protocol.formats.values import NOT_FINITE
 from agents.protocol.ingest.times import EPOCH, ONE_US, UNIT_US
 from schemas.errors import BatchError
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from schemas.config import Stream
 
 
-ROWS = 4096
+CHUNK_ROWS = 4096
 """At once."""
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -65,6 +67,7 @@ class BatchReader:
         keys |= {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in spec.fields.names}
         # The key of the configuration that names a column.
         self._fields = {name: keys.get(name, "[streams.domain]") for name in spec.fields.names}
+        self._paths = paths_of(ROWS, self._fields)
         self._stream, self._time_field = stream.name, stream.time.field
         self._format, self._zone = stream.time.format, stream.time.zone
 
@@ -89,15 +92,16 @@ class BatchReader:
             return
         columns = self._columns(batch)
         names = list(self._fields)
-        for at in range(0, max(map(len, columns.values())), ROWS):
-            parts = [self._part(name, columns[name][at : at + ROWS]) for name in names]
+        for at in range(0, max(map(len, columns.values())), CHUNK_ROWS):
+            parts = [self._part(name, columns[name][at : at + CHUNK_ROWS]) for name in names]
             for cells in zip(*parts, strict=True):
                 yield dict(zip(names, cells, strict=True))
 
     def _row(self, row: object) -> Mapping[str, Any]:
         if not isinstance(row, Mapping):
             raise BatchError(f"a list of {type(row).__name__} is no batch. Fix: pass a list of dicts, or columns.")
-        read = {name: _cell(row[name]) for name in self._fields if name in row}
+        found = ((path.name, path.find(row)) for path in self._paths)
+        read = {name: _cell(value) for name, value in found if value is not ABSENT}
         if self._time_field in read:
             read[self._time_field] = self._time(read[self._time_field])
         return read

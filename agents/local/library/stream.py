@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field
 from agents.local.job import LocalIngest, LocalJob
-from agents.local.library.batches import ROWS, BatchReader, BatchRows, any_waits, digest_of, waiting_with
+from agents.local.library.batches import CHUNK_ROWS, BatchReader, BatchRows, any_waits, digest_of, waiting_with
 from agents.local.library.journal import Journal
 from agents.local.library.promise import Promise
 from agents.local.library.release import StepRelease, Taken, table_of
@@ -272,9 +272,9 @@ class PrivateStream:
         """
         ingest, tally = LocalIngest(self._job.spec), Counter[tuple[str, str]]()
         for step, rows in sorted(parts.items()):
-            for at in range(0, len(rows.records), ROWS):
+            for at in range(0, len(rows.records), CHUNK_ROWS):
                 ingest.machines[0].tick(step - 1)
-                block, _ = ingest.take(_raw(rows.records[at : at + ROWS], first=ingest.machines[0].next_offset))
+                block, _ = ingest.take(_raw(rows.records[at : at + CHUNK_ROWS], first=ingest.machines[0].next_offset))
                 assert block is not None, "it holds rows"
                 if block.counts.get(Reason.ACCEPTED.name):
                     return
@@ -315,8 +315,8 @@ class PrivateStream:
         blocks = list(entry.blocks)
         tally: Counter[tuple[str, str]] = Counter()
         waiting = 0
-        for at in range(0, len(rows.records), ROWS):
-            block, _ = self._job.take(_raw(rows.records[at : at + ROWS], first=ingest.next_offset))
+        for at in range(0, len(rows.records), CHUNK_ROWS):
+            block, _ = self._job.take(_raw(rows.records[at : at + CHUNK_ROWS], first=ingest.next_offset))
             assert block is not None, "it holds rows"
             blocks.append(block.encode())
             tally.update(by_reason_and_field(block))
