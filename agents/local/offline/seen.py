@@ -1,4 +1,4 @@
-"""What becomes of a file's rows: how many are refused, why, in which field, and where that begins. Never a value."""
+"""Counts of the rows of a file: how many are refused, why, in which field, and in which row first. Never a value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 LOOKED_AT = 200
-"""Values that are enough."""
+"""Number of values from which the format of a field is recognised."""
 PATTERNS = (
     "%Y-%m-%d %H:%M:%S",
     "%Y/%m/%d %H:%M:%S",
@@ -43,15 +43,15 @@ PATTERNS = (
     "%m/%d/%Y",
     "%Y%m%d",
 )
-"""Forms of times that are not ISO."""
+"""Formats of times that are not ISO."""
 COMPACT = "%Y%m%d"
-"""Before ISO, which has it too: of a number it says what each digit is."""
+"""Format that is tried before ISO, which includes it, because it also applies to numbers."""
 LIKELY_US = range(10**14, 10**17)
-"""Of times in numbers since 1970: from 1973 to 5138. Any number is a time of some year."""
+"""Plausible times, in microseconds since 1970: from 1973 to 5138. Every number is a time of some year."""
 
 
 def time_form(values: Iterable[Any]) -> str:
-    """Return the format in which all values are times, but for nulls; empty: none is known, or there are no values.
+    """Return a format in which all values but nulls are times; empty if none is known, or if there are no values.
 
     >>> time_form(["31/12/2016 23:59:00", None]), time_form([1.48e9]), time_form(["2016-12-31"]), time_form(["noon"])
     ('%d/%m/%Y %H:%M:%S', 's', 'iso', '')
@@ -106,11 +106,11 @@ def how_to_read(values: Iterable[Any], configured: str) -> str:
 
 
 LEAST_USABLE = 0.5
-"""Of the rows: where fewer can be used, the configuration does not fit the file."""
+"""Share of usable rows below which the configuration does not fit the file."""
 NO_TIME = (Reason.BAD_TIME, Reason.WRONG_TYPE)
-"""Reasons that the time's format does not fit: a text where numbers are configured is of the wrong type."""
+"""Reasons for which the format of the time may be wrong; a text has the wrong type if numbers are configured."""
 FIRST_ROWS = 10_000
-"""Looked at before a replay writes anything."""
+"""Number of rows that are checked before a replay writes anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,13 @@ class RefusedRows:
     """Rows that were refused for one reason.
 
     Attributes:
-        name: the configured field that it is about; "" for the row as a whole.
-        first_row: from 1 on; None where unknown. first_line: of what is no row of its format; None elsewhere.
+        reason: name of the `Reason`.
+        name: the configured field at fault; "" for the row as a whole.
+        rows: number of refused rows.
+        share: share of all rows.
+        first_row: number of the first refused row, from 1; None if it is unknown.
+        what_to_do: advice, as a sentence.
+        first_line: number of the first line that is not a row in the format of the file; None if there is none.
     """
 
     reason: str
@@ -132,7 +137,7 @@ class RefusedRows:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The cells of a line of a table."""
+        """The cells of a row of a table."""
         first = "" if self.first_row is None else f"{self.first_row:,}"
         return self.reason, self.name, f"{self.rows:,}", percent(self.share), first, self.what_to_do
 
@@ -145,11 +150,13 @@ class RefusedRows:
 
 @dataclass(slots=True)
 class RowsSeen:
-    """Rows by what became of them, in the order of the file.
+    """Counts of rows by reason, in the order of the file.
 
     Attributes:
-        time: the stream's. before: rows of the file that were passed over. rows: taken so far.
-        seen: the same by reason and field. More than `rows` come of one that is counted twice, as clipped and accepted.
+        time: `[streams.time]` of the stream.
+        before: number of skipped rows at the beginning of the file.
+        rows: number of rows so far.
+        seen: counts by reason and field. Their sum can be larger than `rows`: a clipped row is also accepted.
     """
 
     time: Timing
@@ -161,7 +168,7 @@ class RowsSeen:
     _times: list[Any] = field(default_factory=list)
 
     def take(self, records: Sequence[Planned], block: Block, letters: Sequence[DeadLetter]) -> None:
-        """Take in what ingest made of the next records, of which the first has the block's first offset."""
+        """Count the next records, given the block and the dead letters that ingest made of them."""
         self.seen.tally.update(by_reason_and_field(block))
         for letter in letters:
             key = letter.reason.name, letter.field
@@ -175,7 +182,7 @@ class RowsSeen:
         self.rows += sum(record.tick is None for record in records)
 
     def _keep_time(self, record: Planned) -> None:
-        """Keep the first times that cannot be read, to see how they are written."""
+        """Keep the first times that cannot be read, to recognise their format."""
         if len(self._times) < LOOKED_AT and record.value is not None:
             self._times.append(read_json(record.value).get(self.time.field))
 
@@ -209,7 +216,7 @@ class RowsSeen:
 
 
 def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRST_ROWS) -> RowsSeen:
-    """Return what would become of the next rows, were they replayed. Nothing is written.
+    """Return the counts of the next rows in a replay, without writing anything.
 
     Raises: FileError; ReplayError for rows that are not sorted by time.
     """
@@ -217,8 +224,9 @@ def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRS
 
 
 def tried(stream: Stream, rows: Sequence[Row]) -> RowsSeen | None:
-    """Return what would become of rows in order of their times, were the steps to begin with the first of them, where
-    the stream starts "now"; None where two are so many steps apart that no file of the stream could have them.
+    """Return the counts of rows in order of their times; a stream that starts "now" starts with the first of them.
+
+    Return None if two rows are so many steps apart that no replay could contain both.
     """
     times = times_of(stream).parse(rows)
     changes: dict[str, Any] = {"clock": "replay"}
@@ -234,7 +242,7 @@ def tried(stream: Stream, rows: Sequence[Row]) -> RowsSeen | None:
 
 
 def _taken(stream: Stream, batches: Iterable[Sequence[Row]], *, skip: int, most: int) -> RowsSeen:
-    # A key of no worth: whose users are whose is not asked, only whether they can be read.
+    # The key is a constant: users are only validated here, and never identified.
     ingest = LocalIngest(
         SourceSpec.from_stream(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True)
     )
@@ -251,7 +259,7 @@ def _taken(stream: Stream, batches: Iterable[Sequence[Row]], *, skip: int, most:
 
 
 def check_fit(stream: Stream, file: RowFile, *, skip: int = 0) -> RowsSeen:
-    """Return `first_rows`. Raises: FileError where fewer than half of them can be used; as `first_rows`."""
+    """Return `first_rows`. Raises: FileError if fewer than `LEAST_USABLE` can be used; see `first_rows`."""
     found = first_rows(stream, file, skip=skip)
     if found.misfit:
         listed = "; ".join(map(str, found.refused))

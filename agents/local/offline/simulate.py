@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
 FRAMES = 8
-"""Steps of a report at most of which the engine keeps what it shows over time."""
+"""Largest number of steps in a report for which the engine shows a frame."""
 INSECURE = "An insecure seed made the noise, so anybody can repeat and subtract it: nothing in this folder is private."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """How to simulate.
+    """Options of a simulation.
 
     Attributes:
-        seed: repeats a run and makes it insecure; None draws from the operating system.
-        overwrite: replace a simulation that is in the folder.
-        snapshot_every: write the synthetic records alive after each so many steps; after the last step always.
+        seed: seed that makes the run repeatable and insecure; None for noise of the operating system.
+        overwrite: whether to replace an existing simulation in the folder.
+        snapshot_every: number of steps between snapshots of the synthetic records alive; the last step always has one.
     """
 
     seed: int | None = None
@@ -59,20 +59,23 @@ class SimulateOptions:
 
     @property
     def caveats(self) -> list[str]:
-        """What takes the guarantee away, in sentences."""
+        """Reasons why there is no guarantee, as sentences."""
         return [INSECURE] if self.seed is not None else []
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What a simulation of one stream did. True values, but for `epsilon` and `records`.
+    """Results of a simulation of one stream. All but `epsilon` and `records` are true values.
 
     Attributes:
-        refused: rows that could not be used, the most frequent reason first. misfit: fewer than half are used, because
-            of them or of bounds on users. left_out: much that bounds and limits took from what is used, in sentences.
-        over_bound: rows beyond their user's bound. clipped: rows that were used with a value moved to its limit.
-        doubted: rows that were used with a local time that clocks showed twice or skipped, in sentences.
-        warning: where noise is larger than all that there is. verdict: what the release is good for, in sentences.
+        refused: refused rows, the most frequent reason first.
+        misfit: whether fewer than half of the rows are used, because of refusals or bounds.
+        left_out: sentences about large losses by bounds and limits.
+        over_bound: number of rows beyond the bound of their user.
+        clipped: number of used rows with a value that was moved to a limit.
+        doubted: sentences about used rows with a local time that clocks showed twice or skipped.
+        warning: a sentence if the noise is larger than all the data; else None.
+        verdict: sentences about the utility of the release.
     """
 
     stream: str
@@ -128,14 +131,19 @@ def simulate(
 
 
 class Simulation:
-    """One stream: rows of a file in; steps, and a folder of files about them, out.
+    """The simulation of one stream, which reads rows of a file and writes a folder of files about its steps.
 
     Attributes:
-        steps: the lines of steps.csv so far. counts: `Reason` name -> rows.
+        steps: the rows of steps.csv so far.
+        counts: number of rows by `Reason` name.
     """
 
     def __init__(self, stream: Stream, folder: Path, options: SimulateOptions, *, source: str) -> None:
-        """`source`: the file's name."""
+        """Prepare the simulation.
+
+        Args:
+            source: name of the file, for the report.
+        """
         self.folder = folder
         self.stream = stream
         self.steps: list[StepRow] = []
@@ -143,7 +151,7 @@ class Simulation:
         self._options = options
         self._source = source
         self._clock = clock_of(stream)
-        # Users are told apart within this run only, so the key of their hash is thrown away with it.
+        # Users are identified only within this run, so the key of their hash need not be kept.
         key = user_key(seed_of(stream, -1, options), stream=stream.name)
         self._job = LocalJob(stream, key=key, caveat=" ".join(options.caveats))
         self._audit = HeldOutAudit(stream, 1)
@@ -157,11 +165,11 @@ class Simulation:
         self._files = ExitStack()
 
     def __enter__(self) -> Self:
-        """Raises: FileError where the folder may not be written, or holds a simulation already."""
+        """Create the folder and its files. Raises: FileError if it cannot be written, or holds a simulation."""
         if not self._options.overwrite and (self.folder / "steps.csv").exists():
             raise FileError(f"{self.folder}: holds a simulation already. Fix: name another folder, or say --overwrite.")
         try:
-            # True values: not for other users of the machine.
+            # The files hold true values, which other users of the machine must not read.
             (self.folder / "synthetic").mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.chmod(0o700)
         except OSError as error:
@@ -180,7 +188,7 @@ class Simulation:
         self._files.close()
 
     def read(self, file: RowFile, *, digest: str) -> Iterator[int]:
-        """Take in every row, and answer every step; yield how many rows are read, now and then.
+        """Ingest all rows and answer all steps; yield the number of rows read so far, from time to time.
 
         Raises: ReplayError for rows that are not sorted by time.
         """
@@ -221,7 +229,7 @@ class Simulation:
             self._snapshot(step)
 
     def write(self, row: StepRow, ledger: bytes) -> None:
-        """Write a step that is answered; one that gathers has no errors yet."""
+        """Write an answered step; a step that is gathered has no errors yet."""
         self.steps.append(self._framed(row))
         metrics = [row.metrics.get(name, "") for name in self._audit.evaluator.metrics]
         self._table.writerow([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
@@ -229,7 +237,7 @@ class Simulation:
         self._last_entry = LedgerEntry.decode(ledger, self.stream.name)
 
     def _framed(self, row: StepRow) -> StepRow:
-        """Return a step with what the engine shows of it. Nobody knows how many come: of many, every other one goes."""
+        """Return a step with its frame; of more than `FRAMES` frames, every other one is dropped."""
         frame = view_of(self.stream).frame
         if frame is None or row.gathered or row.step % self._every:
             return row
@@ -244,9 +252,9 @@ class Simulation:
         return replace(row, frame=frame(self.stream, self._audit))
 
     def _snapshot(self, step: int) -> None:
-        """Write the synthetic records alive after `step`, as a consumer holds them who has read them all."""
+        """Write the synthetic records alive after `step`, as a consumer of all records has them."""
         alive, known = self._audit.alive.values(), (self.stream.time.field, *self.stream.domain.fields)
-        # An engine may say more of a record than raw events do: a standard error, an interval.
+        # Synthetic records may have more fields than raw events, such as a standard error.
         fields = dict.fromkeys([*known, *(name for record in alive for name in record)])
         with self._open(f"synthetic/step-{step:06d}.csv") as target:
             writer = csv.DictWriter(target, list(fields), lineterminator="\n")
@@ -308,7 +316,7 @@ class Simulation:
         )
 
     def _left_out(self) -> list[str]:
-        """Return what bounds on users and limits of values took away, where it is much, and what to do."""
+        """Return sentences about large losses by bounds and limits, with advice."""
         rows, found = max(1, self._rows_seen.rows), []
         if (over := self.counts["OVER_BOUND"]) > LEAST_USABLE * rows:
             found.append(
@@ -328,12 +336,12 @@ class Simulation:
 
 
 def seed_of(stream: Stream, step: int, options: SimulateOptions) -> bytes:
-    """Return the seed that the job draws: with `run --insecure-seed N` the very same."""
+    """Return the seed of a step; with a seed of the options, the same as that of `run --insecure-seed`."""
     return fresh_seed() if options.seed is None else repeated_seed(options.seed, stream.name, step)
 
 
 def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
-    """Return a sentence where noise is larger than all that the last step had; None where it is not."""
+    """Return a warning if the noise is larger than the true total of the last step; else None."""
     if not steps:
         return None
     released = sum(not row.gathered for row in steps)
@@ -341,9 +349,9 @@ def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
 
 
 def driven_by_ticks(stream: Stream, file: RowFile) -> Stream:
-    """Return the stream with its clock in the file's rows; one that starts "now" starts with the first row's second.
+    """Return the stream with `clock = "replay"`; a stream that starts "now" starts with the time of the first row.
 
-    Raises: FileError where no row has a time to start with.
+    Raises: FileError if the stream starts "now" and no row has a time.
     """
     changes: dict[str, Any] = {"clock": "replay"}
     if stream.time.start_us is None:

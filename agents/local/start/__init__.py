@@ -1,1 +1,1 @@
-"""The first hour: a configuration for events that nobody has described yet."""
+"""`privstream init`: a first configuration for events that are not yet described."""

@@ -1,6 +1,6 @@
-"""What a file says that somebody declares to be PUBLIC: ranges, categories, edges of bins. One pass, any size.
+"""Facts of a file that is declared PUBLIC: ranges, categories, edges of bins. It is read once, and may have any size.
 
-Guarantee: asked of no other file than the one that was named with --public.
+Guarantee: no other file than the one that is named with --public is read for them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,23 @@ from schemas.config.domain import FromPublic
 from schemas.errors import PrivstreamError
 
 MOST_VALUES = 1000
-"""Different ones that are kept of a field: more are no categories."""
+"""Largest number of distinct values that count as categories."""
 FEW_NUMBERS = 24
 MOST_NUMBERS = 100_000
-"""That are kept for quantiles."""
+"""Largest number of values of a field that are kept for quantiles."""
 BINS = 10
 
 
 @dataclass(slots=True)
 class PublicField:
-    """Attributes:
+    """Facts of one field of a public file.
 
-    values: all different ones, in order of appearance; None where there are too many.
-    numbers: each `every`-th of the `count` that there are, for quantiles: memory does not grow with the file.
+    Attributes:
+        low, high: range of its numbers.
+        whole: whether all its numbers are integers.
+        nulls: whether a value is null.
+        values: its distinct values, in order of appearance; None if there are too many.
+        numbers: every `every`-th of its `count` numbers, for quantiles in bounded memory.
     """
 
     low: float = math.inf
@@ -60,13 +64,13 @@ class PublicField:
 
 @dataclass(frozen=True, slots=True)
 class PublicFacts:
-    """What a public file has."""
+    """Facts of the fields of a public file."""
 
     path: Path
     fields: Mapping[str, PublicField]
 
     def too_many(self, what: FromPublic, names: Sequence[str]) -> str:
-        """Return why values of a field that the file has are no categories; empty: they are, or it has none."""
+        """Return why the values of a field are not categories; empty if they are, or if the file lacks the field."""
         if what != "values" or not names or names[0] not in self.fields or self.fields[names[0]].values is not None:
             return ""
         return (
@@ -75,7 +79,7 @@ class PublicFacts:
         )
 
     def answer(self, what: FromPublic, names: Sequence[str]) -> list[Any] | bool | None:
-        """Return the value of a key; None where the file does not say."""
+        """Return the value of a key; None if the file does not determine it."""
         found = [self.fields[name] for name in names if name in self.fields]
         if not what or len(found) < len(names) or not found:
             return None
@@ -94,10 +98,11 @@ class PublicFacts:
 
 
 def public_facts(path: Path, read: Callable[[int, int], None] = lambda done, total: None) -> PublicFacts:
-    """Return what a public file has.
+    """Return the facts of a public file.
 
-    Args: read: told how many rows are read, of how many.
-    Raises: FileError; PrivstreamError if it has no rows.
+    Args:
+        read: called with the number of rows read so far and the number of all rows.
+    Raises: FileError; PrivstreamError if the file has no rows.
     """
     found: dict[str, PublicField] = {}
     file = open_rows(path)
@@ -114,7 +119,7 @@ def public_facts(path: Path, read: Callable[[int, int], None] = lambda done, tot
 
 
 def _leaves(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each field of an object, those of objects in it by their path."""
+    """Yield the path and the value of each field of an object, at all levels."""
     for name, value in row.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{prefix}{quoted(name)}.")
@@ -128,7 +133,7 @@ def _sorted(values: list[Any]) -> list[Any]:
 
 
 def _wider(seen: PublicField) -> tuple[float, float]:
-    """Return a range that is wider by a hundredth on either side: the upper edge of a box does not belong to it."""
+    """Return the range, widened by a hundredth on either side, because a box excludes its upper edges."""
     margin = (seen.high - seen.low) / 100
     digits = 1 - math.floor(math.log10(margin))
     unit = 10.0**-digits
@@ -138,9 +143,7 @@ def _wider(seen: PublicField) -> tuple[float, float]:
 
 
 def _edges(seen: PublicField) -> list[Any]:
-    """Return edges of bins that have as many of the values, as far as values differ; of few whole numbers, a bin for
-    each.
-    """
+    """Return edges of bins with equally many values, as far as possible; few integers get a bin each."""
     low, high = seen.low, seen.high
     if seen.whole:
         count = int(high) - int(low) + 1

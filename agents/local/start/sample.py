@@ -1,13 +1,13 @@
-"""What private records look like: the names of their fields and what kind of value each holds. Never a value.
+"""The fields of private records: their names, and the types of their values. Never a value.
 
-Names are shown and written into a public file, so what reads as a value is no name: it is refused, and not repeated.
-Nor is a key that some of the objects lack: keys that differ by record may be people's names, ids or number plates. That
-the keys which all have are names of fields, and may be public, is the assumption.
-Of a time its form is told too ("%Y-%m-%d", milliseconds): how it is written, not when it is. A form is told where
-ingest reads all that was looked at in it.
+Names are shown and written into a public file. So a name that reads as a value is refused and not repeated, and so is a
+key that some of the objects lack: keys that differ by record may be people's names, ids or number plates. The
+assumption is that keys of all objects are names of fields, and may be public.
+For a time, the format in which ingest can read all sampled values is shown too ("%Y-%m-%d", milliseconds), but never
+the time.
 
-A key of an object in a record is a name as well, a path (`position.lat`), where all records have such an object with
-the same keys; any other is not looked at, and neither shown.
+A key of a nested object has a path as its name (`position.lat`), if all records have such an object with the same keys.
+Other nested objects are neither read nor shown.
 """
 
 from __future__ import annotations
@@ -38,28 +38,30 @@ if TYPE_CHECKING:
     from schemas.config import Kafka, Stream
 
 MOST_ITEMS = 4
-"""Of a list whose items are fields, such as a point's coordinates."""
+"""Largest length of a list whose items are fields, such as the coordinates of a point."""
 
 WRITTEN_OUT = (
     *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y"),
     *("%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %Z", "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z"),
     *("%d %b %Y %H:%M", "%d %b %Y %H:%M:%S", "%I:%M %p", "%I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
 )
-"""Times that are known for values where a name should be; not offered."""
+"""Formats of times by which a name is recognised as a value; they are not offered as formats."""
 _FIGURES = re.compile(r"[^\w@]*\d[\d\W]*([eE][-+]?\d+\W*)?")
-"""Numbers, dates, times, telephone numbers and such: a digit, and no letter but that of an exponent."""
+"""Numbers, dates, times and telephone numbers: at least one digit, and no letter but that of an exponent."""
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _WORDS_OF_NUMBERS = ("nan", "inf", "infinity")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSeen:
-    """Attributes:
+    """A field of the sample.
 
-    kind: of its values; None where all that were looked at are null, or lists and objects.
-    times: the forms in which ingest reads them as times, as `[streams.time] format`; none: they do not look like any.
-        Several: they do not tell day and month apart.
-    days: whether they are dates without a time of day.
+    Attributes:
+        name: name or path of the field.
+        kind: type of its values; None if all sampled values are null, lists or objects.
+        times: values of `[streams.time] format` with which ingest reads its values as times; empty if there is none,
+            several if the sample does not distinguish day and month.
+        days: whether its values are dates without a time of day.
     """
 
     name: str
@@ -73,7 +75,7 @@ class FieldSeen:
 
 
 def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
-    """Return the fields of a file's first rows. Raises: FileError; PrivstreamError where names read as values."""
+    """Return the fields of the first rows of a file. Raises: FileError; PrivstreamError if names read as values."""
     file = open_rows(path)
     if any(reads_as_value(name) for name in file.columns() or ()):
         raise PrivstreamError(
@@ -99,9 +101,9 @@ def _first(file: RowFile) -> list[dict[str, Any]]:
 
 
 def check_sample(stream: Stream, rows: Iterable[Row]) -> None:
-    """Run a stream over the first rows of its sample, in order of their times. Nothing is written.
+    """Check that a stream can use the first rows of its sample, in order of their times. Nothing is written.
 
-    Raises: FileError where fewer than half can be used, by reason and field: shares, never a value.
+    Raises: FileError if fewer than half can be used; the message has shares by reason and field, never a value.
     """
     seen = tried(stream, list(islice(rows, FIRST_ROWS)))
     if seen is None:
@@ -121,7 +123,7 @@ def check_sample(stream: Stream, rows: Iterable[Row]) -> None:
 
 
 def rows_of_topic(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
-    """Return a topic's first records that are JSON objects. Raises: BrokerError; PrivstreamError if it has none."""
+    """Return the first records of a topic that are JSON objects. Raises: BrokerError; PrivstreamError if none is."""
     records = asyncio.run(_first_records(kafka, topic))
     if not records:
         raise PrivstreamError(
@@ -133,8 +135,9 @@ def rows_of_topic(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
 def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -> tuple[FieldSeen, ...]:
     """Return the fields of some rows, in order of appearance.
 
-    Args: names: of columns, where a header says them.
-    Raises: PrivstreamError where a name reads as a value, or is a key that some of the rows lack.
+    Args:
+        names: names of the columns in the header, if there is one.
+    Raises: PrivstreamError if a name reads as a value, or is a key that some of the rows lack.
     """
     values: dict[str, list[Any]] = {name: [] for name in names}
     count = 0
@@ -165,7 +168,7 @@ def _seen(name: str, values: list[Any]) -> FieldSeen:
 
 
 def _with_paths(values: Mapping[str, list[Any]], prefix: str = "") -> dict[str, list[Any]]:
-    """Return the values of each field, those in objects and in short lists by their path, which `FieldPath` finds."""
+    """Return the values by field; fields of objects and items of short lists have paths, as `FieldPath` reads them."""
     found: dict[str, list[Any]] = {}
     for name, column in values.items():
         path = name if not prefix else f"{prefix}.{quoted(name)}"
@@ -178,7 +181,7 @@ def _with_paths(values: Mapping[str, list[Any]], prefix: str = "") -> dict[str, 
 
 
 def _inner(column: list[Any]) -> dict[str, list[Any]] | None:
-    """Return the values of each key where all are objects of the same keys, or short lists of numbers and texts."""
+    """Return the values by key, if all are objects with the same keys or short lists of plain items; else None."""
     if column and all(isinstance(each, Mapping) for each in column):
         names = column[0].keys()
         return (
@@ -195,7 +198,7 @@ def _inner(column: list[Any]) -> dict[str, list[Any]] | None:
 
 
 def quoted(name: str) -> str:
-    """Return a key as a part of a path.
+    """Return a key as part of a path, in quotes if it contains a dot.
 
     >>> quoted("lat"), quoted("a.b")
     ('lat', '"a.b"')
@@ -204,7 +207,7 @@ def quoted(name: str) -> str:
 
 
 def reads_as_value(name: str) -> bool:
-    """Return whether what stands for a name is a number, a time, a date or an e-mail address.
+    """Return whether a name is a number, a time, a date or an e-mail address.
 
     >>> [reads_as_value(name) for name in ("13.4", "2026-03-04T05:06:07Z", "5.3.2026", "a.b@example.org", "4 Mar 2026")]
     [True, True, True, True, True]
@@ -224,7 +227,7 @@ def reads_as_value(name: str) -> bool:
 
 
 def _says_when(name: str) -> bool:
-    """Return whether a text is a date with the month's name, as e-mails and web servers write it."""
+    """Return whether a text is a date with the name of the month, as e-mails and web servers write it."""
     return any(reads(datetime.strptime, name, form) for form in WRITTEN_OUT)
 
 
