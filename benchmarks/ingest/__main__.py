@@ -32,12 +32,13 @@ from benchmarks.ingest.programs import (
     ours,
     rate_of_other,
     rate_together,
+    routed,
 )
 from benchmarks.ingest.source import CODECS, PARTITIONS, SMALL, fill, source_in
 from benchmarks.ingest.stages import stages
 from benchmarks.size import QUICK, RESULTS, SMALLEST
 
-PROGRAMS = ("bare", "ours", "faust", "held", "memory")
+PROGRAMS = ("bare", "ours", "routed", "faust", "held", "memory")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     """All of it. Returns: what is printed last, and what the table is made of."""
     small = ("faust", *(OTHERS if runs(ENVIRONMENT) else ()))
     run = str(os.getpid())  # topics of its own, on a broker that may be another's
-    rates: dict[str, list[float]] = {name: [] for name in ("bare", "ours", *small)}
+    rates: dict[str, list[float]] = {name: [] for name in ("bare", "ours", "routed", *small)}
     by_codec: dict[str, list[tuple[float, float]]] = {codec: [] for codec in plan.codecs}
     processes: dict[int, list[float]] = {1: [], 2: []}
     console = Console(stderr=True)
@@ -102,10 +103,10 @@ def measure(plan: Plan) -> dict[str, Any]:
         asyncio.run(fill(at, few, plan.small, progress, ticked=False))
         for codec in by_codec:
             asyncio.run(fill(at, source_in(codec, run), plan.codec_events, progress, codec=codec))
-        steps = plan.rounds * (2 + len(small) + 2 * len(by_codec) + len(processes)) + len(plan.users)
+        steps = plan.rounds * (3 + len(small) + 2 * len(by_codec) + len(processes)) + len(plan.users)
         task = progress.add_task("measuring", total=steps)
         for _ in range(plan.rounds):
-            for name in ("bare", "ours"):
+            for name in ("bare", "ours", "routed"):
                 rates[name].append(rate(name, at, folder, whole, plan.events))
                 progress.advance(task)
             for name in small:
@@ -130,6 +131,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         "ratio_to_bare": round(ratios["bare"], 3),
         "ratio_to_faust": round(ratios["faust"], 1),
         **{f"ratio_to_{name}": round(ratios[name], 1) for name in OTHERS if name in ratios},
+        "routed_to_ours": round(median(_ratios(rates["routed"], rates["ours"])), 2),
         "two_processes": round(median(_ratios(processes[2], processes[1])), 2),
         "bytes_per_user": round(max(each["bytes_per_user"] for each in sizes), 1),
         "least_bytes_per_user": round(least_bytes(int(largest["users"]) // PARTITIONS), 1),
@@ -197,7 +199,7 @@ def _program(given: argparse.Namespace) -> None:
         gate = Path(given.gate)
         asyncio.run(held_back(given.bootstrap, given.folder, given.source, given.job, given.processes, gate))
     else:
-        program = {"bare": bare, "ours": ours}[given.program]
+        program = {"bare": bare, "ours": ours, "routed": routed}[given.program]
         print(json.dumps(asyncio.run(program(given.bootstrap, given.folder, given.events, given.source))))
 
 

@@ -142,14 +142,14 @@ async def bare(bootstrap: str, folder: str, events: int, source: str) -> tuple[i
     return seen, seconds
 
 
-async def ours(bootstrap: str, folder: str, events: int, source: str) -> tuple[int, float]:
+async def ours(bootstrap: str, folder: str, events: int, source: str, *, routed: bool = False) -> tuple[int, float]:
     """Timed from the first slice that is taken in until the last block is committed."""
     from agents.worker.ingest.partition_task import SourceTask
     from agents.worker.ingest.service import IngestService
     from agents.worker.ingest.specs import source_specs
 
     job = f"ours-{os.getpid()}"
-    config = configuration(bootstrap, folder, job, source=source)
+    config = configuration(bootstrap, folder, job, source=source, routed=routed)
     await create_topics(config)
     specs = source_specs(config, source_partitions={f"{job}-taxi": PARTITIONS})
     begun = 0.0
@@ -173,6 +173,11 @@ async def ours(bootstrap: str, folder: str, events: int, source: str) -> tuple[i
     assert counters.records[f"{job}-taxi", "blocks", "ACCEPTED", ""] > 0.9 * events, "the events are not accepted"
     await service.stop()
     return seen, seconds
+
+
+async def routed(bootstrap: str, folder: str, events: int, source: str) -> tuple[int, float]:
+    """The same, of a job that copies each event to its user's partition first."""
+    return await ours(bootstrap, folder, events, source, routed=True)
 
 
 def faust_loop(bootstrap: str, folder: str, events: int, source: str) -> tuple[int, float]:

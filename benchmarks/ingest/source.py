@@ -27,8 +27,11 @@ def source_in(codec: str, run: str) -> str:
     return f"{SOURCE}.{run}.{codec}"
 
 
-def configuration(bootstrap: str, folder: str, job: str, *, source: str = SOURCE) -> Any:
-    """One stream of points, with users bounded; a program's job has topics of its own."""
+def configuration(bootstrap: str, folder: str, job: str, *, source: str = SOURCE, routed: bool = False) -> Any:
+    """One stream of points, with users bounded; a program's job has topics of its own.
+
+    Args: routed: whether the job places users itself. All events are late then, since the wall clock ends steps.
+    """
     key = Path(folder) / "user-key"
     if not key.exists():
         key.write_bytes(b"a key for benchmarks only")
@@ -41,6 +44,7 @@ def configuration(bootstrap: str, folder: str, job: str, *, source: str = SOURCE
                     "name": f"{job}-taxi",
                     "engine": "spatial",
                     "source": source,
+                    "partitioner": "any" if routed else "murmur2",
                     "privacy": {"epsilon": 1.0, "user": "user", "max_contributions": 100, "user_key_file": str(key)},
                     "time": {
                         "field": "at",
@@ -48,7 +52,7 @@ def configuration(bootstrap: str, folder: str, job: str, *, source: str = SOURCE
                         "timezone": "America/New_York",
                         "start": "2016-01-01T00:00:00",
                         "step": "6h",
-                        "clock": "replay",
+                        "clock": "wall" if routed else "replay",
                     },
                     "domain": {"kind": "box", "x": "lon", "y": "lat", "bounds": [-74.05, 40.60, -73.75, 40.90]},
                 }

@@ -20,7 +20,7 @@ from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.ingest.events import PureFilter, reason_fields
-from agents.protocol.ingest.route import lost_records, place_of
+from agents.protocol.ingest.route import is_plain_copy, lost_records, place_of
 from agents.protocol.ingest.snapshots import BucketLog, Snapshot
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.trip_bounds import TripBounds
@@ -383,16 +383,15 @@ class PartitionIngest:
         """Return the last closed step after each record, and the rows that are events; marks what is no usable tick."""
         ticked = np.full(len(records), self.ticked, np.int64)
         last = self.ticked
-        routed = self.spec.routed_from is not None
-        if not routed and not any(map(_HEADERS, records)):  # nearly always
+        headed = self._headed(records)
+        if not headed:  # nearly always
             return ticked, np.arange(len(records))
         events = np.ones(len(records), bool)
-        if routed:
-            for row, headers in enumerate(map(_HEADERS, records)):
-                if (lost := lost_records(headers)) is not None:
-                    events[row] = False
-                    self._pending.counts[Reason.LOST] += lost
-        for row in [row for row, record in enumerate(records) if len(record.headers) > routed]:
+        for row in headed:
+            if self.spec.routed_from is not None and (lost := lost_records(records[row].headers)) is not None:
+                events[row] = False
+                self._pending.counts[Reason.LOST] += lost
+                continue
             if not (values := [value for name, value in records[row].headers if name == TICK_HEADER]):
                 continue
             events[row] = False
@@ -410,6 +409,14 @@ class PartitionIngest:
         if not events.all():
             np.maximum.accumulate(ticked, out=ticked)
         return ticked, np.flatnonzero(events)
+
+    def _headed(self, records: Sequence[SourceRecord]) -> list[int]:
+        """Return the rows of records that may be no events, by their headers."""
+        if self.spec.routed_from is not None:
+            return [row for row, headers in enumerate(map(_HEADERS, records)) if not is_plain_copy(headers)]
+        if not any(map(_HEADERS, records)):
+            return []
+        return [row for row, record in enumerate(records) if record.headers]
 
     def _events(self, records: Sequence[SourceRecord], ticked: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
         """Take in events. Returns: their reasons, and by row the field that the record itself names as at fault."""

@@ -46,7 +46,7 @@ HOP_RECORDS = 50_000
 HOP_BYTES = 8 << 20
 """Of one transaction, about: what waits is in memory."""
 RECORD_BYTES = 64
-"""What a record costs beside its key and value, about."""
+"""What a record costs beside its value, about."""
 MOST_BESIDE_BYTES = 1 << 20
 """Of key and headers of a record: with those of a value it fits into the routed topic."""
 
@@ -123,8 +123,10 @@ class PartitionRoute:
             return
         if records[0].offset < self.next_offset:
             raise GapError(f"{self}: records from offset {records[0].offset}, but {self.next_offset} comes next")
-        for record, home in zip(records, self._homes(records), strict=True):
-            self._append(home, self._copy(record))
+        copies = list(map(self._copy, records))
+        for copy, home in zip(copies, self._homes(records), strict=True):
+            self._copies[home].append(copy)
+        self._count(copies)
         self.next_offset = records[-1].offset + 1
 
     def _homes(self, records: Sequence[SourceRecord]) -> list[int]:
@@ -145,16 +147,15 @@ class PartitionRoute:
     def _copy(self, record: SourceRecord) -> Copy:
         key, value, headers = record.key, record.value, record.headers
         place = (PLACE_HEADER, b"%d/%d" % (self.partition, record.offset))
-        beside = len(key or b"") + sum(len(name) + len(each or b"") for name, each in headers)
-        if beside > MOST_BESIDE_BYTES:
+        if (headers or key is not None) and _bytes_beside(key, headers) > MOST_BESIDE_BYTES:
             return Copy(None, self._too_large, record.timestamp, [place])
-        fits = value is None or len(value) < len(self._too_large)
-        return Copy(key, value if fits else self._too_large, record.timestamp, [*headers, place])
+        if value is not None and len(value) >= len(self._too_large):
+            value = self._too_large
+        return Copy(key, value, record.timestamp, [*headers, place])
 
-    def _append(self, home: int, copy: Copy) -> None:
-        self._copies[home].append(copy)
-        self.pending += 1
-        self._bytes += RECORD_BYTES + len(copy.key or b"") + len(copy.value or b"")
+    def _count(self, copies: Sequence[Copy]) -> None:
+        self.pending += len(copies)
+        self._bytes += RECORD_BYTES * len(copies) + sum([len(value) for _, value, _, _ in copies if value])
 
     def advance(self, next_offset: int) -> None:
         """Pass over what is empty up to `next_offset`."""
@@ -168,7 +169,9 @@ class PartitionRoute:
     def pass_over(self, records: int) -> None:
         """Let ingest count records as lost."""
         if records > 0:
-            self._append(self.next_offset % self.spec.partitions, Copy(None, None, 0, [(LOST_HEADER, b"%d" % records)]))
+            lost = Copy(None, None, 0, [(LOST_HEADER, b"%d" % records)])
+            self._copies[self.next_offset % self.spec.partitions].append(lost)
+            self._count([lost])
 
     @property
     def room(self) -> int:
@@ -187,6 +190,12 @@ class PartitionRoute:
         return Hop(copies, self.next_offset, Snapshot(key, encode(Kind.ROUTE, header, {})))
 
 
+def _bytes_beside(key: bytes | None, headers: Headers) -> int:
+    """Return the bytes of a record beside its value."""
+    size = 0 if key is None else len(key)
+    return size + sum(len(name) + len(value or b"") for name, value in headers) if headers else size
+
+
 def place_of(headers: Headers) -> tuple[int, int] | None:
     """Return partition and offset in the source of a copy's record; None where nothing says it.
 
@@ -196,6 +205,11 @@ def place_of(headers: Headers) -> tuple[int, int] | None:
     name, value = headers[-1] if headers else ("", None)
     found = _PLACE.fullmatch(value or b"") if name == PLACE_HEADER else None
     return None if found is None else (int(found[1]), int(found[2]))
+
+
+def is_plain_copy(headers: Headers) -> bool:
+    """Return whether these are the headers of the copy of a record that had none."""
+    return len(headers) == 1 and headers[0][0] == PLACE_HEADER
 
 
 def lost_records(headers: Headers) -> int | None:

@@ -447,12 +447,12 @@ class SourceTask:
         topic, sent = self._topics.routed(sealed.machine.spec.stream), []
         for partition, copies in sealed.hop.copies.items():
             batch = self.producer.create_batch()
-            for copy in copies:
-                if batch.append(**copy._asdict()) is None:
+            for key, value, timestamp, headers in copies:
+                if batch.append(timestamp=timestamp, key=key, value=value, headers=headers) is None:
                     sent.append(await self.producer.send_batch(batch, topic, partition=partition))
                     await asyncio.sleep(0)  # a whole batch must not keep everything else waiting
                     batch = self.producer.create_batch()
-                    batch.append(**copy._asdict())
+                    batch.append(timestamp=timestamp, key=key, value=value, headers=headers)
             sent.append(await self.producer.send_batch(batch, topic, partition=partition))
         return sent
 
