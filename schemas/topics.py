@@ -147,6 +147,7 @@ class Topics:
     def routing(self, stream: str, source: str) -> Topic:
         """Return the topic with the copies of a stream's raw records, which the job deletes once they are in blocks."""
         settings = {**FOREVER, "max.message.bytes": str(8 << 20), "message.timestamp.type": "CreateTime"}
+        settings["segment.ms"] = str(3_600_000)  # what is deleted leaves the disk with its segment
         return Topic(self.routed(stream), "private", None, settings, "raw events by user", like=source)
 
     def private(self) -> list[Topic]:

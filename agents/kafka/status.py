@@ -24,7 +24,7 @@ from agents.kafka.topics import TopicIdentity, admin_client, topic_identities
 from agents.kafka.witness import store_of
 from agents.kafka.witness_places import within
 from agents.protocol.ingest.partition import nested
-from agents.protocol.ingest.places import Places
+from agents.protocol.ingest.places import NEW, Places
 from agents.protocol.partitioner import Hashing, home_partition
 from agents.protocol.release.witness import Mark
 from schemas.blocks import Block, Tally
@@ -179,9 +179,10 @@ async def _routed(
         if stream.routed and stream.source in found:
             tps = [TopicPartition(stream.source, partition) for partition in range(found[stream.source].partitions)]
             group = await admin.list_consumer_group_offsets(f"{config.job.name}-ingest", partitions=tps)
+            name = f"route:{stream.name}"
+            places = {tp: Places.decode(each.metadata) for tp, each in group.items()}
             routed[stream.name] = {
-                (tp.topic, tp.partition): Places.decode(each.metadata).get(f"route:{stream.name}", 0)
-                for tp, each in group.items()
+                (tp.topic, tp.partition): each.get(name, each.get(NEW + name, 0)) for tp, each in places.items()
             }
     return routed
 

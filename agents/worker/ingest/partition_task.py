@@ -158,6 +158,7 @@ class SourceTask:
         self.awaited = AwaitedTicks(self.clocked)
         routed = any(spec.routed_from is not None for spec in specs)
         self._trimmer = Trimmer(config, source.topic, source.partition) if routed else None
+        self._committed = self._trimmed = 0
         self._trimmed_s = time.monotonic()
         self._config = config
         self._topics = Topics(config.job.name, config.kafka.partitions)
@@ -234,6 +235,7 @@ class SourceTask:
         ends = {machine.spec.name: machine.next_offset for machine in self.machines if machine.has_history}
         begins = {NEW + machine.spec.name: machine.next_offset for machine in self.machines if not machine.has_history}
         self.places = Places({**self.places.with_blocks(ends), **begins})
+        self._committed = self.next_offset
 
     def leave_out_stopped(self) -> None:
         """Leave out what has stopped elsewhere in this process, or here before a rebalance."""
@@ -345,11 +347,19 @@ class SourceTask:
         """Commit where a block is full, a step has ended, or a record has waited long enough. Of so many partitions."""
         if self._running is not None and self._running.done():
             await self.settled()  # a failure must be noticed even if nothing ever follows
+        self._trim()
         full = any(machine.room == 0 for machine in self.machines)
         wait_s = max(self._options.flush_s, self._options.flush_share_s * partitions)
         waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= wait_s
         if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
             await self.flush()
+
+    def _trim(self) -> None:
+        """Delete copies of raw records that are in blocks. Also where nothing more comes: they must not lie there."""
+        due = self._committed > self._trimmed and time.monotonic() - self._trimmed_s >= TRIM_S
+        if self._trimmer is not None and due:
+            self._trimmed, self._trimmed_s = self._committed, time.monotonic()
+            self._trimmer.below(self._committed)
 
     async def flush(self) -> None:
         """Start the transaction with everything taken in so far; waits for the one before. Raises: its error."""
@@ -439,9 +449,7 @@ class SourceTask:
         for each, metadata in zip(sealed, written, strict=True):
             each.machine.committed(at=metadata.offset)
             self._counters.count(each)
-        if self._trimmer is not None and time.monotonic() - self._trimmed_s >= TRIM_S:
-            self._trimmed_s = time.monotonic()
-            self._trimmer.below(next_offset)
+        self._committed = next_offset
 
     async def _send_copies(self, sealed: SealedHop) -> list[asyncio.Future[Any]]:
         topic, sent = self._topics.routed(sealed.machine.spec.stream), []
