@@ -8,7 +8,7 @@ Step s is [start + s * step, start + (s + 1) * step) in elapsed time, or in cale
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
@@ -21,7 +21,8 @@ from schemas.errors import ConfigProblem
 from schemas.releases import STEP_LIMIT
 from schemas.steps import EPOCH, LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, min_length_us
 
-NUMERIC_FORMATS = ("s", "ms", "us")
+NUMERIC_FORMATS: Mapping[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""Format of times that are numbers -> nanoseconds of its unit."""
 _MIN_SPAN_US = 366 * 86_400_000_000
 """Shortest time that all steps of a stream together may take."""
 _OLD_START = datetime(1900, 1, 1)
@@ -40,9 +41,9 @@ _START_FIX = 'write a local time such as "2016-01-01T00:00:00", or "now" with cl
 def _format(value: str) -> str:
     if value in ("iso", *NUMERIC_FORMATS):
         return value
-    fix = 'write iso, s, ms or us, or a strptime pattern such as "%Y-%m-%d %H:%M:%S"'
+    fix = 'write iso, s, ms, us or ns, or a strptime pattern such as "%Y-%m-%d %H:%M:%S"'
     if "%" not in value:
-        raise refusal("is neither iso, s, ms, us nor a strptime pattern", fix)
+        raise refusal("is neither iso, s, ms, us, ns nor a strptime pattern", fix)
     try:
         probe = _PROBE.replace(tzinfo=UTC)
         read = datetime.strptime(probe.strftime(value), value)
@@ -111,7 +112,7 @@ class Timing(Section):
     field: FieldName = Field(examples=["pickup_datetime"])
     """Field of the raw events that holds their time."""
     format: Annotated[str, Field(strict=True), AfterValidator(_format)] = Field("iso", examples=["%Y-%m-%d %H:%M:%S"])
-    """Format of times: `iso`; `s`, `ms` or `us` since 1970 UTC; or a strptime pattern."""
+    """Format of times: `iso`; `s`, `ms`, `us` or `ns` since 1970 UTC; or a strptime pattern (docs/time.md)."""
     timezone: Annotated[str, Field(strict=True), AfterValidator(_timezone)] = Field(
         "UTC", examples=["America/New_York"]
     )

@@ -31,6 +31,7 @@ from agents.protocol.replay import times_of
 from engines.core.registry import build_domain
 from schemas.config import Stream
 from schemas.config.formats import CsvSection, SourceFormat
+from schemas.config.timing import NUMERIC_FORMATS
 from tests.protocol.ingest_runs import KEY, taken
 from tests.protocol.sources import BOOK, WRITERS
 
@@ -57,7 +58,7 @@ def stream(form: str) -> Stream:
     })  # fmt: skip
 
 
-STREAMS = {form: stream(form) for form in ("s", "us", "iso", "%Y%m%d")}
+STREAMS = {form: stream(form) for form in ("s", "us", "ns", "iso", "%Y%m%d")}
 SPECS = {
     form: SourceSpec.from_stream(each, build_domain(each), key=KEY, partitions=1) for form, each in STREAMS.items()
 }
@@ -71,7 +72,7 @@ NUMBERS = st.one_of(
 )  # fmt: skip
 SECONDS = st.one_of(
     st.integers(DAY - 10, DAY + 40_000), st.floats(DAY - 10, DAY + 40_000), st.floats(),
-    st.integers(DAY * 10**6, (DAY + 7200) * 10**6),
+    st.integers(DAY * 10**6, (DAY + 7200) * 10**6), st.integers((DAY + 3600) * 10**9 - 2, (DAY + 3600) * 10**9 + 2),
     st.decimals(DAY - 1, DAY + 40_000, places=9).map(str),
     st.integers((DAY + 3599) * 10**9, (DAY + 3601) * 10**9).map(lambda ns: f"{ns // 10**9}.{ns % 10**9:09d}"),
     st.sampled_from(["soon", " 1577836800", "1577836800.", "1.5778368e9", "1e400", "1e999999", "nan", "-"]),
@@ -84,7 +85,7 @@ DATES = st.one_of(
 
 def events(form: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({
-        "at": SECONDS if form in ("s", "us") else DATES,
+        "at": SECONDS if form in NUMERIC_FORMATS else DATES,
         "who": st.one_of(TEXTS, st.integers(-9, 2**63 - 1)),
         "km": st.one_of(NUMBERS, st.none(), st.just("")),
         "flag": st.sampled_from([True, False, "True", "FALSE", "yes", None, ""]),
@@ -179,6 +180,7 @@ EVENT = {"at": DAY, "who": "ann", "km": "12.50", "flag": "TRUE", "code": 7}
     [
         ("s", {}, []),
         ("s", {"at": "1.5778368e9", "km": None, "code": ""}, [("OUTSIDE_DOMAIN", "code")]),
+        ("ns", {"at": DAY * 10**9 + 123}, []),
         ("%Y%m%d", {"at": 20200101}, []),
         ("iso", {"at": "2020-01-01T00:00:00.123456789Z"}, []),
         *(("s", {"km": value}, [("NOT_FINITE", "km")]) for value in ("NaN", "1e400", "-inf", math.nan, math.inf)),

@@ -85,7 +85,7 @@ def test_a_batch_is_the_same_in_every_form(form: str, as_numpy: str) -> None:
     assert released.ledger["digest"] == as_numpy
 
 
-@pytest.mark.parametrize("written", ["iso", "s", "ms", "us", "%d.%m.%Y %H:%M:%S"])
+@pytest.mark.parametrize("written", ["iso", "s", "ms", "us", "ns", "%d.%m.%Y %H:%M:%S"])
 def test_times_are_written_as_the_configuration_says(written: str) -> None:
     zone = {**TABLES["time"], "format": written, "timezone": "America/New_York"}
     stream = configure(TABLES, time=zone, insecure_seed=1)

@@ -125,7 +125,7 @@ def test_unusable_times(text: str) -> None:
 
 
 @given(
-    st.sampled_from(["s", "ms", "us"]),
+    st.sampled_from(["s", "ms", "us", "ns"]),
     st.lists(
         st.one_of(
             st.integers(-(10**20), 10**20),
@@ -151,6 +151,14 @@ def test_numbers_in_company_are_read_as_alone(format_: str, values: list[object]
         ("s", "1451606400.000001", 1_451_606_400_000_001),
         ("ms", 2, 2_000),
         ("us", -3, -3),
+        ("ns", 1_577_836_799_999_999_999, 1_577_836_799_999_999),
+        ("ns", "1577836799999999999", 1_577_836_799_999_999),
+        ("ns", -1, -1),
+        ("ns", "-0.5", -1),
+        ("ns", 1.5778368e18, 1_577_836_800_000_000),
+        ("ns", 2**63, 2**63 // 1000),
+        ("ns", 10**30, None),
+        ("ns", "1e999999", None),
         ("us", 10**30, None),
         ("s", 1e300, None),
         ("s", -1e12, None),
@@ -170,7 +178,7 @@ def test_numbers(format_: str, value: object, us: int | None) -> None:
     assert read(parser(format_), [value]) == [us]
 
 
-@given(st.sampled_from(["s", "ms", "us"]), st.floats(-(2**52), 2**52), st.integers(0, 8))
+@given(st.sampled_from(["s", "ms", "us", "ns"]), st.floats(-(2**52), 2**52), st.integers(0, 8))
 def test_a_number_and_its_text_are_one_time(format_: str, value: float, places: int) -> None:
     """Also where the product of the float lies on the other side of a half: 0.0000005 s as 4.9999999999999998e-07."""
     value = round(value, places)

@@ -110,14 +110,14 @@ def test_for_every_engine_it_writes_a_file_that_validates_and_runs_and_holds_not
     assert done["steps"] == STEPS
 
 
-FORMS = ("s", "ms", "us", "iso", *PATTERNS)
+FORMS = ("s", "ms", "us", "ns", "iso", *PATTERNS)
 """In which a time can be told; those without a time of day have one step a day."""
 
 
 def told(at: int, form: str) -> Any:
     moment = datetime.fromtimestamp(at, UTC)
     if form in NUMERIC_FORMATS:
-        return at * {"s": 1, "ms": 10**3}.get(form, 10**6)
+        return at * 10**9 // NUMERIC_FORMATS[form]
     return moment.isoformat() if form == "iso" else moment.strftime(form)
 
 

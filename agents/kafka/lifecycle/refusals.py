@@ -52,7 +52,7 @@ _TYPES = (
 _DOMAIN = (
     "compare the field with [streams.domain]: bounds, units and the order of coordinates; or the values that are listed"
 )
-_START = "compare the field with [streams.time]: format (s, ms or us?), timezone, start and step"
+_START = "compare the field with [streams.time]: format (s, ms, us or ns?), timezone, start and step"
 WHAT_TO_DO: Mapping[str, str] = {
     Reason.NOT_JSON.name: "each record must be one JSON object in UTF-8: correct the producer, or the source",
     Reason.MISSING_FIELD.name: "name the events' own field in the configuration (spelling?), or correct the producer",

@@ -34,7 +34,8 @@ from agents.local.offline.files import has_json, moments, values
 from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.reader import ABSENT, paths_of
 from agents.protocol.formats.values import NOT_FINITE
-from agents.protocol.ingest.times import EPOCH, ONE_US, UNIT_US
+from agents.protocol.ingest.times import EPOCH, ONE_US
+from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import BatchError
 
 if TYPE_CHECKING:
@@ -166,10 +167,10 @@ class BatchReader:
         if self._format == "iso":
             return moment.isoformat()
         aware = moment.replace(tzinfo=self._zone) if moment.tzinfo is None else moment
-        if self._format not in UNIT_US:
+        if self._format not in NUMERIC_FORMATS:
             return aware.astimezone(self._zone).strftime(self._format)
-        us = (aware.astimezone(UTC) - EPOCH) // ONE_US
-        return us // UNIT_US[self._format] if us % UNIT_US[self._format] == 0 else us / UNIT_US[self._format]
+        ns, unit = (aware.astimezone(UTC) - EPOCH) // ONE_US * 1000, NUMERIC_FORMATS[self._format]
+        return ns // unit if ns % unit == 0 else ns / unit
 
 
 def _cell(value: Any) -> Any:

@@ -41,6 +41,7 @@ from agents.protocol.formats.contract import (
     header_of,
 )
 from agents.protocol.formats.values import NOT_FINITE, Kinds, plain
+from schemas.config.timing import NUMERIC_FORMATS
 from schemas.events import TICK_HEADER, Reason
 
 _PART = re.compile(r'"([^"]*)"|([^."]+)')
@@ -119,22 +120,21 @@ def _parts(text: str) -> tuple[str, ...]:
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _ONE_US = datetime.timedelta(microseconds=1)
-_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def instant(value: Any, unit: str | None) -> Any:
     """Return the time of an event. One that its format knows to be an instant is that, whatever unit it was written in.
 
-    Args: unit: `s`, `ms`, `us` where a number is configured; None: a text.
+    Args: unit: `s`, `ms`, `us`, `ns` where a number is configured; None: a text.
     """
     if unit is None or not isinstance(value, datetime.datetime):
         return plain(value)
     if value.tzinfo is None:  # a local time is no number of anything
         return value.isoformat()
-    us = (value - _EPOCH) // _ONE_US
-    whole, rest = divmod(us, _UNIT_US[unit])
+    ns = (value - _EPOCH) // _ONE_US * 1000
+    whole, rest = divmod(ns, NUMERIC_FORMATS[unit])
     # As text where it is no whole number: floats have not enough digits.
-    return whole if rest == 0 else format(decimal.Decimal(us) / _UNIT_US[unit], "f")
+    return whole if rest == 0 else format(decimal.Decimal(ns) / NUMERIC_FORMATS[unit], "f")
 
 
 MOST_MISSING = 64
@@ -190,7 +190,7 @@ class RecordReader:
 
     Args:
         names: of the fields; `time` is one of them.
-        unit: of the time: `s`, `ms`, `us`; None where it is a text.
+        unit: of the time: `s`, `ms`, `us`, `ns`; None where it is a text.
         user: the field with the user of an event, one of the names; None where users are not bounded.
         id_of: what two users have in common who are one; b"" of what is no user.
         deletes: whether changes of a table may take rows away.

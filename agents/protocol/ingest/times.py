@@ -5,9 +5,11 @@ The fast way accepts a text only where it gives what the exact way would; it is 
 | format         | accepted                                                                                   |
 |----------------|--------------------------------------------------------------------------------------------|
 | s, ms, us      | numbers, or texts that are numbers; rounded to microseconds                                |
+| ns             | the same; cut to microseconds                                                              |
 | iso            | what `datetime.fromisoformat` reads                                                        |
 | strptime       | what `datetime.strptime` reads                                                             |
 
+Nanoseconds are cut wherever they stand, as `fromisoformat` does: rounded, the last of a step would join the next.
 A number means the shortest decimal that it is written as, so 0.1 and "0.1" are one time.
 
 Texts without an offset are local times of the zone. Of two equal ones in autumn the earlier counts; one that clocks
@@ -17,6 +19,8 @@ Times outside the years 1 to 9999 are unusable.
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -29,6 +33,7 @@ import numpy.typing as npt
 
 from agents.protocol.formats.values import NUMBER_OR_TEXT, TEXT, number
 from schemas.arrays import BoolArray, IntArray, ReasonArray, distinct
+from schemas.config.timing import NUMERIC_FORMATS
 from schemas.events import Reason
 
 ByteMatrix = npt.NDArray[np.uint8]
@@ -138,7 +143,6 @@ ONE_US = timedelta(microseconds=1)
 HOUR_US = 3_600_000_000
 MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // ONE_US
 MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // ONE_US
-UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EXACT_FLOAT = 2.0**53
 _MOST_DIGITS = 20
 """Before the point, of a number that can be a time."""
@@ -183,7 +187,12 @@ class TimeParser:
 
     @property
     def numeric(self) -> bool:
-        return self.format in UNIT_US
+        return self.format in NUMERIC_FORMATS
+
+    @property
+    def _unit_us(self) -> int:
+        """Microseconds of the unit of a format of numbers other than ns."""
+        return NUMERIC_FORMATS[self.format] // 1000
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -224,17 +233,25 @@ class TimeParser:
                 return None
         elif type(read) is not int:
             return None
-        us = round(read * UNIT_US[self.format])
+        if self.format == "ns":
+            us = read // 1000 if type(read) is int else math.floor(read / 1000)
+        else:
+            us = round(read * self._unit_us)
         return us if MIN_US <= us <= MAX_US else None
 
     def _numbers(self, values: Sequence[object]) -> tuple[IntArray, BoolArray]:
-        if set(map(type, values)) <= {int, float}:
+        kinds = set(map(type, values))
+        if self.format == "ns":
+            if kinds == {int}:
+                with contextlib.suppress(OverflowError):
+                    return np.fromiter(values, np.int64, len(values)) // 1000, np.ones(len(values), bool)
+        elif kinds <= {int, float}:
             try:
                 floats = np.fromiter(values, np.float64, len(values))
             except OverflowError:
                 return self._one_by_one([self.exact_number(value) for value in values])
             with np.errstate(over="ignore"):  # a warning would tell of the data; what is too large is not usable
-                scaled = floats * float(UNIT_US[self.format])
+                scaled = floats * float(self._unit_us)
             size = np.abs(scaled)
             if (size < _EXACT_FLOAT).all():
                 whole = np.rint(scaled)

@@ -16,6 +16,7 @@ import orjson
 from agents.protocol.release.json_rows import json_rows
 from engines.core.contract import Release
 from engines.core.many_records import RecordColumns, parts_of
+from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.ledger import LedgerEntry, LedgerGuarantee
@@ -38,8 +39,8 @@ def instant(at_us: int) -> datetime.datetime:
 
 def raw_time(at_us: int, *, time_format: str, timezone: str) -> str | int | float:
     """Return a public instant written as the raw events write their time field."""
-    if time_format in ("s", "ms", "us"):
-        return at_us // {"s": 1_000_000, "ms": 1_000, "us": 1}[time_format]
+    if time_format in NUMERIC_FORMATS:
+        return at_us * 1000 // NUMERIC_FORMATS[time_format]
     local = instant(at_us).astimezone(zone(timezone))
     return local.isoformat() if time_format == "iso" else local.strftime(time_format)
 

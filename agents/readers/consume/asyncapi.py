@@ -15,6 +15,7 @@ import msgspec
 from agents.kafka.schema_registry import RegistryClient, RegistryError
 from engines.core.contract import ScalarKind
 from engines.core.registry import build_domain
+from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import PrivstreamError
 from schemas.ledger import LedgerEntry, MeasurementRecord
 from schemas.releases import STEP_HEADER
@@ -90,7 +91,7 @@ def synthetic_schema(stream: Stream) -> dict[str, Any]:
     time, domain = stream.time, build_domain(stream)
     properties: dict[str, Any] = {
         time.field: {
-            "type": "integer" if time.format in ("s", "ms", "us") else "string",
+            "type": "integer" if time.format in NUMERIC_FORMATS else "string",
             "description": f"Start of the step that added the record, in the raw events' format: {time.format}.",
         }
     }
