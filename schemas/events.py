@@ -72,6 +72,8 @@ class Reason(IntEnum):
         31,
         "It is also counted as ACCEPTED: clocks skipped its local time; it is read as if they had not.",
     )
+    UNMAPPED = 32, "An expression of `[streams.map]` cannot be computed for it."
+    DROPPED = 33, "It is left out by `drop` of `[streams.map]`, so it is not an event; counted alone."
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

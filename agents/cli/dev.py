@@ -186,11 +186,15 @@ class Screen:
 
 def counted(records: Seen) -> str:
     """Say what became of records, by reason and field."""
+    from agents.kafka.lifecycle.refusals import LEFT_OUT
+
     numbers = _numbers(records)
     texts = [f"{numbers['read']:,} records read", f"{numbers['accepted']:,} accepted"]
     texts.append(f"{numbers['over_bound']:,} over the bound")
     if numbers["no_event"]:
         texts.append(f"{numbers['no_event']:,} without an event")
+    if numbers["dropped"]:
+        texts.append(f"{numbers['dropped']:,} {LEFT_OUT}")
     refused = records.refused
     named = [f"{reason} of {name} {n:,}" if name else f"{reason} {n:,}" for (reason, name), n in refused.most_common()]
     texts.append(f"{refused.total():,} refused{': ' if named else ''}{', '.join(named)}")
@@ -201,10 +205,11 @@ def _numbers(records: Seen) -> dict[str, int]:
     from schemas.events import Reason
 
     return {
-        "read": records.records,
+        "read": records.read,
         "accepted": records.count(Reason.ACCEPTED),
         "over_bound": records.count(Reason.OVER_BOUND),
         "no_event": records.count(Reason.NO_EVENT),
+        "dropped": records.dropped,
     }
 
 

@@ -104,7 +104,7 @@ def _remarks(stream: StreamStatus) -> Iterator[str]:
         yield f"{stream.lost:,} source offsets were deleted before they were read; keep the source for longer"
     for what, tally in (("the last", stream.recent), ("all", stream.totals)):
         seen = Seen.of(tally)
-        if seen.refused:
+        if seen.refused or seen.dropped:
             yield f"of {what} {seen.records:,} records {seen.sentence()}"
         for doubted in seen.doubted:
             yield f"of {what} {seen.records:,} records {doubted} (docs/time.md)"

@@ -461,7 +461,7 @@ async def _run(config: Config, path: Path, worker: WorkerProcess, options: DevOp
                     last.get(topic(each.stream), -1) >= each.step
                     for each in closed
                     for topic in (Topics.ledger, Topics.utility)
-                ) and all(outcomes[each.stream].records.records >= each.rows for each in closed)
+                ) and all(outcomes[each.stream].records.read >= each.rows for each in closed)
                 if done:
                     screen.done()
             if done and options.exit_when_done:

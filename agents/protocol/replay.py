@@ -32,7 +32,9 @@ import numpy as np
 
 from agents.protocol.clock import StepClock
 from agents.protocol.formats.build import ROWS
-from agents.protocol.formats.reader import paths_of
+from agents.protocol.formats.contract import UnreadableError
+from agents.protocol.formats.mapping import FieldMap
+from agents.protocol.formats.reader import ABSENT, paths_of
 from agents.protocol.formats.values import typed
 from agents.protocol.ingest.times import EPOCH, ONE_US, TimeParser
 from agents.protocol.partitioner import Partitioner, partitions_of
@@ -300,17 +302,37 @@ def resumed(progress: Progress, *, source: str, append: bool, then_live: bool = 
     return Progress(progress.step, 0, source)
 
 
+def row_field(name: str, mapping: FieldMap | None) -> Callable[[Row], Any]:
+    """Return what gives a field of a row as ingest has it; `ABSENT` where there is none, or no event."""
+    [path] = paths_of(ROWS, [name])
+    if mapping is None:
+        return path.find
+
+    def find(row: Row) -> Any:
+        if isinstance(row, bytes):
+            return ABSENT
+        try:
+            if mapping.drops(row):
+                return ABSENT
+            return mapping.value(name, row) if name in mapping else path.find(row)
+        except UnreadableError:
+            return ABSENT
+
+    return find
+
+
 @dataclass(frozen=True, slots=True)
 class RowTimes:
     """Reads the public time of rows exactly as ingest does: the ticks must stand where ingest expects them."""
 
     field: str
     parser: TimeParser
+    mapping: FieldMap | None = None
 
     def parse(self, rows: Sequence[Row]) -> list[int | None]:
         """Return the microseconds since 1970 UTC of each row; None where the time cannot be read."""
-        [path] = paths_of(ROWS, [self.field])
-        values = [typed(path.find(row), self.parser.kinds) for row in rows]
+        value_of = row_field(self.field, self.mapping)
+        values = [typed(value_of(row), self.parser.kinds) for row in rows]
         wanted = (int, float, str) if self.parser.numeric else (str,)
         known = [index for index, value in enumerate(values) if type(value) in wanted]
         times, usable, _ = self.parser.parse([values[index] for index in known])
@@ -326,7 +348,7 @@ def place_in_turn(rows: Sequence[Row], first: int, partitions: int) -> tuple[lis
     return [None] * len(rows), [(first + index) % partitions for index in range(len(rows))]
 
 
-def place_by_user(field: str, partitioner: Partitioner) -> Place:
+def place_by_user(field: str, partitioner: Partitioner, mapping: FieldMap | None = None) -> Place:
     """A `Place` for events of users: their id as key, and the partition where a producer with `partitioner` puts it.
 
     A row whose user is missing or unusable has no key and goes where its number says: a dead letter anywhere.
@@ -334,10 +356,10 @@ def place_by_user(field: str, partitioner: Partitioner) -> Place:
     # "none" is not checked by the job, but the bound still needs each user on one partition.
     hashing: Partitioner = "murmur2" if partitioner == "none" else partitioner
 
-    [path] = paths_of(ROWS, [field])
+    user_of = row_field(field, mapping)
 
     def place(rows: Sequence[Row], first: int, partitions: int) -> tuple[list[bytes | None], list[int]]:
-        ids = IdBytes.from_ids([path.find(row) for row in rows])
+        ids = IdBytes.from_ids(list(map(user_of, rows)))
         homes = partitions_of(ids, partitioner=hashing, partitions=partitions).tolist()
         data = ids.data.tobytes()
         keys: list[bytes | None] = []
@@ -386,7 +408,8 @@ def beside_the_value(stream: Stream) -> list[str]:
 
 
 def times_of(stream: Stream) -> RowTimes:
-    return RowTimes(stream.time.field, TimeParser(stream.time.format, stream.time.zone))
+    """Return what reads the times of a stream's rows."""
+    return RowTimes(stream.time.field, TimeParser(stream.time.format, stream.time.zone), FieldMap.of(stream))
 
 
 def until_of(stream: Stream, clock: StepClock, text: str) -> int:
@@ -432,7 +455,7 @@ def plan_of(
     Args: written: see `ReplayPlan`.
     """
     field = stream.privacy.user
-    place = place_in_turn if field is None else place_by_user(field, stream.placed_by)
+    place = place_in_turn if field is None else place_by_user(field, stream.placed_by, FieldMap.of(stream))
     return ReplayPlan(
         topics=topics,
         place=place,

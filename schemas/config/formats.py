@@ -1,17 +1,20 @@
-"""The encoding of source records: `format`, `envelope`, `key_format` and `[streams.csv]` of a stream.
+"""The encoding of source records, and fields that are computed from them: `format`, `envelope`, `key_format`,
+`[streams.csv]` and `[streams.map]` of a stream.
 
 `agents/protocol/formats/reader.py` documents the names that fields may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from schemas.config.domain import DomainSection
+from schemas.config.mapping import MapSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, Section, must
@@ -70,11 +73,19 @@ class Source(Section):
     """Encoding of keys, for fields whose names begin with `$key`."""
     csv: CsvSection | None = None
     """Layout of the lines, with format "csv" only; absent: a header line in every record, commas, decimal points."""
+    map: MapSection | None = None
+    """Fields that are computed from each record; absent: all are read as they are named."""
 
     def input_fields(self) -> dict[str, Any]:
         """Return the values of these keys that differ from their defaults, for the fingerprint."""
         csv = None if self.csv is None else self.csv.model_dump()
-        values = {"envelope": (self.envelope, "none"), "key_format": (self.key_format, "text"), "csv": (csv, None)}
+        mapped = None if self.map is None else self.map.fingerprint_fields()
+        values = {
+            "envelope": (self.envelope, "none"),
+            "key_format": (self.key_format, "text"),
+            "csv": (csv, None),
+            "map": (mapped, None),
+        }
         return {name: value for name, (value, default) in values.items() if value != default}
 
 
@@ -87,6 +98,7 @@ class InputParts:
     key_format: KeyFormat | None = None
     partitioner: str | None = None
     csv: CsvSection | None = None
+    map: MapSection | None = None
     privacy: Privacy | None = None
     time: Timing | None = None
     domain: DomainSection | None = None
@@ -103,13 +115,40 @@ class InputParts:
                 f'Debezium does not write "{self.format}"',
                 'set the format of its value converter, such as "json"',
             )
-        names = dict(self._names())
-        for key, name in names.items():
+        names = list(self._names())
+        for key, name in names:
             yield from self._name_problems(key, name)
+        yield from self._mapped(names)
         yield from self._timestamp()
         yield from self._changes()
-        yield from self._placement(names.get("privacy.user"))
+        yield from self._placement(dict(names).get("privacy.user"))
         yield from self._routing()
+
+    def _mapped(self, names: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
+        """Refuse expressions for fields that are none. Args: names: keys, each with the field that it names."""
+        if self.map is None:
+            return
+        whole = None not in (self.time, self.privacy, self.domain)
+        fields = [name for _, name in names]
+        for name in self.map.fields:
+            if name.startswith("$"):
+                yield ConfigProblem(
+                    f"map.{name}",
+                    "is read from beside the value, and expressions compute from the value",
+                    "give the field a name of its own, and use that in the other sections too",
+                )
+            elif whole and name not in fields:
+                near = difflib.get_close_matches(name, fields, n=1)
+                yield ConfigProblem(
+                    f"map.{name}",
+                    "no other section names this field",
+                    f"did you mean {near[0]}?" if near else f"fields are {', '.join(fields)}",
+                )
+        for key, name in names:
+            if name in ("drop", "tables") and name in self.map.model_fields_set:
+                yield ConfigProblem(
+                    key, f'"{name}" is a key of [streams.map] with a meaning of its own', "give the field another name"
+                )
 
     def _names(self) -> Iterator[tuple[str, str]]:
         if self.time is not None:

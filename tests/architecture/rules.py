@@ -48,6 +48,8 @@ def allow(package: str, *, ours: str = "", standard: frozenset[str] = PURE, othe
 
 RULES = (
     allow("schemas", ours="schemas", standard=STANDARD, others=DATA),
+    # Expressions of [streams.map] are parsed where they are refused.
+    allow("schemas.config.mapping", ours="schemas", standard=STANDARD, others=DATA | {"jmespath"}),
     allow("engines", ours="engines schemas", others=frozenset({"numpy", "scipy"})),
     allow("engines.spatial.domain", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # Regions that are asked for, against measured cells.
@@ -133,6 +135,12 @@ RULES = (
         ours="agents.protocol.formats schemas",
         standard=PURE | {"io"},
         others=frozenset({"fastavro", "msgspec"}),
+    ),
+    # Expressions that compute fields: a pure library, which reads nothing and asks no clock.
+    allow(
+        "agents.protocol.formats.mapping",
+        ours="agents.protocol.formats schemas",
+        others=frozenset({"jmespath"}),
     ),
     # protoc reads files, by a process of its own.
     allow(

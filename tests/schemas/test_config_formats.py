@@ -46,7 +46,14 @@ y = "position.y"
 bounds = [0.0, 0.0, 1.0, 1.0]
 """
 DEBEZIUM = TEXT.replace('format = "avro"', 'format = "json"\nenvelope = "debezium"')
-S, R = "streams[0]", "kafka.registry"
+MAPPED = (
+    TEXT
+    + """[streams.map]
+"position.x" = "to_number(total)"
+drop = "type == 'test'"
+"""
+)
+S, R, M = "streams[0]", "kafka.registry", "streams[0].map"
 REGISTRY = TEXT[TEXT.index("[kafka.registry]") : TEXT.index("[[streams]]")]
 
 
@@ -61,19 +68,33 @@ def test_what_is_written_is_taken() -> None:
 
 def test_a_stream_of_plain_json_has_the_fingerprint_that_it_always_had() -> None:
     found = parse_config(TEXT.replace('format = "avro"', 'format = "json"')).streams[0].fingerprint_fields()
-    assert not {"envelope", "key_format", "csv"} & set(found)
+    assert not {"envelope", "key_format", "csv", "map"} & set(found)
 
 
-@pytest.mark.parametrize("key", ["format", "envelope", "key_format", "csv"])
+@pytest.mark.parametrize("key", ["format", "envelope", "key_format", "csv", "map"])
 def test_how_records_are_written_is_what_a_stream_was_started_with(key: str) -> None:
     other = {
         "format": TEXT.replace('"avro"', '"protobuf"'),
         "envelope": TEXT.replace('"avro"', '"avro"\nenvelope = "cloudevents"'),
         "key_format": TEXT.replace('"avro"', '"avro"\nkey_format = "json"'),
         "csv": TEXT.replace('"avro"', '"csv"') + '[streams.csv]\ndelimiter = ";"\n',
+        "map": MAPPED,
     }[key]
     before, after = (parse_config(text).streams[0].fingerprint_fields() for text in (TEXT, other))
     assert before.get(key) != after.get(key)
+
+
+def test_every_part_of_a_mapping_is_what_a_stream_was_started_with(tmp_path: Path) -> None:
+    text = MAPPED.replace("total", "lookup('t', total)") + 'tables.t = "t.csv"\n'
+    prints = []
+    for table, old, new in (("k,v", "", ""), ("k,w", "", ""), ("k,v", "'test'", "'tests'"), ("k,v", "total", "amount")):
+        (tmp_path / "t.csv").write_text(table)
+        prints.append(parse_config(text.replace(old, new), folder=tmp_path).streams[0].fingerprint_fields())
+    assert all(prints[0] != other for other in prints[1:])
+    (tmp_path / "t.csv").rename(tmp_path / "u.csv")
+    (tmp_path / "u.csv").write_text("k,v")
+    moved = parse_config(text.replace('"t.csv"', '"u.csv"'), folder=tmp_path).streams[0]
+    assert moved.fingerprint_fields() == prints[0], "its content counts, and not its name"
 
 
 BAD: list[tuple[str, str, str, str, str, str]] = [
@@ -128,6 +149,20 @@ BAD: list[tuple[str, str, str, str, str, str]] = [
         "no user of this stream is bounded",
         "remove partitioner",
     ),
+    (MAPPED, "to_number(total)", "to_numbr(total)", f"{M}.position.x", "to_numbr is no function", "to_number?"),
+    (MAPPED, "to_number(total)", "to_number(total", f"{M}.position.x", "no expression", "jmespath.org"),
+    (MAPPED, "to_number(total)", "to_number(total, 1)", f"{M}.position.x", "no expression", "jmespath.org"),
+    (MAPPED, "to_number(total)", "to_number(a, b)", f"{M}.position.x", "number of arguments", "pass 1"),
+    (MAPPED, "to_number(total)", "join(a, b)", f"{M}.position.x", "separator", "in quotes"),
+    (MAPPED, "to_number(total)", "lookup('stores', store)", f"{M}.position.x", "names no table", "tables.NAME"),
+    (MAPPED, "to_number(total)", "!" * 60 + "a", f"{M}.position.x", "within each other", "simplify"),
+    (MAPPED, "to_number(total)", "(" * 1900, f"{M}.position.x", "within each other", "simplify"),
+    (MAPPED, "to_number(total)", "", f"{M}.position.x", "is empty", "write"),
+    (MAPPED, "type == 'test'", "type = 'test'", f"{M}.drop", "no expression", "jmespath.org"),
+    (MAPPED, '"position.x" =', '"position.z" =', f"{M}.position.z", "no other section", "did you mean position."),
+    (MAPPED, '"position.x" =', '"$key" =', f"{M}.$key", "beside the value", "name of its own"),
+    (MAPPED, "drop =", 'tables.stores = "no.csv"\ndrop =', f"{M}.tables.stores", "cannot be read", "a file"),
+    (MAPPED, 'user = "user"', 'user = "drop"', f"{S}.privacy.user", "meaning of its own", "another name"),
 ]  # fmt: skip
 
 

@@ -150,6 +150,12 @@ def block(partition: int, offset: int, **totals: dict[str, int]) -> Block:
     return Block("rides", partition, offset, offset + 1, -1, {}, totals=totals)
 
 
+ALL = (
+    "31 records read, 4 accepted, 1 over the bound, 1 without an event, 3 left out by drop of [streams.map], "
+    "22 refused: WRONG_PARTITION of user_id 20, NOT_JSON 2"
+)
+
+
 def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Two partitions, each of whose blocks counts all before it; the partitioner is found out on the way."""
     outcome, screen = StreamOutcome("rides"), JsonScreen()
@@ -158,7 +164,15 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
         block(1, 0, WRONG_PARTITION={"user_id": 3}),
         block(1, 1, WRONG_PARTITION={"user_id": 9}, PLACED_BY_CRC32={"": 9}),
         block(0, 1, ACCEPTED={"": 4}, OVER_BOUND={"": 1}),
-        block(1, 2, WRONG_PARTITION={"user_id": 20}, PLACED_BY_CRC32={"": 20}, NOT_JSON={"": 2}, NO_EVENT={"": 1}),
+        block(
+            1,
+            2,
+            WRONG_PARTITION={"user_id": 20},
+            PLACED_BY_CRC32={"": 20},
+            NOT_JSON={"": 2},
+            NO_EVENT={"": 1},
+            DROPPED={"": 3},
+        ),
     ):
         outcome.ingested(each)
         screen.records("rides", outcome.records)
@@ -173,11 +187,9 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
         f"  What to do about WRONG_PARTITION: {NOT_PLACED}",
         "rides: 11 records read, 2 accepted, 0 over the bound, 9 refused: WRONG_PARTITION of user_id 9",
         "  What to do about WRONG_PARTITION: 9 of 9",
-        "rides: 28 records read, 4 accepted, 1 over the bound, 1 without an event, 22 refused: "
-        "WRONG_PARTITION of user_id 20, NOT_JSON 2",
+        f"rides: {ALL}",
         f"  What to do about NOT_JSON: {WHAT_TO_DO['NOT_JSON']}",
-        "rides: in all 28 records read, 4 accepted, 1 over the bound, 1 without an event, 22 refused: "
-        "WRONG_PARTITION of user_id 20, NOT_JSON 2; 2 steps published 7 synthetic records and withdrew 2",
+        f"rides: in all {ALL}; 2 steps published 7 synthetic records and withdrew 2",
     ]
     events = [json.loads(line) for line in printed.out.splitlines()]
     assert [event["event"] for event in events] == ["records"] * 5 + ["step", "ended"]
@@ -185,9 +197,9 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
         if event["event"] == "step":
             continue
         refused = sum(n for fields in event["refused"].values() for n in fields.values())
-        assert event["read"] == event["accepted"] + event["over_bound"] + event["no_event"] + refused
+        assert event["read"] == event["accepted"] + event["over_bound"] + event["no_event"] + event["dropped"] + refused
     assert events[-1] == {
-        "event": "ended", "stream": "rides", "read": 28, "accepted": 4, "over_bound": 1, "no_event": 1,
+        "event": "ended", "stream": "rides", "read": 31, "accepted": 4, "over_bound": 1, "no_event": 1, "dropped": 3,
         "refused": {"WRONG_PARTITION": {"user_id": 20}, "NOT_JSON": {"": 2}}, "producers": "crc32",
         "steps": 2, "added": 7, "removed": 2,
     }  # fmt: skip

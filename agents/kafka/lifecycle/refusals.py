@@ -29,6 +29,7 @@ NEARLY_ALL = 0.9
 NAMED = 3  # reasons in one line
 REPORT = "look at the records: privstream dead-letters CONFIG --show"
 REPORT_ROWS = "look at the row"
+LEFT_OUT = "left out by drop of [streams.map]"
 UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.NO_EVENT.name)
 BESIDE = (
     Reason.CLIPPED.name,
@@ -37,8 +38,9 @@ BESIDE = (
     Reason.PLACED_BY_CRC32.name,
     Reason.AMBIGUOUS_TIME.name,
     Reason.NONEXISTENT_TIME.name,
+    Reason.DROPPED.name,
 )
-"""Reasons that are counted beside records, not of them."""
+"""Reasons that are counted beside the records that a share is of: what is dropped was never to be an event."""
 DOUBTED: Mapping[str, str] = {
     Reason.AMBIGUOUS_TIME.name: "have a local time that clocks showed twice, of which the earlier counts",
     Reason.NONEXISTENT_TIME.name: "have a local time that clocks skipped, which is read as if they had not",
@@ -80,6 +82,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.TWO_USERS.name: "rows must stay their user's: a change of owner counts where the database deletes the row "
     "of the one and inserts that of the other",
     Reason.WRONG_COLUMNS.name: "compare [streams.csv] columns and delimiter with what the producer writes",
+    Reason.UNMAPPED.name: "compare the field's expression in [streams.map] with the records, and with the types "
+    "that its functions take",
     Reason.BAD_TICK.name: "ticks come from privstream replay alone, under clock = replay: see who writes to the source",
     Reason.TICK_TOO_FAR.name: "a tick closes 10,000 steps at most: see who writes ticks to the source",
 }
@@ -167,13 +171,24 @@ class Seen:
         """Return the records that are counted for a reason."""
         return sum(n for (name, _), n in self.tally.items() if name == reason.name)
 
+    @property
+    def read(self) -> int:
+        """The records, and those that are left out."""
+        return self.records + self.dropped
+
+    @property
+    def dropped(self) -> int:
+        """Records that `[streams.map]` leaves out, on purpose."""
+        return self.count(Reason.DROPPED)
+
     def sentence(self) -> str:
         """
         >>> Seen(Counter({("ACCEPTED", ""): 1, ("MISSING_FIELD", "lat"): 3})).sentence()
         '75% refused: MISSING_FIELD of lat 75%'
         """
         named = [self._share_of(*each) for each in self._worst]
-        return f"{percent(self.share)} refused: {', '.join(named)}" if named else "none refused"
+        said = f"{percent(self.share)} refused: {', '.join(named)}" if named else "none refused"
+        return f"{said}; {self.dropped:,} more {LEFT_OUT}" if self.dropped else said
 
     def advice(self) -> list[str]:
         """Return what is refused most, by reason and field with its share, and what to do about each."""

@@ -1,9 +1,10 @@
 """The audit of configured streams: how much of its claim one unit can use up, and whether half the noise would show.
 
 What is run is the stream as it is configured, but for two things: its clock is that of a replay, and its records come
-as rows, whatever the format of its topic is. Nothing is estimated: what a pair costs is computed from the laws of the
-noise that was drawn, so a share above 1 is a violation, and one at or below 1 says that these inputs showed none. That
-a pair can fail is shown on the same stream with half the noise somewhere.
+as rows that have its fields, whatever the format of its topic is and whatever `[streams.map]` computes. Nothing is
+estimated: what a pair costs is computed from the laws of the noise that was drawn, so a share above 1 is a violation,
+and one at or below 1 says that these inputs showed none. That a pair can fail is shown on the same stream with half the
+noise somewhere.
 """
 
 from __future__ import annotations
@@ -67,11 +68,11 @@ def fresh_seed() -> int:
 
 
 def audited(stream: Stream) -> Stream:
-    """Return the stream with the clock of a replay, and a start."""
+    """Return the stream with the clock of a replay, a start, and records that have its fields."""
     time = stream.time.model_copy(update={"clock": "replay"})
     if time.start_us is None:
         time = time.model_copy(update={"start": _START})
-    return stream.model_copy(update={"time": time})
+    return stream.model_copy(update={"time": time, "map": None})
 
 
 def audit(name: str, stream: Stream, *, pairs: int, seed: int, each_pair: Callable[[], None] = lambda: None) -> Audit:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,9 +32,12 @@ import pyarrow as pa
 
 from agents.local.offline.files import has_json, moments, values
 from agents.protocol.formats.build import ROWS
+from agents.protocol.formats.contract import UnreadableError
+from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.reader import ABSENT, paths_of
 from agents.protocol.formats.values import NOT_FINITE
 from agents.protocol.ingest.times import EPOCH, ONE_US
+from agents.protocol.replay import row_field
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import BatchError
 
@@ -66,8 +69,14 @@ class BatchReader:
         if spec.fields.user is not None:
             keys[spec.fields.user] = "[streams.privacy] user"
         keys |= {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in spec.fields.names}
+        mapping = self._map = spec.mapping
         # The key of the configuration that names a column.
-        self._fields = {name: keys.get(name, "[streams.domain]") for name in spec.fields.names}
+        self._fields = {
+            name: keys.get(name, "[streams.domain]")
+            for name in spec.fields.names
+            if mapping is None or name not in mapping
+        }
+        self._time_of = row_field(stream.time.field, mapping)
         self._paths = paths_of(ROWS, self._fields)
         self._stream, self._time_field = stream.name, stream.time.field
         self._format, self._zone = stream.time.format, stream.time.zone
@@ -82,9 +91,22 @@ class BatchReader:
         if batch is None:
             return rows
         for row in self._dicts(batch):
-            rows.records.append(_dumps(row))
-            rows.times.append(row.get(self._time_field))
+            rows.records.append(record := _dumps(row))
+            rows.times.append(self._time_of(row) if self._map is None else self._computed_time(record))
         return rows
+
+    def _computed_time(self, record: bytes) -> Any:
+        """Return the time that ingest computes of a record; None of one that it cannot read."""
+        try:
+            return self._time_of(read_json(record))
+        except UnreadableError:
+            return None
+
+    def _reads(self, name: str) -> bool:
+        """Return whether a column is read: one that the configuration names, or an expression of it may."""
+        if name in self._fields or self._map is None:
+            return name in self._fields
+        return self._map.names is None or name in self._map.names
 
     def _dicts(self, batch: object) -> Iterator[Mapping[str, Any]]:
         if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
@@ -92,7 +114,7 @@ class BatchReader:
                 yield self._row(row)
             return
         columns = self._columns(batch)
-        names = list(self._fields)
+        names = list(columns)
         for at in range(0, max(map(len, columns.values())), CHUNK_ROWS):
             parts = [self._part(name, columns[name][at : at + CHUNK_ROWS]) for name in names]
             for cells in zip(*parts, strict=True):
@@ -103,13 +125,16 @@ class BatchReader:
             raise BatchError(f"a list of {type(row).__name__} is no batch. Fix: pass a list of dicts, or columns.")
         found = ((path.name, path.find(row)) for path in self._paths)
         read = {name: _cell(value) for name, value in found if value is not ABSENT}
+        if self._map is not None:
+            others = (name for name in row if isinstance(name, str) and name not in read and self._reads(name))
+            read |= {name: _cell(row[name]) for name in sorted(others)}
         if self._time_field in read:
             read[self._time_field] = self._time(read[self._time_field])
         return read
 
     def _columns(self, batch: object) -> Mapping[str, Any]:
         """Return the columns that are read: lists of Python objects, and columns of Arrow."""
-        found = _as_columns(batch, self._fields)
+        found = _as_columns(batch, self._reads)
         names = [name for name, _ in found]
         columns = dict(found)
         if len(columns) < len(found):
@@ -120,11 +145,13 @@ class BatchReader:
                 f"stream {self._stream} reads columns that the batch does not have: {'; '.join(lacking)}. Nothing was "
                 "taken in. Fix: name the batch's own columns in the configuration, or rename them."
             )
-        for name in self._fields:
-            kind = getattr(columns[name], "type", None)
+        others = sorted(name for name in columns if name not in self._fields and self._reads(name))
+        read = {name: columns[name] for name in (*self._fields, *others)}
+        for name, column in read.items():
+            kind = getattr(column, "type", None)
             if kind is not None and not has_json(kind):
                 raise BatchError(f"column {name} is of type {kind}, which is no value of an event. Fix: convert it.")
-        return columns
+        return read
 
     def _sentence(self, name: str, columns: Sequence[str]) -> str:
         close = difflib.get_close_matches(name, columns, n=1)
@@ -197,7 +224,7 @@ def _plain(value: Any) -> Any:
     return values("", pa.array([value], from_pandas=True))[0] if unpack is None else unpack()
 
 
-def _as_columns(batch: object, wanted: Container[str]) -> list[tuple[str, Any]]:
+def _as_columns(batch: object, wanted: Callable[[str], bool]) -> list[tuple[str, Any]]:
     """Return the names and columns of a batch.
 
     The wanted columns have one length, and are lists if they hold Python objects, else Arrow columns. The others are
@@ -207,8 +234,8 @@ def _as_columns(batch: object, wanted: Container[str]) -> list[tuple[str, Any]]:
     try:
         columns = _named(batch)
         if columns is not None:
-            columns = [(name, _column(column) if name in wanted else column) for name, column in columns]
-            if len({len(column) for name, column in columns if name in wanted}) > 1:
+            columns = [(name, _column(column) if wanted(name) else column) for name, column in columns]
+            if len({len(column) for name, column in columns if wanted(name)}) > 1:
                 failed = "columns of several lengths"
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         failed = type(error).__name__

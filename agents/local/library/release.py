@@ -22,6 +22,7 @@ _COUNTED = {
     "clipped": Reason.CLIPPED.name,
     "ambiguous": Reason.AMBIGUOUS_TIME.name,
     "nonexistent": Reason.NONEXISTENT_TIME.name,
+    "dropped": Reason.DROPPED.name,
 }
 """Counts of `Taken` by the reasons that are no refusal."""
 
@@ -39,6 +40,7 @@ class Taken:
         ambiguous: accepted rows with a local time that clocks showed twice; the earlier time counts.
         nonexistent: accepted rows with a local time that clocks skipped; it is read as if they had not skipped it.
         late: rows of steps that were already released; they join the open step.
+        dropped: rows that `[streams.map]` leaves out.
         left: rows outside of the steps of `run`; they were not ingested.
         refused: unusable rows by (reason, column); the column is "" if the row as a whole is at fault.
     """
@@ -51,6 +53,7 @@ class Taken:
     ambiguous: int = 0
     nonexistent: int = 0
     late: int = 0
+    dropped: int = 0
     left: int = 0
     refused: Mapping[tuple[str, str], int] = field(default_factory=dict)
 

@@ -26,8 +26,9 @@ from agents.local.library.journal import Journal
 from agents.local.library.promise import Promise
 from agents.local.library.release import StepRelease, Taken, table_of
 from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.times import TimeParser
 from agents.protocol.release.stepper import Stepper
-from agents.protocol.replay import clock_of, steps_of, times_of
+from agents.protocol.replay import RowTimes, clock_of, steps_of
 from engines.core.noise import fresh_seed, repeated_seed
 from schemas.errors import BatchError, StateFileError, StepOrderError, without_context
 from schemas.events import Reason
@@ -279,6 +280,7 @@ class PrivateStream:
                 if block.counts.get(Reason.ACCEPTED.name):
                     return
                 tally.update(by_reason_and_field(block))
+        del tally[Reason.DROPPED.name, ""]  # left out on purpose: a batch of such rows alone is one without rows
         if taken := tally.total():
             advice = "; ".join(Taken.from_tally(tally, rows=taken, waiting=0, late=0).advice())
             raise BatchError(
@@ -303,8 +305,9 @@ class PrivateStream:
 
     def _steps(self, rows: BatchRows) -> list[int | None]:
         """Return the step of each row's own time; None where that cannot be read."""
-        field = self._stream.time.field
-        return steps_of(clock_of(self._stream), times_of(self._stream).parse([{field: time} for time in rows.times]))
+        time = self._stream.time
+        times = RowTimes(time.field, TimeParser(time.format, time.zone)).parse([{time.field: at} for at in rows.times])
+        return steps_of(clock_of(self._stream), times)
 
     def _take(self, rows: BatchRows, *, close: bool, digest: str = "") -> Taken:
         """Take in rows; with `close` the next step is begun: everything that it will be computed of is in the journal.

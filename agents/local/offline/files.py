@@ -531,17 +531,20 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
     wanted[stream.time.field] = "[streams.time] field"
     if user is not None:
         wanted[user] = "[streams.privacy] user"
+    mapped = set() if stream.map is None else stream.map.fields.keys()
     lacking = [
         _sentence(field, key, columns)
         for field, key in wanted.items()
-        if field not in columns and paths_of(ROWS, [field])[0].parts[0] not in columns
+        if field not in mapped and field not in columns and paths_of(ROWS, [field])[0].parts[0] not in columns
     ]
     if lacking:
         raise FileError(
             f"{file.path}: stream {stream.name} reads columns that the file does not have: {'; '.join(lacking)}. "
             "Fix: name the file's own columns in the configuration, or add them to the file (an empty cell is null)."
         )
-    return replace(file, kinds=kinds)
+    # What expressions read is text, as in a record of CSV.
+    others = {} if stream.map is None else dict.fromkeys(columns, TEXT)
+    return replace(file, kinds={**others, **kinds})
 
 
 def _sentence(field: str, key: str, columns: tuple[str, ...]) -> str:

@@ -11,10 +11,12 @@ from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_re
 from agents.local.job import LocalIngest
 from agents.local.offline.files import BrokenLine, FileError, RowFile
 from agents.protocol.formats.json_text import read_json
+from agents.protocol.formats.mapping import FieldMap
+from agents.protocol.formats.reader import ABSENT
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.release.public_records import instant
-from agents.protocol.replay import Planned, Progress, Row, RowTimes, clock_of, plan_of, steps_of, times_of
+from agents.protocol.replay import Planned, Progress, Row, RowTimes, clock_of, plan_of, row_field, steps_of, times_of
 from agents.protocol.userhash import KEY_BYTES
 from engines.core.registry import build_domain
 from schemas import zones
@@ -154,6 +156,7 @@ class RowsSeen:
 
     Attributes:
         time: `[streams.time]` of the stream.
+        mapping: expressions of the stream; None if it has none.
         before: number of skipped rows at the beginning of the file.
         rows: number of rows so far.
         seen: counts by reason and field. Their sum can be larger than `rows`: a clipped row is also accepted.
@@ -163,6 +166,7 @@ class RowsSeen:
     before: int = 0
     rows: int = 0
     seen: Seen = field(default_factory=Seen)
+    mapping: FieldMap | None = None
     _first: dict[tuple[str, str], int] = field(default_factory=dict)
     _lines: dict[tuple[str, str], int] = field(default_factory=dict)
     _times: list[Any] = field(default_factory=list)
@@ -184,7 +188,8 @@ class RowsSeen:
     def _keep_time(self, record: Planned) -> None:
         """Keep the first times that cannot be read, to recognise their format."""
         if len(self._times) < LOOKED_AT and record.value is not None:
-            self._times.append(read_json(record.value).get(self.time.field))
+            found = row_field(self.time.field, self.mapping)(read_json(record.value))
+            self._times.append(None if found is ABSENT else found)
 
     def _what_to_do(self, reason: str, name: str) -> str:
         if (reason, name) in self._lines and not name:
@@ -247,7 +252,10 @@ def _taken(stream: Stream, batches: Iterable[Sequence[Row]], *, skip: int, most:
         SourceSpec.from_stream(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True)
     )
     clock, times = clock_of(stream), times_of(stream)
-    plan, found = plan_of(stream, {stream.source: 1}, Progress(row=skip)), RowsSeen(stream.time, before=skip)
+    plan, found = (
+        plan_of(stream, {stream.source: 1}, Progress(row=skip)),
+        RowsSeen(stream.time, before=skip, mapping=ingest.spec.mapping),
+    )
     for rows in batches:
         records = plan.chunk(rows, steps_of(clock, times.parse(rows))).records[stream.source, 0]
         block, letters = ingest.take_planned(records)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import orjson
 
-from agents.kafka.lifecycle.refusals import MUCH, percent
+from agents.kafka.lifecycle.refusals import LEFT_OUT, MUCH, percent
 from agents.local.job import LocalIngest, LocalJob, planned
 from agents.local.offline.files import FileError, RowFile, rows_for
 from agents.local.offline.seen import LEAST_USABLE, LOOKED_AT, RefusedRows, RowsSeen, how_to_read
@@ -74,6 +74,7 @@ class Simulated:
         over_bound: number of rows beyond the bound of their user.
         clipped: number of used rows with a value that was moved to a limit.
         doubted: sentences about used rows with a local time that clocks showed twice or skipped.
+        dropped: number of rows that `[streams.map]` leaves out.
         warning: a sentence if the noise is larger than all the data; else None.
         verdict: sentences about the utility of the release.
     """
@@ -93,6 +94,7 @@ class Simulated:
     over_bound: int
     clipped: int
     doubted: tuple[str, ...]
+    dropped: int
     warning: str | None
     verdict: tuple[str, ...]
 
@@ -159,7 +161,7 @@ class Simulation:
         self._truth = LocalIngest(held_out, self._audit.fold)
         self._events: Counter[int] = Counter()
         self._synthetic_offset = 0
-        self._rows_seen = RowsSeen(stream.time)
+        self._rows_seen = RowsSeen(stream.time, mapping=self._job.spec.mapping)
         self._last_entry: LedgerEntry | None = None
         self._every = 1
         self._files = ExitStack()
@@ -287,6 +289,7 @@ class Simulation:
                 "of them at a local time that clocks showed twice": self.counts["AMBIGUOUS_TIME"],
                 "of them at a local time that clocks skipped": self.counts["NONEXISTENT_TIME"],
                 "over the bound of their user": self.counts["OVER_BOUND"],
+                **({LEFT_OUT: seen.seen.dropped} if self.stream.map is not None else {}),
             },
             refused=[each.cells for each in seen.refused],
             refused_much=seen.seen.sentence() if seen.seen.much else None,
@@ -306,11 +309,12 @@ class Simulation:
             metrics=dict(last.metrics) if last else {},
             refused=seen.refused,
             refused_share=seen.seen.share,
-            misfit=self.counts["ACCEPTED"] < LEAST_USABLE * seen.rows,
+            misfit=self.counts["ACCEPTED"] < LEAST_USABLE * seen.seen.records,
             left_out=tuple(left_out),
             over_bound=self.counts["OVER_BOUND"],
             clipped=self.counts["CLIPPED"],
             doubted=tuple(seen.seen.doubted),
+            dropped=seen.seen.dropped,
             warning=warning,
             verdict=tuple(" ".join(filter(None, each)) for each in said),
         )

@@ -296,6 +296,7 @@ class Tuned:
         configured: bound in the configuration. unit: of the errors, see `View.error_unit`.
         compared: which steps the errors are of, in words. explained: name of an error -> what it is.
         refused: rows that are not usable, by reason and configured field; in a sentence, and what to do about it.
+        dropped: rows that `[streams.map]` leaves out.
         cells: by epsilon, then by bound. recommended: one for each epsilon.
     """
 
@@ -313,6 +314,7 @@ class Tuned:
     usable: int
     steps: int
     refused: Mapping[str, int]
+    dropped: int
     refusals: str
     what_to_do: str
     cells: tuple[TuneCell, ...]
@@ -406,6 +408,7 @@ def tune(
         refused={
             f"{reason} of {name}" if name else reason: n for (reason, name), n in history.rows_seen.seen.refused.items()
         },
+        dropped=history.rows_seen.seen.dropped,
         refusals=history.rows_seen.seen.sentence(),
         what_to_do=next((each.what_to_do for each in history.rows_seen.refused), ""),
         cells=tuple(cells),
@@ -580,7 +583,7 @@ class Ingested(LocalIngest):
     def __init__(self, spec: SourceSpec, time: Timing) -> None:
         super().__init__(spec)
         self.blocks: list[tuple[Block, int]] = []
-        self.rows_seen = RowsSeen(time)
+        self.rows_seen = RowsSeen(time, mapping=spec.mapping)
 
     def take_rows(self, records: Sequence[Planned], rows: int) -> None:
         """Take in the next records, which `rows` rows became."""
@@ -687,8 +690,10 @@ _PARTS = ("bias", "noise", "total")
 def warnings(tuned: Tuned) -> tuple[str, ...]:
     """What whoever reads the figures must know; first, where there are any, which rows are in none of them and why."""
     end = "" if tuned.what_to_do.endswith("?") else "."
-    refused = f"Of {tuned.rows:,} rows {tuned.refusals}. What to do: {tuned.what_to_do}{end}"
-    return (*([refused] if tuned.refused else []), *WARNINGS)
+    unused = f"Of {tuned.rows:,} rows {tuned.refusals}."
+    if tuned.refused:
+        unused += f" What to do: {tuned.what_to_do}{end}"
+    return (*([unused] if tuned.refused or tuned.dropped else []), *WARNINGS)
 
 
 def about(tuned: Tuned) -> tuple[str, str]:

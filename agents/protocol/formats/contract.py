@@ -12,7 +12,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
@@ -39,7 +39,13 @@ class SchemaRef:
 
 
 class Encoding(abc.ABC):
-    """Reads bytes as a document: mappings, lists, texts, numbers, booleans, None, bytes, and types of times."""
+    """Reads bytes as a document: mappings, lists, texts, numbers, booleans, None, bytes, and types of times.
+
+    Attributes:
+        json_types: whether all that it reads has the types of JSON.
+    """
+
+    json_types: ClassVar[bool] = False
 
     def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
         """Return the schema that is needed to read a record; None where none is.
@@ -61,11 +67,18 @@ class Document:
         value: where fields are looked up that name no other place.
         envelope: what stands around it.
         operation: of a change of a table: `insert`, `delete`, or a text that is neither.
+        as_json: the value with the types of JSON, where fields are computed from it and it has others.
     """
 
     value: Any
     envelope: Mapping[str, Any] = field(default_factory=dict)
     operation: str | None = None
+    as_json: Any = None
+
+    @property
+    def json(self) -> Any:
+        """The value with the types of JSON."""
+        return self.value if self.as_json is None else self.as_json
 
 
 VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"

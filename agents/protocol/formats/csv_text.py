@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from agents.protocol.formats.contract import Encoding, UnreadableError
 from agents.protocol.formats.values import Kinds, cell
@@ -21,6 +21,7 @@ from schemas.events import Reason
 class CsvEncoding(Encoding):
     """CSV of one line. Args: columns: None where each record names them in a line of its own."""
 
+    json_types: ClassVar[bool] = True
     kinds: Kinds
     columns: tuple[str, ...] | None = None
     delimiter: str = ","

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from schemas.events import Reason
 class JsonEncoding(Encoding):
     """JSON. Args: framed: whether a schema's id stands before each record, or in its headers."""
 
+    json_types: ClassVar[bool] = True
     framed: bool = False
 
     def read(self, data: bytes, header: bytes | None) -> Any:

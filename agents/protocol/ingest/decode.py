@@ -261,11 +261,10 @@ class EventDecoder:
 class FormatDecoder(EventDecoder):
     """Decodes any other format, and fields that are not at the top of the value."""
 
-    weight = 5
-
     def __init__(self, fields: EventFields, reader: RecordReader, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
         super().__init__(fields, max_value_bytes=max_value_bytes)
         self._reader = reader
+        self.weight = reader.weight
 
     @property
     def most_events(self) -> int:

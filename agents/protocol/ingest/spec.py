@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from agents.protocol.clock import StepClock
 from agents.protocol.formats.build import JSON, ROWS, InputFormat
 from agents.protocol.formats.contract import SchemaBook
+from agents.protocol.formats.mapping import FieldMap
 from agents.protocol.formats.reader import RecordReader, paths_of
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import MAX_VALUE_BYTES, EventDecoder, EventFields, FormatDecoder
@@ -38,6 +39,7 @@ class SourceSpec:
         partitions: of the topic on which users have their places: the source, or the routed one.
         routed_from: the source, where `topic` has copies of its records.
         key: of the user hash; None exactly where there are no bounds.
+        mapping: computes the fields that are not read as they are named.
         replay: ticks come as records until the partition goes live; otherwise the task makes them by the wall clock.
     """
 
@@ -57,6 +59,7 @@ class SourceSpec:
     max_value_bytes: int = MAX_VALUE_BYTES
     input: InputFormat = JSON
     routed_from: str | None = None
+    mapping: FieldMap | None = None
     schemas: SchemaBook = dataclass_field(default_factory=SchemaBook)
 
     @staticmethod
@@ -117,6 +120,7 @@ class SourceSpec:
             partitioner=stream.placed_by if user is not None else None,
             bounds=_bounds(stream) if user is not None else None,
             input=ROWS if rows else InputFormat.from_stream(stream),
+            mapping=FieldMap.of(stream),
             schemas=SchemaBook() if schemas is None else schemas,
         )
 
@@ -160,7 +164,8 @@ class SourceSpec:
     def decoder(self) -> EventDecoder:
         """Return the decoder of its records."""
         fields, limit = self.fields, self.max_value_bytes
-        if self.input in (JSON, ROWS) and all(path.plain for path in paths_of(self.input, fields.names)):
+        plain = self.mapping is None and self.input in (JSON, ROWS)
+        if plain and all(path.plain for path in paths_of(self.input, fields.names)):
             return EventDecoder(fields, max_value_bytes=limit)
         reader = RecordReader(
             self.input,
@@ -173,6 +178,7 @@ class SourceSpec:
             kinds=fields.kinds,
             book=self.schemas,
             max_value_bytes=limit,
+            mapping=self.mapping,
         )
         return FormatDecoder(fields, reader, max_value_bytes=limit)
 

@@ -294,6 +294,17 @@ def public(stream: Stream) -> Iterator[Point]:
         f"Step 0 begins {start}; {_lasts(stream)}; every step is released, empty ones too, {when}. Where a tick stands "
         "among the records of a partition is part of the public input.",
     )
+    if (mapping := stream.map) is not None:
+        computed = "; ".join(f"{name} = {text}" for name, text in mapping.fields.items())
+        left_out = f" Records of which {mapping.drop} are left out." if mapping.drop else ""
+        tables = "".join(
+            f" The table {name} is the file with SHA-256 {file.sha256}." for name, file in mapping.tables.items()
+        )
+        yield Point(
+            "how fields are computed",
+            f"From each record by itself: {computed or 'none is'}.{left_out}{tables} What a record gives depends on no "
+            "other record, so whose an event is, and that it is one, is the record's own.",
+        )
     yield Point("domain and bounds", f"{view_of(stream).domain(stream)} {stream.domain.outside}")
     privacy = stream.privacy
     bounds = [f"epsilon = {exact(privacy.epsilon_fraction)}", f"unit = {privacy.unit}"]

@@ -1,0 +1,198 @@
+"""`[streams.map]`: how the fields of an event follow from a record that has others.
+
+Each expression is JMESPath (https://jmespath.org), of the library `jmespath`: a path, a function such as `to_number`, a
+comparison, a literal. One function is added, `lookup`, which reads a public table that the configuration names.
+
+An expression sees one record and nothing else, and neither a clock nor a file while records are read. What it costs is
+in proportion to the record: the language has no loops of its own, and a record may not say what separates the parts of
+`join`, which would multiply one part of it by another.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar
+
+import orjson
+from jmespath import compile as parse
+from jmespath.exceptions import JMESPathError
+from jmespath.functions import Functions, signature
+from pydantic import AfterValidator, ConfigDict, Field
+
+from schemas.config.values import FieldName, PlainName, PublicFile, PublicFileAt, Section
+from schemas.config.values import refusal as refused
+from schemas.errors import ConfigProblem
+
+Table = Mapping[str, Any]
+"""Key -> what the table has of it, as JSON has values."""
+LONGEST = 2_000
+DEEPEST = 50
+"""Parts of an expression within each other: all can be computed, whoever asks and from however deep."""
+LOOKUP = "lookup"
+
+
+class MapFunctions(Functions):
+    """The functions of JMESPath, and `lookup('TABLE', key)`: what a public table has of a key, or null.
+
+    A text is made of values of JSON alone: of another object its text could say where in memory it stands.
+    """
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = tables
+
+    @signature({"types": []})
+    def _func_to_string(self, value: Any) -> str:
+        return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+    @signature({"types": ["string"]}, {"types": ["string", "number", "null"]})
+    def _func_lookup(self, table: str, key: str | float | None) -> Any:
+        return self._tables[table].get(str(key))
+
+
+def _is_expression(text: str) -> str:
+    try:
+        tree = parse(text).parsed
+    except JMESPathError as error:
+        at = getattr(error, "lex_position", None)
+        where = "" if at is None else f" at character {at + 1}"
+        raise refused(
+            f"is no expression of JMESPath{where}", "see https://jmespath.org; texts are 'in quotes'"
+        ) from None
+    except RecursionError:
+        raise refused("has too many parts within each other", "simplify it") from None
+    for node, depth in _nodes(tree):
+        if depth > DEEPEST:
+            raise refused("has too many parts within each other", "simplify it")
+        if node["type"] == "function_expression":
+            _check_call(node["value"], node["children"])
+    return text
+
+
+def _check_call(name: str, arguments: list[Any]) -> None:
+    known = MapFunctions.FUNCTION_TABLE
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        listed = ", ".join(sorted(known))
+        raise refused(f"{name} is no function", f"did you mean {near[0]}?" if near else f"functions are {listed}")
+    wanted = known[name]["signature"]
+    least = len(wanted)
+    if len(arguments) < least or (len(arguments) > least and not wanted[-1].get("variadic")):
+        raise refused(f"{name} takes another number of arguments", f"pass {least}")
+    if name == "join" and arguments[0]["type"] != "literal":
+        raise refused("the separator of join is not written out", "write it in quotes, as in join('-', [a, b])")
+
+
+def _nodes(tree: Any) -> Iterator[tuple[Any, int]]:
+    """Yield the parts of an expression, each with how many it is in."""
+    level, depth = [tree], 0
+    while level:
+        yield from ((node, depth) for node in level)
+        level = [child for node in level for child in node["children"] if isinstance(child, dict)]
+        depth += 1
+
+
+Expression = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST), AfterValidator(_is_expression)]
+"""An expression of JMESPath whose functions are known."""
+
+
+def _is_table(file: PublicFile) -> PublicFile:
+    table_of(file)
+    return file
+
+
+TableAt = Annotated[PublicFileAt, AfterValidator(_is_table)]
+"""Type of a key that names a public table by its path."""
+
+
+def table_of(file: PublicFile) -> Table:
+    """Return a table: a JSON object, or the rows of a CSV by their first column, each an object of texts and nulls.
+
+    Raises: the refusal of the key, for a file that is neither.
+    """
+    if PurePath(file.path).suffix.lower() == ".json":
+        try:
+            table = orjson.loads(file.content)
+        except orjson.JSONDecodeError:
+            table = None
+        if not isinstance(table, dict):
+            raise refused("is no JSON object", 'write {"KEY": VALUE, ...}')
+        return table
+    fix = "save it as CSV in UTF-8: a line of column names, then rows of as many cells; or as JSON, named .json"
+    try:
+        header, *rows = [
+            row for row in csv.reader(io.StringIO(file.content.decode("utf-8-sig"), newline=""), strict=True) if row
+        ]
+    except (UnicodeDecodeError, csv.Error, ValueError):
+        raise refused("is no table", fix) from None
+    if len(set(header)) < len(header) or any(len(row) != len(header) for row in rows):
+        raise refused("has two columns of one name, or rows of another length than its header", fix)
+    table = {row[0]: {name: cell or None for name, cell in zip(header, row, strict=True)} for row in rows}
+    if len(table) < len(rows):
+        raise refused("has two rows of one key", "the first column is the key of a row: give each a key of its own")
+    return table
+
+
+class MapSection(Section):
+    """`[streams.map]`: fields of the events that are computed from each record; others are read as they are named.
+
+    A key is the name of a field, its value an expression.
+    """
+
+    header: ClassVar[str] = "[streams.map]"
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[FieldName, Expression]
+
+    drop: Expression | None = Field(None, examples=["type == 'test'"])
+    """Leaves out the records of which it is true, counted as `DROPPED`; absent: none."""
+    tables: dict[PlainName, TableAt] = Field(default_factory=dict, examples=[{"stores": "stores.csv"}])
+    """Public tables of `lookup`: name -> path of a CSV or JSON file, relative to the configuration."""
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Field -> its expression."""
+        return dict(self.__pydantic_extra__)
+
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """Key -> its expression, `drop` among them."""
+        return self.fields if self.drop is None else {**self.fields, "drop": self.drop}
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """Names of the fields of a record that expressions can read, and more; None: any."""
+        found: set[str] = set()
+        for text in self.expressions.values():
+            for node, _ in _nodes(parse(text).parsed):
+                if node["type"] in ("current", "value_projection"):
+                    return None
+                if node["type"] == "field":
+                    found.add(node["value"])
+        return frozenset(found)
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        return {
+            "fields": self.fields,
+            "drop": self.drop,
+            "tables": {name: file.sha256 for name, file in self.tables.items()},
+        }
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Refuse what looks into a table that is not there."""
+        for key, text in self.expressions.items():
+            for node, _ in _nodes(parse(text).parsed):
+                if node["type"] != "function_expression" or node["value"] != LOOKUP:
+                    continue
+                table = node["children"][0]
+                if table["type"] != "literal" or table["value"] not in list(self.tables):
+                    yield ConfigProblem(
+                        key,
+                        "lookup names no table",
+                        f"write one of {', '.join(self.tables)} in quotes as its first argument"
+                        if self.tables
+                        else "name its file: tables.NAME = \"FILE.csv\", and write lookup('NAME', key)",
+                    )
