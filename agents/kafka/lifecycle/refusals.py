@@ -82,8 +82,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.TWO_USERS.name: "rows must stay their user's: a change of owner counts where the database deletes the row "
     "of the one and inserts that of the other",
     Reason.WRONG_COLUMNS.name: "compare [streams.csv] columns and delimiter with what the producer writes",
-    Reason.UNMAPPED.name: "compare the field's expression in [streams.map] with the records, and with the types "
-    "that its functions take",
+    Reason.UNMAPPED.name: "compare the field's expression in [streams.map] with the records: privstream doctor CONFIG "
+    "--record FILE tries it",
     Reason.BAD_TICK.name: "ticks come from privstream replay alone, under clock = replay: see who writes to the source",
     Reason.TICK_TOO_FAR.name: "a tick closes 10,000 steps at most: see who writes ticks to the source",
 }

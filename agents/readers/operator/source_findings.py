@@ -64,11 +64,14 @@ async def newest_records(config: Config, stream: Stream, *, partitions: int, sta
     return seen
 
 
-def filters_of(stream: Stream, *, partitions: int, start_us: int | None) -> SourceSpec:
-    """Return the spec of a source with all filters and no bounds. Its key hashes nothing that is kept."""
+def filters_of(stream: Stream, *, partitions: int, start_us: int | None, rows: bool = False) -> SourceSpec:
+    """Return the spec of a source with all filters and no bounds. Its key hashes nothing that is kept.
+
+    Args: rows: see `SourceSpec.from_stream`.
+    """
     steps = stream.time.steps_from(LONG_AGO_US if start_us is None else start_us)
     spec = SourceSpec.from_stream(
-        stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps
+        stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps, rows=rows
     )
     clock = spec.clock
     if stream.routed:  # wherever its records are
