@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -18,11 +17,10 @@ from packaging.utils import canonicalize_name
 
 from agents.local.broker.jars import LINES, kafka_version
 from schemas.config import load_config
-from tests.missing import missing
+from tests.deployment.tools import built, run
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("core", "demo", "all")
-COMPOSE_CHECK = ROOT / "deploy" / "compose-check"
 
 MACHINE_PATH = re.compile(r"(?<![\w.\-])/(?:work|root|home|Users|opt/wheels)/\w|[A-Z]:\\Users")
 REGISTRY_HOST = re.compile(
@@ -172,17 +170,13 @@ def test_make_help_names_every_target() -> None:
     assert sorted(re.findall(r"^  make (\S+) +\S", shown, flags=re.MULTILINE)) == sorted(phony[1].split())
 
 
-def compose_check(path: Path) -> subprocess.CompletedProcess[str]:
-    go = shutil.which("go")
-    if go is None:
-        missing("the compose file is read by Docker Compose's own parser, a Go module; install Go to run this")
-    return subprocess.run(
-        [go, "run", "-mod=readonly", ".", str(path)], cwd=COMPOSE_CHECK, capture_output=True, text=True, check=False
-    )
+@pytest.fixture(scope="module")
+def compose_check(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("compose-check", tmp_path_factory.mktemp("compose-check"))
 
 
-def test_the_compose_file_is_read_by_the_real_parser() -> None:
-    checked = compose_check(ROOT / "docker-compose.yml")
+def test_the_compose_file_is_read_by_the_real_parser(compose_check: Path) -> None:
+    checked = run(compose_check, ROOT / "docker-compose.yml")
     assert checked.returncode == 0, checked.stderr
     services = dict(line.split(": ", 1) for line in checked.stdout.splitlines())
     assert services == {
@@ -201,7 +195,9 @@ def test_the_compose_file_is_read_by_the_real_parser() -> None:
         ("./deploy/compose/privstream.toml:/etc", "./deploy/compose/absent.toml:/etc", "absent.toml"),
     ],
 )
-def test_the_parser_refuses_a_planted_mistake(tmp_path: Path, right: str, wrong: str, reason: str) -> None:
+def test_the_parser_refuses_a_planted_mistake(
+    compose_check: Path, tmp_path: Path, right: str, wrong: str, reason: str
+) -> None:
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     assert right in text
     (tmp_path / "deploy" / "compose").mkdir(parents=True)
@@ -209,7 +205,7 @@ def test_the_parser_refuses_a_planted_mistake(tmp_path: Path, right: str, wrong:
     (tmp_path / "examples" / "nyc_taxi").mkdir(parents=True)
     planted = tmp_path / "docker-compose.yml"
     planted.write_text(text.replace(right, wrong), encoding="utf-8")
-    checked = compose_check(planted)
+    checked = run(compose_check, planted)
     assert checked.returncode == 1
     assert reason in checked.stderr
 

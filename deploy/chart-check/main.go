@@ -3,7 +3,7 @@
 // JSON list. Files of values are merged, a later one over those before it.
 //
 // It does not lint: what helm's linter would find here, Validate, the schema of the values and the decoding find too,
-// and it brings the servers of Kubernetes.
+// and it brings the servers of Kubernetes. The clients of a cluster, which helm's engine can ask, are replaced in go.mod.
 package main
 
 import (

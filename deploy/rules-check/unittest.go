@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,10 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/promqltest"
-	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -58,26 +55,27 @@ func testFile(file string) error {
 	if err := decoder.Decode(&found); err != nil {
 		return err
 	}
-	for i, rule := range found.RuleFiles {
-		found.RuleFiles[i] = filepath.Join(filepath.Dir(file), rule)
+	var alerts []rulefmt.Rule
+	for _, name := range found.RuleFiles {
+		read, err := alertsOf(filepath.Join(filepath.Dir(file), name))
+		if err != nil {
+			return err
+		}
+		alerts = append(alerts, read...)
 	}
 	fires, silent := map[string]bool{}, map[string]bool{}
 	for _, each := range found.Tests {
-		if err := each.run(found); err != nil {
+		if err := each.run(alerts, time.Duration(found.Interval)); err != nil {
 			return fmt.Errorf("%s: %w", each.Name, err)
 		}
 		for _, expected := range each.Alerts {
 			map[bool]map[string]bool{true: fires, false: silent}[len(expected.Alerts) > 0][expected.Name] = true
 		}
 	}
-	groups, err := load(found, &rules.ManagerOptions{Logger: promslog.NewNopLogger()})
-	if err != nil {
-		return err
-	}
 	var untested []string
-	for _, rule := range alerting(groups) {
-		if !fires[rule.Name()] || !silent[rule.Name()] {
-			untested = append(untested, rule.Name())
+	for _, rule := range alerts {
+		if !fires[rule.Alert] || !silent[rule.Alert] {
+			untested = append(untested, rule.Alert)
 		}
 	}
 	if len(untested) > 0 {
@@ -87,77 +85,37 @@ func testFile(file string) error {
 	return nil
 }
 
-func load(found suite, options *rules.ManagerOptions) ([]*rules.Group, error) {
-	manager := rules.NewManager(options)
-	byName, faults := manager.LoadGroups(
-		time.Duration(found.Interval), labels.EmptyLabels(), "", nil, false, found.RuleFiles...)
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
-	var groups []*rules.Group
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		groups = append(groups, byName[name])
-	}
-	return groups, nil
-}
-
-func alerting(groups []*rules.Group) []*rules.AlertingRule {
-	var found []*rules.AlertingRule
-	for _, group := range groups {
-		found = append(found, group.AlertingRules()...)
-	}
-	return found
-}
-
-func (each test) run(all suite) error {
-	var input strings.Builder
-	fmt.Fprintf(&input, "load %v\n", each.Interval)
-	for _, series := range each.Series {
-		fmt.Fprintf(&input, "  %s %s\n", series.Series, series.Values)
-	}
-	storage, err := promqltest.NewLazyLoader(input.String(), promqltest.LazyLoaderOpts{})
+func (each test) run(alerts []rulefmt.Rule, interval time.Duration) error {
+	prometheus, err := started(each, interval)
 	if err != nil {
 		return err
 	}
-	defer storage.Close()
-	storage.SubqueryInterval = time.Duration(all.Interval)
-	groups, err := load(all, &rules.ManagerOptions{
-		Context:    context.Background(),
-		Logger:     promslog.NewNopLogger(),
-		Appendable: storage.Storage(),
-		Queryable:  storage.Storage(),
-		QueryFunc:  rules.EngineQueryFunc(storage.QueryEngine(), storage.Storage()),
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
-	})
-	if err != nil {
-		return err
-	}
-	var last model.Duration
+	last, asked := time.Duration(0), map[string]bool{}
 	for _, expected := range each.Alerts {
-		last = max(last, expected.Time)
+		last = max(last, time.Duration(expected.Time))
+		asked[expected.Name] = true
+		if time.Duration(expected.Time)%interval != 0 {
+			return fmt.Errorf("nothing is evaluated at %v", expected.Time)
+		}
 	}
-	for at := time.Duration(0); at <= time.Duration(last); at += time.Duration(all.Interval) {
+	var states []*state
+	for _, rule := range alerts {
+		if asked[rule.Alert] {
+			states = append(states, &state{rule: rule})
+		}
+	}
+	for at := time.Duration(0); at <= last; at += interval {
 		now := time.Unix(0, 0).UTC().Add(at)
-		var fault error
-		storage.WithSamplesTill(now, func(err error) {
-			fault = err
-			for _, group := range groups {
-				group.Eval(context.Background(), now)
-				for _, rule := range group.Rules() {
-					if rule.LastError() != nil {
-						fault = fmt.Errorf("%s: %w", rule.Name(), rule.LastError())
-					}
-				}
+		for _, alert := range states {
+			if err := alert.evaluate(prometheus, now); err != nil {
+				return fmt.Errorf("%s: %w", alert.rule.Alert, err)
 			}
-		})
-		if fault != nil {
-			return fault
 		}
 		for _, expected := range each.Alerts {
 			if time.Duration(expected.Time) != at {
 				continue
 			}
-			if err := expected.compare(groups); err != nil {
+			if err := expected.compare(states); err != nil {
 				return fmt.Errorf("%s after %s: %w", expected.Name, at, err)
 			}
 		}
@@ -165,30 +123,25 @@ func (each test) run(all suite) error {
 	return nil
 }
 
-func (expected expectation) compare(groups []*rules.Group) error {
+func (expected expectation) compare(states []*state) error {
 	known := false
 	var want, have []string
-	for _, rule := range alerting(groups) {
-		if rule.Name() != expected.Name {
-			continue
-		}
-		known = true
-		for _, alert := range rule.ActiveAlerts() {
-			if alert.State == rules.StateFiring {
-				have = append(have, told(alert.Labels.Map(), alert.Annotations.Map()))
-			}
-		}
-		for _, alert := range expected.Alerts {
-			all := maps.Clone(alert.Labels)
-			if all == nil {
-				all = map[string]string{}
-			}
-			all[labels.AlertName] = expected.Name
-			want = append(want, told(all, alert.Annotations))
+	for _, alert := range states {
+		if alert.rule.Alert == expected.Name {
+			known = true
+			have = append(have, alert.firing...)
 		}
 	}
 	if !known {
 		return errors.New("there is no such alert")
+	}
+	for _, alert := range expected.Alerts {
+		all := maps.Clone(alert.Labels)
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[labels.AlertName] = expected.Name
+		want = append(want, told(labels.FromMap(all), labels.FromMap(alert.Annotations)))
 	}
 	slices.Sort(want)
 	slices.Sort(have)
@@ -198,6 +151,6 @@ func (expected expectation) compare(groups []*rules.Group) error {
 	return nil
 }
 
-func told(names, annotations map[string]string) string {
-	return fmt.Sprintf("%v %v", labels.FromMap(names), labels.FromMap(annotations))
+func told(names, annotations labels.Labels) string {
+	return fmt.Sprintf("%v %v", names, annotations)
 }

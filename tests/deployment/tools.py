@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,14 +17,17 @@ BOARD = CHART / "files" / "dashboard.json"
 
 
 def built(name: str, folder: Path) -> Path:
-    """The program of module `name`, in `folder`. Skips where Go is not installed, as the compose file's check does."""
+    """The program of module `name`, in `folder`. Skips where Go is not installed."""
     go = shutil.which("go")
     if go is None:
-        missing("what is deployed is read by the packages of helm and Prometheus; install Go to run this")
+        missing("what is deployed is read by its own software, in Go; install Go to run this")
     program = folder / name
+    # They run for a second altogether: a sixth of the compiler's time is saved where nothing is inlined.
     subprocess.run(
-        [go, "build", "-mod=readonly", "-buildvcs=false", "-ldflags=-s -w", "-o", str(program), "."],
+        [go, "build", "-mod=readonly", "-buildvcs=false", "-gcflags=all=-l", "-ldflags=-s -w", "-o", str(program), "."],
         cwd=DEPLOY / name,
+        # Without C there is one build of Go's own library for all of them, and no C compiler has to be there.
+        env={**os.environ, "CGO_ENABLED": "0"},
         check=True,
     )
     return program
