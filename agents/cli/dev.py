@@ -99,7 +99,7 @@ class Screen:
         self.is_up = False
         self._parts: set[str] = set()
         self._refused: dict[str, Counter[tuple[str, str]]] = {}
-        self._advised: set[tuple[str, str]] = set()
+        self._advised: set[tuple[str, str, str | None]] = set()
 
     def say(self, line: str) -> None:
         self.bars.echo(line, err=True)
@@ -143,8 +143,9 @@ class Screen:
         self._refused[stream] = refused
         self.say(f"{stream}: {counted(records)}")
         for reason, _ in refused:
-            # What is to be done about a reason changes once whose partitioner it is can be told.
-            if (advice := (stream, f"{reason} {records.producers}")) not in self._advised:
+            # What is to be done about it changes once whose partitioner it is can be told.
+            producers = records.producers if reason == "WRONG_PARTITION" else None
+            if (advice := (stream, reason, producers)) not in self._advised:
                 self._advised.add(advice)
                 self.say(f"  What to do about {reason}: {records.fix(reason)}")
 

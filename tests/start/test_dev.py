@@ -162,13 +162,13 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
     for each in (
         block(0, 0, ACCEPTED={"": 2}),
         block(1, 0, WRONG_PARTITION={"user_id": 3}),
-        block(1, 1, WRONG_PARTITION={"user_id": 9}, PLACED_BY_CRC32={"": 9}),
+        block(1, 1, WRONG_PARTITION={"user_id": 9}, PLACED_BY_CRC32={"": 9}, NOT_JSON={"": 2}),
         block(0, 1, ACCEPTED={"": 4}, OVER_BOUND={"": 1}),
         block(
             1,
             2,
             WRONG_PARTITION={"user_id": 20},
-            PLACED_BY_CRC32={"": 20},
+            PLACED_BY_CRC32={"": 3},
             NOT_JSON={"": 2},
             NO_EVENT={"": 1},
             DROPPED={"": 3},
@@ -185,10 +185,10 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
     assert [line.split(" are ")[0] for line in printed.err.splitlines()] == [
         "rides: 5 records read, 2 accepted, 0 over the bound, 3 refused: WRONG_PARTITION of user_id 3",
         f"  What to do about WRONG_PARTITION: {NOT_PLACED}",
-        "rides: 11 records read, 2 accepted, 0 over the bound, 9 refused: WRONG_PARTITION of user_id 9",
+        "rides: 13 records read, 2 accepted, 0 over the bound, 11 refused: WRONG_PARTITION of user_id 9, NOT_JSON 2",
         "  What to do about WRONG_PARTITION: 9 of 9",
-        f"rides: {ALL}",
         f"  What to do about NOT_JSON: {WHAT_TO_DO['NOT_JSON']}",
+        f"rides: {ALL}",
         f"rides: in all {ALL}; 2 steps published 7 synthetic records and withdrew 2",
     ]
     events = [json.loads(line) for line in printed.out.splitlines()]
@@ -200,7 +200,7 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
         assert event["read"] == event["accepted"] + event["over_bound"] + event["no_event"] + event["dropped"] + refused
     assert events[-1] == {
         "event": "ended", "stream": "rides", "read": 31, "accepted": 4, "over_bound": 1, "no_event": 1, "dropped": 3,
-        "refused": {"WRONG_PARTITION": {"user_id": 20}, "NOT_JSON": {"": 2}}, "producers": "crc32",
+        "refused": {"WRONG_PARTITION": {"user_id": 20}, "NOT_JSON": {"": 2}}, "producers": None,
         "steps": 2, "added": 7, "removed": 2,
     }  # fmt: skip
 
