@@ -116,7 +116,7 @@ ORDERS = Walk(
                 "total": f"{12.5 + n:.2f}",
                 "weight": math.nan if n % 25 == 3 else 1.5,
             },
-            "created": 1_700_000_000_000 + 600_000 * n,
+            "created": (1_700_000_000 + 600 * n) * 10**9 + n,
         }
         for n in range(100)
     ],
@@ -124,7 +124,6 @@ ORDERS = Walk(
     bound=4,
     settings=[
         "time.field=created",
-        "time.format=ms",
         "partitioner=any",
         "time.start=2023-01-01",
         "time.step=1 year",
@@ -134,7 +133,9 @@ ORDERS = Walk(
     ],
     refused=("NOT_FINITE", "order.weight"),
 )
-"""Objects in objects, decimals as text, and a number that is none in some rows; the job places the users."""
+"""Objects in objects, decimals as text, times in nanoseconds, and a number that is none in some rows. The job places
+the users.
+"""
 STORMS = Walk(
     "storms",
     "trajectory",
