@@ -143,8 +143,10 @@ STORMS = Walk(
     [
         {
             "storm": f"AL{storm:02}2005",
-            "track": f"AL{storm:02}2005",
-            "at": f"2005-08-{1 + storm:02} {4 * n:02}:00:00",
+            "year": 2005,
+            "month": 8,
+            "day": 1 + storm,
+            "hour": 4 * n,
             "lat": 15 + storm / 2,
             "lon": -60.5 - n,
         }
@@ -156,13 +158,17 @@ STORMS = Walk(
     settings=[
         "time.start=2005-01-01",
         "time.step=1 year",
+        "map.at=join('-', [to_string(year), to_string(month), to_string(day), to_string(hour)])",
+        "time.field=at",
+        "time.format=%Y-%m-%d-%H",
         "privacy.user=storm",
         "privacy.max_contributions=1",
+        "map.track=storm",
         "domain.trip=track",
         "domain.bounds=[-100, 0, 0, 60]",
     ],
 )
-"""One trip of each user."""
+"""The time in four columns, and one trip of each user, who has no column for it."""
 WALKS = [PURCHASES, ORDERS, STORMS]
 
 
