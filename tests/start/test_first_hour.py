@@ -369,6 +369,14 @@ def test_the_page_goes_through_the_commands_in_their_order() -> None:
     assert re.findall(r"^## \d\. .*: `privstream (\w+)`", PAGE, re.MULTILINE) == ["init", "validate", "simulate", "dev"]
 
 
+def test_the_page_says_what_the_storms_need() -> None:
+    [command] = re.findall(r"^privstream (init --engine trajectory .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    _, *words = shlex.split(command.replace("\\\n", ""))
+    said = dict(zip(words[::2], words[1::2], strict=True))
+    settings = [value for option, value in zip(words[::2], words[1::2], strict=True) if option == "--set"]
+    assert (said["--engine"], said["--from"], set(settings)) == (STORMS.engine, STORMS.file, set(STORMS.settings))
+
+
 def test_what_the_page_prints_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`init`, the editing and `validate` as they stand there; "..." stands for what is left out."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
