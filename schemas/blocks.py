@@ -106,6 +106,8 @@ class Block:
             bounds count; None if the bounds began empty.
         live_from: first step that the wall clock and not a replay closes, once the partition has gone live; None
             before that, and always None for a stream that runs by the wall clock from its start.
+        sources: of a partition with copies of several source partitions that are replayed: the last step that each has
+            closed there, and its `live_from`.
     """
 
     stream: str
@@ -126,12 +128,15 @@ class Block:
     surplus: Mapping[int, int] = field(default_factory=dict)
     partitions: int = 0
     copied: int | None = None
+    sources: tuple[tuple[int, int | None], ...] = ()
 
     def encode(self) -> bytes:
         """Return the block as the value of a record."""
         steps = sorted(self.steps)
         header = {name: getattr(self, name) for name in _ALWAYS} | {"steps": steps}
         header |= {name: value for name, absent in _ABSENT.items() if (value := getattr(self, name)) != absent}
+        if self.sources:
+            header["sources"] = list(map(list, self.sources))
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
         if len(self.snapshots):
             arrays["snapshots"] = self.snapshots
@@ -160,4 +165,6 @@ class Block:
         if "surplus_steps" in arrays:
             pairs = zip(arrays["surplus_steps"].tolist(), arrays["surplus_counts"].tolist(), strict=True)
             rest["surplus"] = dict(pairs)
+        if "sources" in header:
+            header["sources"] = tuple((tick, live_from) for tick, live_from in header["sources"])
         return Block(**header, **rest, steps=steps)

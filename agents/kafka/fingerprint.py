@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import read_to_end, write
 from agents.kafka.topics import TopicIdentity, admin_client, ends_of, topic_identities
-from agents.protocol.fingerprint import ROUTED_FROM, SOURCE, Fingerprint, holding
+from agents.protocol.fingerprint import ROUTED_FROM, ROUTED_PARTITIONS, SOURCE, Fingerprint, holding
 from agents.protocol.ingest.spec import SourceSpec
 from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
 from schemas.topics import Topics
@@ -63,7 +63,8 @@ def changed_source(
     if (change := change_of(read, was, found.get(read))) is not None or not stream.routed:
         return change
     now = found.get(stream.source)
-    routed = TopicIdentity(str(stored.fields[ROUTED_FROM]), 0 if now is None else now.partitions)
+    partitions = stored.fields.get(ROUTED_PARTITIONS, 0 if now is None else now.partitions)
+    routed = TopicIdentity(str(stored.fields[ROUTED_FROM]), int(partitions))
     return change_of(stream.source, routed, now)
 
 
@@ -78,8 +79,11 @@ class SourceWatch:
     def __init__(self, specs: Mapping[str, Sequence[SourceSpec]], sources: Mapping[str, TopicIdentity]) -> None:
         self._specs = specs
         self._was = dict(sources)
-        # A router of each partition that comes finds the same places for users as those that were there.
-        self._may_grow = {topic for topic, each in specs.items() if all(spec.role == "route" for spec in each)}
+        # A router of each partition that comes finds the same places for users as those that were there. Only who is
+        # replayed has to know them all.
+        self._may_grow = {
+            topic for topic, each in specs.items() if all(spec.role == "route" and not spec.replay for spec in each)
+        }
 
     async def look(self, consumer: Any, topics: Collection[str]) -> dict[str, SourceError]:
         """Return the topics that have changed, and how. A cluster that does not answer is no answer."""
@@ -243,7 +247,7 @@ def fingerprint_now(
         found: its source, and the routed topic where it has one.
         stored: what it was started with, by which it counts its steps where the configuration says `now`.
     """
-    start = stream.time.start
+    start, replayed = stream.time.start, stream.time.clock == "replay"
     if start == "now":
         start = stream.time.started_at(datetime.datetime.now(stream.time.zone)) if stored is None else stored.start
     fields = {
@@ -252,6 +256,7 @@ def fingerprint_now(
         "source_topic_id": found[config.read_by(stream)].id,
         "source_partitions": found[config.read_by(stream)].partitions,
         **({ROUTED_FROM: found[stream.source].id} if stream.routed else {}),
+        **({ROUTED_PARTITIONS: found[stream.source].partitions} if stream.routed and replayed else {}),
         "user_key_id": user_key_id,
         "job_partitions": config.kafka.partitions,
         "seeds": "insecure" if insecure else "secure",

@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schemas.arrays import IntArray, ReasonArray
-from schemas.errors import ConfigError, ConfigProblem
-from schemas.events import Reason
+from schemas.errors import ConfigError, ConfigProblem, RecordError
+from schemas.events import Reason, Tick, read_tick
 from schemas.releases import STEP_LIMIT
 from schemas.steps import Steps
 
 if TYPE_CHECKING:
     from schemas.config import Stream
+
+
+def usable_tick(value: bytes | None) -> Tick | None:
+    """Return what a tick says; None where nobody could mean it."""
+    try:
+        tick = read_tick(value or b"")
+    except RecordError:
+        return None
+    return tick if tick.step < STEP_LIMIT else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ VERSION = 1
 FIXES: Mapping[str, str] = {
     "source_topic_id": "the source topic was deleted and created again, so its offsets name other events. Start a "
     "new stream under another name for the new topic; the budget of the old one is spent",
+    "routed_from_partitions": "the source topic has another number of partitions, and steps of a replay that is routed "
+    "are over once they are in each of them. Start a new stream under another name; the budget of the old one is spent",
     "routed_from_id": "the source topic was deleted and created again, so its offsets name other events. Start a new "
     "stream under another name for the new topic; the budget of the old one is spent",
     "source_partitions": "the source topic has another number of partitions, so users moved between them and their "
@@ -48,7 +50,9 @@ DATABASE = "time.tzdata"
 PARTITIONS = "source_partitions"
 ROUTED_FROM = "routed_from_id"
 """The id of the source, where `source_topic_id` and `source_partitions` are those of the routed topic."""
-SOURCE = frozenset({"source_topic_id", PARTITIONS, ROUTED_FROM})
+ROUTED_PARTITIONS = "routed_from_partitions"
+"""Those of that source, where it is replayed: each of them closes steps."""
+SOURCE = frozenset({"source_topic_id", PARTITIONS, ROUTED_FROM, ROUTED_PARTITIONS})
 """Where nothing else differs, what was read of the source before is still whole: only nothing more may be read."""
 OF_WORKERS = frozenset({"user_key_id", "seeds", "noise"})
 """What only who hashes users and draws noise has: `privstream replay` does neither, and may be of another version."""

@@ -240,7 +240,12 @@ async def prepare(
         if config.job.http_port is not None:
             REGISTRY.register(IngestMetrics(counters))
         audited = checked.audit_partitions if "audit" in roles else None
-        specs = source_specs(checked.config, source_partitions=taken_in, audit_partitions=audited)
+        specs = source_specs(
+            checked.config,
+            source_partitions=taken_in,
+            audit_partitions=audited,
+            topic_partitions={topic: identity.partitions for topic, identity in checked.sources.items()},
+        )
         services.append(
             IngestService.configured(
                 checked.config,

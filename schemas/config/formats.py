@@ -213,19 +213,11 @@ class InputParts:
 
     def _routing(self) -> Iterator[ConfigProblem]:
         """Refuse routing where it has no use."""
-        if self.partitioner != "any":
-            return
-        if self.privacy is not None and not self.privacy.bounds_users:
+        if self.partitioner == "any" and self.privacy is not None and not self.privacy.bounds_users:
             yield ConfigProblem(
                 "partitioner",
                 '"any" routes records by their user, but no user of this stream is bounded',
                 "remove partitioner: records may be on any partition already",
-            )
-        if self.time is not None and self.time.clock == "replay":
-            yield ConfigProblem(
-                "partitioner",
-                '"any" is for other producers: privstream replay writes records to the partition of their user',
-                'set partitioner = "murmur2"',
             )
 
     def _placement(self, user: str | None) -> Iterator[ConfigProblem]:

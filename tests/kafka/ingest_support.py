@@ -115,7 +115,9 @@ class Bench:
 
     def specs(self) -> dict[str, Any]:
         each = dict.fromkeys((stream.name for stream in self.config.streams), self.partitions)
-        return source_specs(self.config, source_partitions=each, audit_partitions=each)
+        return source_specs(
+            self.config, source_partitions=each, audit_partitions=each, topic_partitions={self.source: self.partitions}
+        )
 
     @asynccontextmanager
     async def running(

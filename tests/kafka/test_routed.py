@@ -25,8 +25,8 @@ from agents.readers.operator.source_findings import source_findings
 from agents.worker.failpoints import VARIABLE
 from agents.worker.ingest.add_partitions import add_partitions
 from schemas.errors import TopicError
-from tests.kafka.ingest_support import BOUND, Bench
-from tests.kafka.support import delete, until
+from tests.kafka.ingest_support import BOUND, Bench, check, crowd
+from tests.kafka.support import delete, producing, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 3
@@ -143,3 +143,21 @@ async def add_partitions_now(bench: Bench) -> bool:
         return (await add_partitions(bench.config, bench.source, 2 * PARTITIONS)).partitions == 2 * PARTITIONS
     except TopicError:
         return False
+
+
+async def test_a_replay_is_routed_by_the_ticks_of_each_source_partition(bootstrap: str, tmp_path: Path) -> None:
+    """Rows that stand where no user belongs, over a restart in the middle."""
+    bench = Bench(bootstrap, tmp_path, partitions=2)
+    bench.streams = [bench.stream("s", partitioner="any")]
+    await create_topics(bench.config, source_partitions=2)
+    events: list[dict[str, Any]] = []
+    for step in range(3):
+        async with producing(bootstrap) as producer:
+            for each in crowd(step):
+                at = 1 - bench.home(each["user"])
+                await producer.send_and_wait(bench.source, json.dumps(each).encode(), partition=at)
+        events += crowd(step)
+        async with bench.running():
+            await bench.tick(step)
+            result = await bench.until_ticked(step)
+    check(result, list(events))

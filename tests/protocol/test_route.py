@@ -29,13 +29,13 @@ from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
 from schemas.errors import GapError, WireError
 from schemas.events import Reason
-from tests.protocol.ingest_runs import SPEC, body, tick_header
+from tests.protocol.ingest_runs import SPEC, Outcome, body, live_header, tick_header
 
 ROUTED = 3
 BOUND = 2
 ROUTER, READER = replace(
     SPEC, partitions=ROUTED, replay=False, bounds=BoundSpec(max_contributions=BOUND), input=InputFormat("json")
-).routing("job.routed.s")
+).routing("job.routed.s", 0)
 USERS = ("ann", "bob", "eve", "kim", "lou")
 
 
@@ -271,6 +271,11 @@ def test_a_record_that_no_topic_takes_goes_on_as_too_large() -> None:
     assert copy == (None, b" " * (ROUTER.max_value_bytes + 1), 5, [(PLACE_HEADER, b"0/0")])
 
 
+def test_whose_ticks_a_replay_waits_for_is_said() -> None:
+    with pytest.raises(ValueError, match="each partition of its source"):
+        replace(SPEC, replay=True).routing("job.routed.s", 0)
+
+
 def test_progress_is_of_one_router() -> None:
     router = PartitionRoute(ROUTER, 0)
     router.take([RawRecord(4, 0, None, body())])
@@ -284,3 +289,86 @@ def test_progress_is_of_one_router() -> None:
     with pytest.raises(GapError, match="comes next"):
         router.take([RawRecord(4, 0, None, body())])
     assert router.seal() is None
+
+
+REPLAYED = replace(SPEC, bounds=None, partitions=ROUTED)
+
+
+@st.composite
+def replayed_sources(draw: st.DrawFn) -> list[list[RawRecord]]:
+    """Events, ticks and marks of going live in two source partitions, some of them where nobody would mean them."""
+    found = []
+    for _ in range(2):
+        step, records = 0, []
+        for offset, kind in enumerate(
+            draw(st.lists(st.sampled_from(["event"] * 4 + ["tick"] * 3 + ["live", "bad", "far"])))
+        ):
+            headers = {"tick": tick_header(step), "live": live_header(step), "far": tick_header(step + 20_000)}.get(
+                kind, ()
+            )
+            step += kind in ("tick", "live")
+            user, at = draw(st.sampled_from(USERS)), max(0, step + draw(st.integers(-2, 2)))
+            bad: tuple[tuple[str, bytes | None], ...] = (("privstream-tick", b"7"),)
+            value = body(u=user, t=at) if kind == "event" else b""
+            records.append(RawRecord(offset, -1, None, value, bad if kind == "bad" else headers))
+        found.append(records)
+    return found
+
+
+@settings(max_examples=100)
+@given(replayed_sources(), st.data())
+def test_a_step_rests_on_the_ticks_of_its_own_source_partition(
+    records: list[list[RawRecord]], data: st.DataObject
+) -> None:
+    """However copies interleave and whatever crashes: as where each source partition is read by itself. A step is over,
+    and the clock on the wall, once it is so in all of them.
+    """
+    alone, ticks = Outcome(), []
+    for source in records:
+        machine = PartitionIngest(replace(REPLAYED, partitioner="none", partitions=1), 0)
+        machine.take(source)
+        block, _ = machine.seal()
+        ticks.append((machine.ticked, machine.live_from))
+        if block is not None:
+            alone.counts.update(block.counts)
+            for step, folded in block.steps.items():
+                alone.steps.setdefault(step, Counter()).update(
+                    dict(zip(map(tuple, folded.keys.tolist()), folded.counts.tolist(), strict=True))
+                )
+    router, reader = REPLAYED.routing("job.routed.s", len(records))
+    routed, together = dict[int, list[Copy]](), Outcome()
+    waiting = [list(source) for source in records]
+    routers = [PartitionRoute(router, partition) for partition in range(len(records))]
+    while any(waiting):
+        index = data.draw(st.sampled_from([at for at, left in enumerate(waiting) if left]))
+        count = data.draw(st.integers(1, 5))
+        routers[index].take(waiting[index][:count])
+        del waiting[index][:count]
+        hop = routers[index].seal()
+        assert hop is not None
+        for home, copies in hop.copies.items():
+            routed.setdefault(home, []).extend(copies)
+    for home in range(ROUTED):
+        here = [
+            RawRecord(at, c.timestamp, c.key, c.value, tuple(c.headers)) for at, c in enumerate(routed.get(home, []))
+        ]
+        machine, blocks, outcome = PartitionIngest(reader, home), list[Block](), Outcome()
+        while machine.next_offset < len(here):
+            machine.take(here[machine.next_offset :][: data.draw(st.integers(1, 9))])
+            block, letters = machine.seal()
+            assert block is not None
+            blocks.append(Block.decode(block.encode()))
+            outcome.add(blocks[-1], letters)
+            machine.committed(at=len(blocks))
+            if data.draw(st.booleans()):
+                machine = PartitionIngest(reader, home)
+                for each in blocks:
+                    machine.apply(each)
+        together.counts.update(outcome.counts)
+        for step, cells in outcome.steps.items():
+            together.steps.setdefault(step, Counter()).update(cells)
+        live = [live_from for _, live_from in ticks]
+        assert machine.ticked == min(ticked for ticked, _ in ticks)
+        assert machine.live_from == (None if None in live else max(each for each in live if each is not None))
+    assert together.steps == alone.steps
+    assert {reason: n for reason, n in together.counts.items() if n} == {r: n for r, n in alone.counts.items() if n}

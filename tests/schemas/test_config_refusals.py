@@ -169,13 +169,6 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ('engine = "spatial"', 'engine = "spatial"\nmode = "fast"', "streams[0].mode", "default, paper", "default"),
     ('engine = "spatial"', 'engine = "spatial"\npublish_delay = "-1s"', "streams[0].publish_delay", "negative", "0s"),
     ('engine = "spatial"', 'engine = "spatial"\npartitioner = "x"', "streams[0].partitioner", "not one of", "crc32"),
-    (
-        'engine = "spatial"',
-        'engine = "spatial"\npartitioner = "any"',
-        "streams[0].partitioner",
-        "for other producers",
-        'partitioner = "murmur2"',
-    ),
     ('engine = "spatial"', 'engine = "spatial"\nformat = "xml"', "streams[0].format", "not one of", "json"),
     (
         'engine = "spatial"',

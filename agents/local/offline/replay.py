@@ -73,10 +73,14 @@ class StartCheck:
         """Raises: FingerprintError with every field and its fix; BrokerError; WireError."""
         topic = Topics(self._config.job.name, self._config.kafka.partitions).fingerprints
         async with admin_client(self._config.kafka) as admin:
-            found = await topic_identities(admin, sorted({topic, *(stream.source for stream in self._streams)}))
+            read = {name for stream in self._streams for name in (stream.source, self._config.read_by(stream))}
+            found = await topic_identities(admin, sorted({topic, *read}))
         stored = await stored_fingerprints(self._config) if topic in found else {}
         for stream in self._streams:
-            if (known := stored.get(stream.name)) is not None and stream.source in found:
+            if (known := stored.get(stream.name)) is not None and {
+                stream.source,
+                self._config.read_by(stream),
+            } <= found.keys():
                 now = fingerprint_now(stream, self._config, found, None, insecure=False, stored=known)
                 known.check(now, apart_from=OF_WORKERS)
         self.unstarted = tuple(stream.name for stream in self._streams if stream.name not in stored)

@@ -16,6 +16,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from agents.protocol.clock import usable_tick
 from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
@@ -27,19 +28,8 @@ from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
 from schemas.arrays import IntArray, KeyArray, distinct
 from schemas.blocks import Block, Folded
-from schemas.errors import GapError, RecordError, SourceError
-from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, Tick, read_tick
-from schemas.releases import STEP_LIMIT
-
-
-def usable_tick(value: bytes | None) -> Tick | None:
-    """Return what a tick says; None where nobody could mean it."""
-    try:
-        tick = read_tick(value or b"")
-    except RecordError:
-        return None
-    return tick if tick.step < STEP_LIMIT else None
-
+from schemas.errors import GapError, SourceError
+from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason
 
 Refused = Counter[tuple[str, str]]
 """(`Reason` name, field) -> records."""
@@ -137,6 +127,7 @@ class PartitionIngest:
         self.live_from: int | None = None
         self._bounds = None if spec.bounds is None else _bounds_of(spec.bounds)
         self._log = BucketLog(spec.stream, partition, self._bounds)
+        self._sources: list[tuple[int, int | None]] = [(-1, None)] * spec.sources
         self._filter = PureFilter(spec, partition)
         self._reason_fields = reason_fields(spec.fields)
         self.decoder = spec.decoder()
@@ -184,6 +175,7 @@ class PartitionIngest:
         if block.live_from is None and self.live_from is not None:
             raise GapError(f"stream {self.spec.stream}, source partition {self.partition}: a block is no longer live")
         self.live_from = block.live_from
+        self._sources = list(block.sources) or self._sources
         self._has_history = True
         self._began = block.began
         self._partitions = block.partitions
@@ -262,7 +254,7 @@ class PartitionIngest:
         records = self.decoder.unfold(records)
         reasons = np.zeros(len(records), np.uint8)
         at_fault: dict[int, str] = {}
-        ticked, events = self._ticks(records, reasons)
+        ticked, events = self._ticks_of_sources(records, reasons) if self._sources else self._ticks(records, reasons)
         if len(events) == len(records):
             reasons, at_fault = self._events(records, ticked)
         elif len(events):
@@ -272,7 +264,7 @@ class PartitionIngest:
         bad_ticks = int(np.isin(reasons, (Reason.BAD_TICK, Reason.TICK_TOO_FAR)).sum())
         self._account(records, reasons, at_fault, ticks=len(records) - len(events) - bad_ticks)
         self.next_offset = records[-1].offset + 1
-        self.tick(int(ticked[-1]))
+        self.tick(min(tick for tick, _ in self._sources) if self._sources else int(ticked[-1]))
 
     def tick(self, step: int) -> None:
         """Close every step up to `step`: later events join later steps. An earlier tick again does nothing."""
@@ -356,6 +348,7 @@ class PartitionIngest:
             snapshots=self._log.snapshots,
             partitions=self._partitions,
             copied=self._log.copied,
+            sources=tuple(self._sources),
         )
         self._sealed = self._state
         self._uncommitted = self._log.seal()
@@ -409,6 +402,42 @@ class PartitionIngest:
         if not events.all():
             np.maximum.accumulate(ticked, out=ticked)
         return ticked, np.flatnonzero(events)
+
+    def _ticks_of_sources(self, records: Sequence[SourceRecord], reasons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Do as `_ticks` where records are copies of several source partitions, each with ticks of its own.
+
+        An event joins a step by the ticks before it in its source partition, however copies interleave. A step is over
+        here, and this partition live, once it is so in all of them.
+        """
+        ticked = np.full(len(records), self.ticked, np.int64)
+        events = np.ones(len(records), bool)
+        for row, headers in enumerate(map(_HEADERS, records)):
+            if (lost := lost_records(headers)) is not None:
+                events[row] = False
+                self._pending.counts[Reason.LOST] += lost
+            elif (place := place_of(headers)) is not None and place[0] < len(self._sources):
+                source, offset = place
+                ticked[row] = max(self.ticked, self._sources[source][0])
+                if values := [value for name, value in headers if name == TICK_HEADER]:
+                    events[row] = False
+                    reason = self._tick_of(source, values[-1])
+                    # Each partition has a copy of it, and one counts what it refuses.
+                    reasons[row] = reason if offset % self.spec.partitions == self.partition else 0
+        if self.live_from is None and all(live is not None for _, live in self._sources):
+            self.live_from = max(live for _, live in self._sources if live is not None)
+        return ticked, np.flatnonzero(events)
+
+    def _tick_of(self, source: int, value: bytes | None) -> int:
+        """Take in a tick of a source partition. Returns: why it is refused, 0 where it is not."""
+        last, live_from = self._sources[source]
+        tick = usable_tick(value)
+        if tick is None or (live_from is not None and tick.live_from is None):
+            return Reason.BAD_TICK
+        if live_from is None:
+            if tick.last_replayed - last > LARGEST_JUMP:
+                return Reason.TICK_TOO_FAR
+            self._sources[source] = max(last, tick.step), tick.live_from
+        return 0
 
     def _headed(self, records: Sequence[SourceRecord]) -> list[int]:
         """Return the rows of records that may be no events, by their headers."""

@@ -29,6 +29,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from schemas.errors import GapError
+from schemas.events import TICK_HEADER
 from schemas.wire import Kind, decode, encode
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -83,7 +84,7 @@ class PartitionRoute:
     """
 
     ticked = -1
-    """It closes no step: the wall clock does, on routed partitions."""
+    """It closes no step: ingest does, on routed partitions."""
 
     def __init__(self, spec: SourceSpec, partition: int) -> None:
         self.spec = spec
@@ -125,7 +126,8 @@ class PartitionRoute:
             raise GapError(f"{self}: records from offset {records[0].offset}, but {self.next_offset} comes next")
         copies = list(map(self._copy, records))
         for copy, home in zip(copies, self._homes(records), strict=True):
-            self._copies[home].append(copy)
+            for each in range(self.spec.partitions) if self._closes_steps(copy) else (home,):
+                self._copies[each].append(copy)
         self._count(copies)
         self.next_offset = records[-1].offset + 1
 
@@ -143,6 +145,10 @@ class PartitionRoute:
         homes[rows] = of_users[ids.usable]
         placed: list[int] = homes.tolist()
         return placed
+
+    def _closes_steps(self, copy: Copy) -> bool:
+        """Whether it is a tick of a replay: all routed partitions hear of it."""
+        return self.spec.replay and any(name == TICK_HEADER for name, _ in copy.headers[:-1])
 
     def _copy(self, record: SourceRecord) -> Copy:
         key, value, headers = record.key, record.value, record.headers

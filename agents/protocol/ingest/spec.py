@@ -38,6 +38,7 @@ class SourceSpec:
             copies records to the topic that the stream's `blocks` are made of.
         partitions: of the topic on which users have their places: the source, or the routed one.
         routed_from: the source, where `topic` has copies of its records.
+        sources: partitions of that source, where they are replayed: each closes steps by itself. 0: none is.
         key: of the user hash; None exactly where there are no bounds.
         mapping: computes the fields that are not read as they are named.
         replay: ticks come as records until the partition goes live; otherwise the task makes them by the wall clock.
@@ -59,6 +60,7 @@ class SourceSpec:
     max_value_bytes: int = MAX_VALUE_BYTES
     input: InputFormat = JSON
     routed_from: str | None = None
+    sources: int = 0
     mapping: FieldMap | None = None
     schemas: SchemaBook = dataclass_field(default_factory=SchemaBook)
 
@@ -133,10 +135,15 @@ class SourceSpec:
         spec = SourceSpec.from_stream(stream, domain, key=None, bounded=False, **settings)
         return replace(spec, topic=stream.audit or "", role="held_out")
 
-    def routing(self, routed: str) -> tuple[SourceSpec, SourceSpec]:
-        """Return what the router does with the source, and ingest with the routed topic, in place of this spec."""
+    def routing(self, routed: str, sources: int) -> tuple[SourceSpec, SourceSpec]:
+        """Return what the router does with the source, and ingest with the routed topic, in place of this spec.
+
+        Args: sources: partitions of the source.
+        """
+        if self.replay and sources < 1:
+            raise ValueError("a routed replay waits for the ticks of each partition of its source")
         router = replace(self, role="route", bounds=None, key=None)
-        return router, replace(self, topic=routed, routed_from=self.topic)
+        return router, replace(self, topic=routed, routed_from=self.topic, sources=sources if self.replay else 0)
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.membership import members_of
 from agents.kafka.security import security_kwargs
 from agents.kafka.topics import TopicProblem, admin_client, topic_identities
-from agents.protocol.fingerprint import PARTITIONS, Fingerprint
+from agents.protocol.fingerprint import PARTITIONS, ROUTED_PARTITIONS, Fingerprint
 from agents.protocol.ingest.added import AddPartitions, Commit, StorePartitions, added, possible
 from agents.protocol.ingest.places import NEW, Places
 from agents.protocol.ingest.spec import SourceSpec
@@ -115,6 +115,13 @@ async def _read_by(config: Config, topic: str, wanted: int) -> _Source:
     if wanted < found.partitions:
         raise _refused(topic, f"has {found.partitions} partitions, and Kafka takes none away", "ask for more")
     stored = await stored_fingerprints(config)
+    if whole := [
+        each.name for each in readers if each.name in stored and ROUTED_PARTITIONS in stored[each.name].fields
+    ]:
+        reason = (
+            f"stream {', '.join(whole)} routes a replay of it, whose steps are over once they are in each partition"
+        )
+        raise _refused(topic, reason, "start the stream anew, under another name, with the partitions that it needs")
     left_out = {
         name
         for name, each in stored.items()

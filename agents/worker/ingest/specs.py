@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from agents.kafka.schema_registry import check_files
@@ -47,11 +48,17 @@ def _user_key(stream: Stream) -> bytes | None:
 
 
 def source_specs(
-    config: Config, *, source_partitions: Mapping[str, int], audit_partitions: Mapping[str, int] | None = None
+    config: Config,
+    *,
+    source_partitions: Mapping[str, int],
+    audit_partitions: Mapping[str, int] | None = None,
+    topic_partitions: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, list[SourceSpec]]:
     """Return source, routed and audit topic -> what each stream does with it.
 
-    Args: source_partitions, audit_partitions: stream -> partitions of the topic with its users, and of its audit.
+    Args:
+        source_partitions, audit_partitions: stream -> partitions of the topic with its users, and of its audit.
+        topic_partitions: source -> its partitions, where records of it are routed.
     Raises: ConfigError, EngineInputError.
     """
     keys, schemas = user_keys(config), SchemaBook()
@@ -65,7 +72,8 @@ def source_specs(
         spec = SourceSpec.from_stream(
             stream, build_domain(stream), key=keys[stream.name], partitions=partitions, schemas=schemas
         )
-        for each in spec.routing(topics.routed(stream.name)) if stream.routed else (spec,):
+        sources = topic_partitions.get(stream.source, 0)
+        for each in spec.routing(topics.routed(stream.name), sources) if stream.routed else (spec,):
             specs.setdefault(each.topic, []).append(each)
         if stream.audit is not None and audit_partitions is not None:
             held_out = SourceSpec.held_out(
