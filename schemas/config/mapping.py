@@ -138,9 +138,9 @@ def table_of(file: PublicFile) -> Table:
 
 
 class MapSection(Section):
-    """`[streams.map]`: fields of the events that are computed from each record; others are read as they are named.
+    """`[streams.map]`: any other key is a field, and its value the JMESPath that computes it.
 
-    A key is the name of a field, its value an expression.
+    Fields without an expression are read as they are named.
     """
 
     header: ClassVar[str] = "[streams.map]"

@@ -26,6 +26,7 @@ from agents.protocol.formats.mapping import FieldMap, as_json
 from agents.protocol.formats.values import NOT_FINITE
 from agents.protocol.ingest.decode import EventDecoder, FormatDecoder
 from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.replay import Progress, plan_of
 from engines import configure
 from engines.core.registry import build_domain
 from schemas.blocks import Block
@@ -335,11 +336,25 @@ def test_a_file_is_read_as_one_that_has_the_fields_itself(tmp_path: Path) -> Non
     assert len(events_of(same)) == 4
     counts, expected = (sum((Counter(block.counts) for block in each), Counter()) for each in (computed, same))
     assert counts == {**expected, "DROPPED": 8}
+    assert computed[-1].tick == same[-1].tick == 3, "a replay closes steps by the computed time"
+
+
+def test_a_replay_places_a_row_by_its_computed_user(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(STORES)
+    rows = [row for row in ROWS if row["kind"] != "test"]
+    places = []
+    for text, each in ((STREAM + MAP, rows), (STREAM, [plain(row) for row in rows])):
+        [stream] = parse_config(text, offline=True, folder=tmp_path).streams
+        place = plan_of(stream, {"raw.sales": 7}, Progress()).place
+        places.append(place(each, 0, 7))
+        assert place([ROWS[0]], 3, 7) == ([None], [3]), "a row that is dropped, or has no such field, is nobody's"
+    assert places[0] == places[1]
+    assert len({*places[0][1]}) > 2
 
 
 def test_cells_of_csv_are_texts_to_expressions_in_a_file_as_in_a_topic(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(STORES)
-    text = STREAM + MAP.replace("customer.id", "type(id)").replace("to_string(store)", "store")
+    text = STREAM + MAP.replace("customer.id", "id").replace("kind == 'test'", "type(id) != 'string'")
     lines = ["region,id,day,clock,store,size,kind", "de,007,2020-01-01,07:00:00,1,s,", "de,7,2020-01-01,07:00:00,1,l,x"]
     (tmp_path / "raw.csv").write_text("\n".join(lines) + "\n")
     [stream] = parse_config(text.replace("engine =", 'format = "csv"\nengine ='), offline=True, folder=tmp_path).streams

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from schemas.config import ENGINES, format_duration
+from schemas.config.mapping import MapSection
 from schemas.config.privacy import Privacy
 from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import Stream
@@ -35,7 +36,8 @@ KINDS = {
     "PlainName": "name",
     "TopicName": "topic",
     "Path": "path",
-    **dict.fromkeys(("PublicFileAt", "GeoJsonFileAt"), "path of a public file"),
+    **dict.fromkeys(("PublicFileAt", "GeoJsonFileAt", "TableAt"), "path of a public file"),
+    "Expression": "expression",
     "StepLength": "duration or units of the calendar",
     "Value": "text, number or boolean",
     "Listed": "text, number or boolean",
@@ -66,6 +68,7 @@ FIXED: tuple[tuple[str, type[Section]], ...] = (
     ("[[streams]]", Stream),
     ("[streams.privacy]", Privacy),
     ("[streams.time]", Timing),
+    ("[streams.map]", MapSection),
 )
 
 
@@ -115,7 +118,7 @@ def _rows(model: type[Section]) -> Iterator[list[str]]:
         key = field.alias or name
         if key == "kind" and field.default is not PydanticUndefined:
             continue
-        if model is Stream and name in ("privacy", "time", "domain", "options"):
+        if model is Stream and name in ("privacy", "time", "map", "domain", "options"):
             continue
         default = "required" if field.is_required() else _value(field.get_default(call_default_factory=True))
         example = f" Such as {_value(field.examples[0])}." if field.examples else ""
