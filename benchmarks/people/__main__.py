@@ -33,7 +33,7 @@ from benchmarks.people.streams import SETS, People
 from benchmarks.size import QUICK, sized
 from engines.core.noise import NoiseSource
 
-EPSILONS = (Decimal(1), Decimal(4))
+EPSILONS = sized((Decimal(1), Decimal(4)), smallest=(Decimal(1),))
 REACH = 5
 EVERY_EVENT = 1_000_000
 
@@ -73,7 +73,7 @@ def sides(people: People, runs: int, progress: Progress) -> dict[tuple[str, Deci
         tuned = tune(
             config,
             people.file,
-            TuneOptions(bounds=tuple(people.bounds[: sized(None, smallest=2)]), epsilons=EPSILONS, runs=runs),
+            TuneOptions(bounds=tuple(people.bounds[: sized(None, smallest=1)]), epsilons=EPSILONS, runs=runs),
             stream="people",
             progress=lambda done, total, task=task: progress.update(task, completed=done, total=total),  # type: ignore[misc]
             draw=lambda draw=draw: next(draw),  # type: ignore[misc]

@@ -148,12 +148,11 @@ class SpatialEvaluator(RangeEvaluator):
 
     def _counts(self, codes: IntArray, weights: IntArray) -> IntArray:
         column, row = self.domain.grid(codes)
-        # Integers below 2**53 add up exactly in float64.
-        flat = np.bincount(column * self._rows + row, weights, self._columns * self._rows)
-        cells = flat.astype(np.int64).reshape(self._columns, self._rows)
         # Prefix sums: the weight of the points left of and below each grid line.
         sums = np.zeros((self._columns + 1, self._rows + 1), np.int64)
-        sums[1:, 1:] = cells.cumsum(axis=0).cumsum(axis=1)
+        np.add.at(sums.reshape(-1), (column + 1) * sums.shape[1] + row + 1, weights)
+        np.cumsum(sums, axis=0, out=sums)
+        np.cumsum(sums, axis=1, out=sums)
         return sums
 
     def _synthetic(self, synthetic: Mapping[str, Sequence[Any]]) -> IntArray:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,19 +40,33 @@ def contents() -> Mapping[str, bytes]:
     return {path.name: path.read_bytes() for path in (ROOT / "benchmarks" / "results").iterdir()}
 
 
-def run(name: str, folder: Path, **environment: str) -> None:
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmarks.forks"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def run(forks: subprocess.Popen[str], name: str, folder: Path, **environment: str) -> None:
     module, before = TARGETS[name], contents()
     assert has_a_smallest_size(module), f"give benchmarks.{module} a smallest size, see benchmarks/size.py"
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}"],
-        cwd=ROOT,
-        env={**os.environ, "SIZE": "smallest", "TMPDIR": str(folder), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    told = {
+        "module": f"benchmarks.{module}",
+        "environment": {"SIZE": "smallest", "TMPDIR": str(folder), **environment},
+        "folder": str(folder),
+    }
+    print(json.dumps(told), file=forks.stdin, flush=True)
+    assert forks.stdout.readline() == "0\n", (folder / "stderr").read_text()[-6000:]
+    found = json.loads((folder / "stdout").read_text().strip().splitlines()[-1])
     assert isinstance(found, dict)
     assert found
     assert contents() == before, "results of the smallest size were written over the true ones"
@@ -72,11 +85,11 @@ def test_a_benchmark_without_a_smallest_size_is_noticed() -> None:
 
 @pytest.mark.seconds(3)
 @pytest.mark.parametrize("name", sorted(TARGETS.keys() - WITH_BROKER))
-def test_it_runs(name: str, tmp_path: Path) -> None:
-    run(name, tmp_path)
+def test_it_runs(forks: subprocess.Popen[str], name: str, tmp_path: Path) -> None:
+    run(forks, name, tmp_path)
 
 
 @pytest.mark.seconds(10)
 @pytest.mark.parametrize("name", sorted(WITH_BROKER))
-def test_it_runs_with_a_broker(name: str, tmp_path: Path, bootstrap: str) -> None:
-    run(name, tmp_path, **{BOOTSTRAP_VARIABLE: bootstrap})
+def test_it_runs_with_a_broker(forks: subprocess.Popen[str], name: str, tmp_path: Path, bootstrap: str) -> None:
+    run(forks, name, tmp_path, **{BOOTSTRAP_VARIABLE: bootstrap})
