@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.protocol.formats.build import InputFormat
+from agents.protocol.formats.mapping import FieldMap
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -27,6 +28,7 @@ from agents.protocol.ingest.route import (
 )
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
+from schemas.config.mapping import MapSection
 from schemas.errors import GapError, WireError
 from schemas.events import Reason
 from tests.protocol.ingest_runs import SPEC, Outcome, body, live_header, tick_header
@@ -230,6 +232,18 @@ def test_both_events_of_a_change_go_with_their_user() -> None:
     hop = router.seal()
     assert hop is not None
     assert [(home, len(copies)) for home, copies in hop.copies.items()] == [(home_partition("ann", ROUTED), 2)]
+
+
+def test_a_record_goes_to_its_computed_user() -> None:
+    mapping = FieldMap(MapSection.model_validate({"u": "join('-', [region, id])", "drop": "test"}))
+    router = PartitionRoute(replace(ROUTER, mapping=mapping), 0)
+    values = [body(region="de", id=each, test=each == "b") for each in "ab"]
+    router.take([RawRecord(offset, 0, None, value) for offset, value in zip((0, 2), values, strict=True)])
+    hop = router.seal()
+    assert hop is not None
+    assert hop.copies.keys() == {home_partition("de-a", ROUTED), 2} != {home_partition("de-b", ROUTED), 2}, (
+        "what is dropped lies where its offset says"
+    )
 
 
 def test_what_was_deleted_before_it_was_routed_is_counted_as_lost() -> None:
