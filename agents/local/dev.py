@@ -98,8 +98,6 @@ def local_copy(
             table["audit"] = audits[stream.name]
         for key, value in times.get(stream.name, {}).items():
             table["time"][key] = value
-        if stream.routed and table["time"].get("clock") == "replay":
-            table["partitioner"] = stream.placed_by  # a replay places rows itself, and nothing is routed
     return tomlkit.dumps(document)
 
 
@@ -365,11 +363,6 @@ def _times(stream: Stream, file: Path, screen: DevScreen) -> dict[str, str]:
         screen.say(
             f'stream {stream.name}: clock is "{stream.time.clock}" in the file. Here the times of the rows say when a '
             'step is over, as with clock = "replay"; nobody waits for the wall clock'
-        )
-    if stream.routed:
-        screen.say(
-            f'stream {stream.name}: partitioner is "any" in the file. Here rows are written where their users belong, '
-            "and nothing is routed"
         )
     if "start" in changed:
         screen.say(f'stream {stream.name}: start is "now" in the file. Here it is the time of the first row')

@@ -53,13 +53,12 @@ def test_only_clients_that_can_are_named() -> None:
     cells = stream_of("s", format="csv", csv={"columns": ["user", "at", "x", "y"]})
     assert list(producers(cells, "b:1")) == CLIENTS
     events = stream_of("s", privacy={"epsilon": 1.0, "unit": "event"})
-    live = {**stream_table("s")["time"], "clock": "wall"}
-    for placed in (events, stream_of("s", partitioner="any", time=live)):
+    for placed in (events, stream_of("s", partitioner="any")):
         assert (lines_hold(placed), written_as(placed)) == ("an event", "JSON")
         for line in producers(placed, "b:1").values():
             assert not re.search("partitioner|key|-K", line), "no producer need place anybody"
     by_key = {"epsilon": 1.0, "unit": "user", "user": "$key", "max_contributions": 3}
-    assert "-K" in producers(stream_of("s", partitioner="any", time=live, privacy=by_key), "b:1")["kcat"]
+    assert "-K" in producers(stream_of("s", partitioner="any", privacy=by_key), "b:1")["kcat"]
 
 
 def test_the_documentation_prints_the_same_lines() -> None:

@@ -7,9 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -61,12 +59,10 @@ depth = 6
 HOUR, BEGIN = 3600, 1_600_000_200
 
 
-def copied(
-    text: str, config: Config, folder: Path, times: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-) -> tuple[str, Config]:
+def copied(text: str, config: Config, folder: Path) -> tuple[str, Config]:
     key = folder / "user.key"
     key.write_bytes(bytes(32))
-    copy = local_copy(text, config, bootstrap="127.0.0.1:9", folder=folder, user_key=key, metrics_port=9, times=times)
+    copy = local_copy(text, config, bootstrap="127.0.0.1:9", folder=folder, user_key=key, metrics_port=9, times={})
     (folder / "copy.toml").write_text(copy)
     return copy, load_config(folder / "copy.toml", {})
 
@@ -94,15 +90,6 @@ def test_nothing_of_a_copy_leads_to_the_configured_cluster_or_its_secrets(tmp_pa
     assert without_settings({"PRIVSTREAM_BOOTSTRAP": "x:1", "PRIVSTREAM_JOB__DATA_DIR": "y", "HOME": "h"}) == {
         "HOME": "h"
     }
-
-
-def test_a_file_is_played_into_a_stream_whose_users_the_job_places(tmp_path: Path) -> None:
-    """A replay places them itself, and is refused beside a router."""
-    text = SECRETS + RIDES.replace("[streams.time]", 'partitioner = "any"\n[streams.time]', 1)
-    config = parse_config(text)
-    assert copied(text, config, tmp_path)[1].streams[0].partitioner == "any"
-    times = {"rides": {"clock": "replay", "start": "2020-01-01"}}
-    assert copied(text, config, tmp_path, times)[1].streams[0].partitioner == "murmur2"
 
 
 REGISTRY = '[kafka]\nbootstrap = "kafka.invalid:9093"\n[kafka.registry]\nurl = "https://registry.invalid:8081"\n'
