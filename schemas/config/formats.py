@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,13 +32,27 @@ ROOTS = ("$key", "$header", "$timestamp", "$envelope", "$operation")
 OPERATION = "$operation"
 
 
+_ESCAPES = ("idna", "punycode", "raw-unicode-escape", "unicode-escape", "utf-7")
+"""Encodings of Python that write letters as others, and can hold what is no text."""
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        return "a;1\n".encode(name).decode(name) == "a;1\n" and codecs.lookup(name).name not in _ESCAPES
+    except (LookupError, UnicodeError):
+        return False
+
+
 class CsvSection(Section):
-    """`[streams.csv]`: each record of the source is one line, or a header line and one line."""
+    """`[streams.csv]`: layout of CSV, in records of the source with format "csv" and in the files of commands.
+
+    Each record is one line, or a header line and one line. Files have a header line.
+    """
 
     header: ClassVar[str] = "[streams.csv]"
 
     columns: tuple[FieldName, ...] | None = Field(None, min_length=1, examples=[["id", "at", "lat", "lon"]])
-    """Names of the columns, in order; absent: every record begins with a line that names them."""
+    """Names of the columns of a record, in order; absent: every record begins with a line that names them."""
     delimiter: Annotated[
         str,
         Field(strict=True),
@@ -49,6 +64,16 @@ class CsvSection(Section):
     ] = Field(",", examples=[";"])
     decimal: Literal[".", ","] = Field(".", examples=[","])
     """Decimal separator of numbers."""
+    encoding: Annotated[
+        str,
+        Field(strict=True),
+        must(
+            _is_encoding,
+            "is not an encoding of text",
+            'write a name such as "utf-8", "utf-16", "latin-1" or "windows-1252"',
+        ),
+    ] = Field("utf-8", examples=["windows-1252"])
+    """Encoding of the text, by its name in Python."""
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse duplicate names, and one character with two meanings."""
@@ -72,13 +97,13 @@ class Source(Section):
     key_format: KeyFormat = Field("text", examples=["avro"])
     """Encoding of keys, for fields whose names begin with `$key`."""
     csv: CsvSection | None = None
-    """Layout of the lines, with format "csv" only; absent: a header line in every record, commas, decimal points."""
+    """Layout of CSV; absent: a header line in every record, commas, decimal points, UTF-8."""
     map: MapSection | None = None
     """Fields that are computed from each record; absent: all are read as they are named."""
 
     def input_fields(self) -> dict[str, Any]:
         """Return the values of these keys that differ from their defaults, for the fingerprint."""
-        csv = None if self.csv is None else self.csv.model_dump()
+        csv = None if self.csv is None or self.format != "csv" else self.csv.model_dump()
         mapped = None if self.map is None else self.map.fingerprint_fields()
         values = {
             "envelope": (self.envelope, "none"),
@@ -105,9 +130,11 @@ class InputParts:
 
     def input_problems(self) -> Iterator[ConfigProblem]:
         """Yield contradictions between these keys and sections; keys are relative to the stream."""
-        if self.csv is not None and self.format not in ("csv", None):
+        if self.csv is not None and self.csv.columns is not None and self.format not in ("csv", None):
             yield ConfigProblem(
-                "csv", f'would be ignored: format is "{self.format}"', 'set format = "csv", or remove [streams.csv]'
+                "csv.columns",
+                f'would be ignored: format is "{self.format}", and files have a header line',
+                'set format = "csv", or remove the key',
             )
         if self.envelope == "debezium" and self.format in ("csv", "msgpack"):
             yield ConfigProblem(

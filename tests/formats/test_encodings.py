@@ -293,6 +293,16 @@ def test_csv_that_is_other_than_it_should_be(value: bytes, reason: Reason, field
     )
 
 
+@pytest.mark.parametrize(
+    ("encoding", "reason"),
+    [("latin-1", "ACCEPTED"), ("utf-16", "ACCEPTED"), ("utf-8", "UNREADABLE"), ("ascii", "UNREADABLE")],
+)
+def test_csv_of_another_encoding(encoding: str, reason: str) -> None:
+    form = InputFormat("csv", csv=CsvSection(columns=("user", "at", "x", "y"), encoding=encoding))
+    written = "Ánn,60000000,0.5,0.5".encode("utf-16" if encoding == "utf-16" else "latin-1")
+    assert taken(spec(form), records([written]))[0].counts == {reason: 1}
+
+
 def test_a_header_in_each_record_names_the_cells_in_any_order() -> None:
     good = b"y,at,user,more,x\n0.5,60000000,ann,,0.25\n"
     feed = records([good, b"y,at,user,x\n", b"y,at,user\n1,2,3\n", b"y,y\n1,2\n", b"\n"])

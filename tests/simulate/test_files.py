@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.local.offline.files import LOOKED_AT, BrokenLine, FileError, open_rows, rows_for
+from agents.local.offline.files import LOOKED_AT, BrokenLine, FileError, _Utf8, open_rows, rows_for
 from agents.protocol.formats.values import NOT_FINITE
 from schemas.config import Stream, load_config
+from schemas.config.formats import CsvSection
 
 ROWS: list[dict[str, Any]] = [
     {"user": "007", "n": 1, "x": -73.9, "note": "a,b"},
@@ -394,3 +395,46 @@ def test_a_cell_is_what_the_values_of_its_attribute_can_be(tmp_path: Path) -> No
     numbers = table(tmp_path, '{ field = "a", values = ["x"] }', format="s")
     rows = read_typed(tmp_path, numbers, "at,a\n7,x\n07,x\n1577836800000000123,x\n0.1234567890123456789,x\n")
     assert [row["at"] for row in rows] == [7, "07", "1577836800000000123", "0.1234567890123456789"]
+
+
+LAYOUT = CsvSection(delimiter=";", decimal=",", encoding="windows-1252")
+
+
+@pytest.mark.parametrize("encoding", ["windows-1252", "utf-16", "utf-8"])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_a_layout_of_its_own(tmp_path: Path, ending: str, encoding: str) -> None:
+    stream = table(tmp_path, '{ field = "größe", edges = [0.0, 10.0] }, { field = "ort", values = ["Köln"] }')
+    stream = stream.model_copy(update={"csv": LAYOUT.model_copy(update={"encoding": encoding})})
+    text = 'at;größe;ort\n20160101;7,5;Köln\n20160102;"1.234,5";"a;b"\n20160103;;\n'
+    path = tmp_path / f"rows.{ending}"
+    path.write_bytes((gzip.compress if ending.endswith("gz") else bytes)(text.encode(encoding)))
+    file = rows_for(path, stream)
+    assert file.columns() == ("at", "größe", "ort")
+    assert file.count() == 3
+    assert [row for part in file.batches(batch_rows=2) for row in part] == [
+        {"at": "20160101", "größe": 7.5, "ort": "Köln"},
+        {"at": "20160102", "größe": [], "ort": "a;b"},
+        {"at": "20160103", "größe": None, "ort": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data"),
+    [
+        ("shift_jis", b"at\nsecret \xff\xff\n"),
+        ("utf-16", "at\nsecret".encode("utf-16") + b"x"),
+        ("ascii", "at\nsecret é\n".encode()),
+    ],
+)
+def test_a_file_that_is_not_of_its_encoding(tmp_path: Path, encoding: str, data: bytes) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(data)
+    with pytest.raises(FileError, match=f"not {encoding}, as encoding") as refused:
+        list(open_rows(path, CsvSection(encoding=encoding)).batches())
+    assert "secret" not in str(refused.value)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["utf-16", "gb18030", "utf-8-sig"]))
+def test_a_text_is_the_same_in_pieces_of_any_size(text: str, encoding: str) -> None:
+    stream = _Utf8(io.BytesIO(text.encode(encoding)), encoding)
+    assert b"".join(iter(lambda: stream.read(3) or b"", b"")).decode() == text

@@ -42,6 +42,7 @@ from agents.protocol.formats.reader import paths_of
 from agents.protocol.formats.values import NOT_FINITE, NUMBER, TEXT, Kinds, cell, number, plain
 from agents.protocol.ingest.decode import EventFields
 from engines.core.registry import build_domain
+from schemas.config.formats import CsvSection
 from schemas.errors import PrivstreamError, without_context
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-9]{2})", re.ASCII)
 
 
-def _csv_column(name: str, column: Any, *, kinds: Kinds) -> list[Any]:
+def _csv_column(name: str, column: Any, *, kinds: Kinds, decimal: str) -> list[Any]:
     """Return the cells of a CSV column as what its values can be."""
     wanted = kinds.get(name)
     if wanted == TEXT:
@@ -118,11 +119,11 @@ def _csv_column(name: str, column: Any, *, kinds: Kinds) -> list[Any]:
             return list(column.cast(pa.int64()).to_pylist())
         is_number = pc.match_substring_regex(column, _NUMBER)
         # Where texts can stand too, some digits count that floats have no room for.
-        if wanted in (None, NUMBER) and _all(is_number, present) and not pc.any(whole).as_py():
+        if wanted in (None, NUMBER) and decimal == "." and _all(is_number, present) and not pc.any(whole).as_py():
             floats = column.cast(pa.float64())
             if pc.all(pc.is_finite(floats)).as_py() is not False:
                 return list(floats.to_pylist())
-    read = _guessed if wanted is None else partial(cell, kinds=wanted)
+    read = _guessed if wanted is None else partial(cell, kinds=wanted, decimal=decimal)
     return [None if text is None else read(text) for text in column.to_pylist()]
 
 
@@ -256,7 +257,7 @@ _KINDS = {
     ".ndjson.gz": ("jsonl", True),
 }
 # A name in a header is decoded by Arrow's Python part, with Python's own error.
-_UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError)
+_UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeError)
 _GZIP = b"\x1f\x8b"
 """What such files begin with."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
@@ -280,18 +281,45 @@ class FileSummary:
     rows: int
 
 
+class _Utf8(io.RawIOBase):
+    """A text file of another encoding in UTF-8. To Arrow it is a file: its own way calls decoders from its threads."""
+
+    def __init__(self, stream: io.BufferedIOBase, encoding: str) -> None:
+        self._stream, self._left = stream, b""
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            block = self._stream.read(_READ_BYTES)
+            self._left = self._decoder.decode(block, final=not block).encode()
+            if not block:
+                break
+        found, self._left = self._left[: len(buffer)], self._left[len(buffer) :]
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
 @dataclass(frozen=True, slots=True)
 class RowFile:
     """A readable file of rows. Made by `open_rows`.
 
     Attributes:
         kinds: what values of a column can be, where that is known; for files that hold texts alone.
+        csv: layout of such files.
     """
 
     path: Path
     kind: str
     gzipped: bool
     kinds: Kinds = field(default_factory=dict)
+    csv: CsvSection = field(default_factory=CsvSection)
 
     def summary(self) -> FileSummary:
         """Return the SHA-256 of the file's bytes, and its rows. One pass, constant memory. Raises: FileError."""
@@ -348,8 +376,8 @@ class RowFile:
         """Raises: FileError where two are the same, or the header is one name with what others put between cells."""
         with self._open() as stream:
             try:
-                names = tuple(_csv_header(stream.read(_READ_BYTES)))
-            except UnicodeDecodeError as error:
+                names = tuple(_csv_header(stream.read(_READ_BYTES), self.csv.delimiter))
+            except UnicodeError as error:
                 raise self._unreadable(error) from None
         if len(set(names)) < len(names):
             raise FileError(f"{self.path}: two columns have the same name. Fix: give each column a name of its own.")
@@ -357,7 +385,8 @@ class RowFile:
         if other is not None:
             raise FileError(
                 f"{self.path}, line 1: one column, in whose name there is {_SEPARATORS[other]}. "
-                "Fix: put commas between cells, and a point into numbers."
+                "Fix: say so in [streams.csv], delimiter and decimal; or put commas between cells, and a point into "
+                "numbers."
             )
         return names
 
@@ -374,12 +403,17 @@ class RowFile:
         """Return what is wrong with the file, without the library's words: they could repeat a row."""
         if isinstance(error, OSError) and error.strerror:
             return FileError(f"{self.path}: cannot be read ({error.strerror}). Fix: check the file.")
+        if isinstance(error, UnicodeError) and self.csv.encoding != "utf-8":
+            return FileError(
+                f"{self.path}: not {self.csv.encoding}, as encoding in [streams.csv] says. Fix: correct the key."
+            )
         if self.kind != "parquet":
             try:
+                said = "; or set encoding in [streams.csv]" if self.kind == "csv" else ""
                 if (place := self._not_utf8()) is not None:
                     return FileError(
                         f"{self.path}, line {place[0]}, byte {place[1]}: not UTF-8. Fix: write the file as UTF-8, for "
-                        f"example with iconv -f {self._likely()} -t UTF-8."
+                        f"example with iconv -f {self._likely()} -t UTF-8{said}."
                     )
             except (OSError, EOFError, zlib.error):
                 with self.path.open("rb") as file:
@@ -404,17 +438,24 @@ class RowFile:
 
     def _likely(self) -> str:
         """Return what text that is no UTF-8 most often is: as its byte order mark says, or what spreadsheets wrote."""
-        with self._open() as stream:
+        with self._open_bytes() as stream:
             return "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
 
     def _open(self) -> io.BufferedIOBase:
+        """Open the text, in UTF-8."""
+        stream = self._open_bytes()
+        if self.kind != "csv" or self.csv.encoding == "utf-8":
+            return stream
+        return io.BufferedReader(_Utf8(stream, self.csv.encoding), _READ_BYTES)
+
+    def _open_bytes(self) -> io.BufferedIOBase:
         return gzip.open(self.path) if self.gzipped else self.path.open("rb")
 
     def _csv(self, batch_rows: int) -> Iterator[Part]:
         # One thread: only then does Arrow know the number of a broken row. No function of ours to call for it: Arrow's
         # threads would hold that, and one that drops it while the interpreter ends aborts the process.
         reading = {"use_threads": False, "block_size": _READ_BYTES}
-        parse = pa_csv.ParseOptions(newlines_in_values=True)
+        parse = pa_csv.ParseOptions(newlines_in_values=True, delimiter=self.csv.delimiter)
         try:
             names = self._csv_names()
             convert = pa_csv.ConvertOptions(
@@ -427,9 +468,10 @@ class RowFile:
                 return
             with self._open() as stream:
                 reader = pa_csv.open_csv(stream, pa_csv.ReadOptions(**reading), parse, convert)
+                values_of = partial(_csv_column, kinds=self.kinds, decimal=self.csv.decimal)
                 for batch in reader:
                     for at in range(0, batch.num_rows, batch_rows):
-                        yield _part(batch.slice(at, batch_rows), partial(_csv_column, kinds=self.kinds))
+                        yield _part(batch.slice(at, batch_rows), values_of)
         except pa.ArrowInvalid as error:
             if (broken := _BROKEN_ROW.match(str(error))) is not None:
                 raise FileError(  # without Arrow's own message, which repeats the row
@@ -464,15 +506,19 @@ class RowFile:
                 yield len(lines), partial(_json_rows, lines)
 
 
-def open_rows(path: Path | str) -> RowFile:
-    """Open a file, whose name tells its format. Raises: FileError if it is not there or of another format."""
+def open_rows(path: Path | str, csv: CsvSection | None = None) -> RowFile:
+    """Open a file, whose name tells its format.
+
+    Args: csv: layout of CSV, where it has another than commas, points and UTF-8.
+    Raises: FileError if it is not there or of another format.
+    """
     path = Path(path)
     name = path.name.lower()
     for ending, (kind, gzipped) in _KINDS.items():
         if name.endswith(ending):
             if not path.is_file():
                 raise FileError(f"{path}: there is no such file. Fix: check the path.")
-            return RowFile(path, kind, gzipped)
+            return RowFile(path, kind, gzipped, csv=csv or CsvSection())
     endings = ", ".join(_KINDS)
     raise FileError(f"{path}: this format is not known. Fix: name a file that ends in one of {endings}.")
 
@@ -489,7 +535,7 @@ def _part(batch: Any, values_of: Callable[[str, Any], list[Any]]) -> Part:
     return batch.num_rows, decode
 
 
-def _csv_header(block: bytes) -> list[str]:
+def _csv_header(block: bytes, delimiter: str) -> list[str]:
     """Return column names, read by Arrow with its own rules for quotes and byte order marks; none of an empty file.
 
     Args: block: the file's first bytes. Rows behind the header are not looked at: what is wrong there is said when
@@ -506,7 +552,8 @@ def _csv_header(block: bytes) -> list[str]:
     reading = pa_csv.ReadOptions(use_threads=False, block_size=_READ_BYTES)
     try:
         header = pa.BufferReader(block[:at])
-        return list(pa_csv.open_csv(header, reading, pa_csv.ParseOptions(newlines_in_values=True)).schema.names)
+        parse = pa_csv.ParseOptions(newlines_in_values=True, delimiter=delimiter)
+        return list(pa_csv.open_csv(header, reading, parse).schema.names)
     except pa.ArrowInvalid as error:
         if "Empty CSV" in str(error):
             return []
@@ -520,7 +567,7 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
     Raises: FileError where it cannot be opened, or with all columns that are not there. Column names are the file's,
         never what is in them.
     """
-    file = open_rows(path)
+    file = open_rows(path, stream.csv)
     columns = file.columns()
     if not columns:  # rows that name their own fields; a file without a single line, which replays as no rows
         return file

@@ -46,13 +46,14 @@ class InputFormat:
                         )
                     ]
                 )
-        return InputFormat(stream.format, stream.envelope, stream.key_format, stream.csv)
+        csv = stream.csv if stream.format == "csv" else None  # elsewhere it is of files
+        return InputFormat(stream.format, stream.envelope, stream.key_format, csv)
 
     def encoding(self, book: SchemaBook, kinds: Kinds) -> Encoding:
         """Return the encoding of values. Args: kinds: what each field can be, where a format has texts alone."""
         if self.format == "csv":
             csv = self.csv or CsvSection()
-            return CsvEncoding(kinds, csv.columns, csv.delimiter, csv.decimal)
+            return CsvEncoding(kinds, csv.columns, csv.delimiter, csv.decimal, csv.encoding)
         return _ENCODINGS[self.format](book)
 
     def key_encoding(self, book: SchemaBook) -> Encoding:

@@ -26,13 +26,14 @@ class CsvEncoding(Encoding):
     columns: tuple[str, ...] | None = None
     delimiter: str = ","
     decimal: str = "."
+    encoding: str = "utf-8"
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         try:
-            text = data.decode("utf-8-sig")
+            text = data.decode(self.encoding).removeprefix("\ufeff")
             # Strict, or a quote that never ends would be a cell that ends there.
             lines = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, strict=True)]  # noqa: C416
-        except (UnicodeDecodeError, csv.Error):
+        except (UnicodeError, csv.Error):
             raise UnreadableError(Reason.UNREADABLE) from None
         lines = [line for line in lines if line]
         columns = self.columns
