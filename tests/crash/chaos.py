@@ -274,7 +274,7 @@ async def run(
     )
     with EmbeddedBroker() as broker, Progress(*columns, console=console) as progress:
         async with weather(broker, network=network, seed=seed) as (wind, bootstrap, proxy):
-            field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap)
+            field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap, routed=True)
             bar = progress.add_task("kills", total=kills, seen="")
             breaking: asyncio.Task[None] | None = None
             disks = disks_of(field, console) if network else {}

@@ -37,8 +37,13 @@ MOST_AHEAD = 40  # steps that are sent and not public: what comes in while a dea
 LOOK_STEPS = 10
 
 
-def two_streams(bootstrap: str, folder: Path, *, job: str | None = None, names: Sequence[str] = ()) -> Config:
-    """A job whose two streams live on different partitions of the private topics; with names of its own, or those."""
+def two_streams(
+    bootstrap: str, folder: Path, *, job: str | None = None, names: Sequence[str] = (), routed: bool = False
+) -> Config:
+    """A job whose two streams live on different partitions of the private topics; with names of its own, or those.
+
+    Args: routed: whether the job places the users of the second itself.
+    """
     homes = {home_partition(name, 2): name for name in names}
     while len(homes) < 2:
         name = fresh_name("crash")
@@ -50,6 +55,8 @@ def two_streams(bootstrap: str, folder: Path, *, job: str | None = None, names: 
         table = stream_table(name, options={"depth": 8, "initial_steps": 1})
         table["privacy"] = {**table["privacy"], "user_key_file": str(secret)}
         tables.append(table)
+    if routed:
+        tables[1]["partitioner"] = "any"
     witness = folder / "witness"
     witness.mkdir(exist_ok=True)
     return job_config(bootstrap, folder / "data", streams=tables, job=job, witness=str(witness))
@@ -90,6 +97,7 @@ class Field:
         workers_bootstrap: where the workers find the broker, if that is a proxy before it.
         config: a job of `two_streams` that has run before.
         session_timeout_s: of the workers in their consumer groups.
+        routed: see `two_streams`.
 
     Attributes:
         environments: worker -> variables of its own, whenever it is started.
@@ -105,8 +113,9 @@ class Field:
         workers_bootstrap: str | None = None,
         config: Config | None = None,
         session_timeout_s: int = 6,
+        routed: bool = False,
     ) -> None:
-        config = two_streams(bootstrap, folder) if config is None else config
+        config = two_streams(bootstrap, folder, routed=routed) if config is None else config
         kafka = config.kafka.model_copy(update={"session_timeout_s": session_timeout_s})
         self.config = config.model_copy(update={"kafka": kafka})
         self._workers_bootstrap = workers_bootstrap or bootstrap
@@ -157,7 +166,8 @@ class Field:
             while not self._stop.is_set():
                 for stream in self.config.streams:
                     for _ in range(per_step):
-                        await producer.send(stream.source, *self._event())
+                        anywhere = self._random.randrange(SOURCE_PARTITIONS) if stream.routed else None
+                        await producer.send(stream.source, *self._event(), partition=anywhere)
                 await producer.flush()
                 tick = encode_tick(self.steps, row=0, source="crash")
                 for stream in self.config.streams:
@@ -300,6 +310,7 @@ def to_toml(config: Config, *, bootstrap: str) -> str:
     streams = []
     for stream in config.streams:
         table = stream_table(stream.name, source=stream.source, options={"depth": 8, "initial_steps": 1})
+        table["partitioner"] = stream.partitioner
         streams.append(table | {"privacy": {**table["privacy"], "user_key_file": str(stream.privacy.user_key_file)}})
     given = {"bootstrap": bootstrap, "partitions": kafka.partitions, "session_timeout_s": kafka.session_timeout_s}
     job = {"name": config.job.name, **({"witness": config.job.witness} if config.job.witness else {})}

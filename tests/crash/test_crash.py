@@ -53,11 +53,12 @@ def run(
     *,
     seed: int = 1,
     session_timeout_s: int = 6,
+    routed: bool = False,
 ) -> None:
     """Play a scenario, settle, and hold the promise against what is public."""
 
     async def play() -> None:
-        field = Field(bootstrap, folder, seed=seed, session_timeout_s=session_timeout_s)
+        field = Field(bootstrap, folder, seed=seed, session_timeout_s=session_timeout_s, routed=routed)
         try:
             await field.open()
             await scenario(field)
@@ -102,7 +103,7 @@ def test_killed_at_every_named_place(bootstrap: str, tmp_path: Path, places: Seq
         assert not never_reached
         assert field.kills == len(places)
 
-    run(bootstrap, tmp_path, scenario)
+    run(bootstrap, tmp_path, scenario, routed=True)
 
 
 @pytest.mark.seconds(30)

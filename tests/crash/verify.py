@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.route import place_of
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.stepper import Stepper
 from agents.worker.ingest.specs import source_specs
@@ -50,7 +51,8 @@ class StreamEvidence:
     """All that the topics hold of one stream. Mutable, so that tests can plant faults.
 
     Attributes:
-        raw: records of each source partition.
+        raw: records of each source partition; of each routed one, where the job places users itself.
+        misrouted: source records that are not on the routed topic once, or ticks that are not on each partition of it.
         blocks: in the order of the blocks topic.
         seeds: of each step, all that are on the release log.
         committed, uncommitted: public records as the two kinds of readers see them.
@@ -61,6 +63,7 @@ class StreamEvidence:
     seeds: dict[int, set[bytes]]
     committed: dict[Channel, list[PublicView]]
     uncommitted: dict[Channel, list[PublicView]]
+    misrouted: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,13 +96,19 @@ async def collect(config: Config, source_partitions: Mapping[str, int]) -> dict[
     bootstrap, topics = config.kafka.bootstrap, Topics(config.job.name, config.kafka.partitions)
     evidence = {}
     for stream in config.streams:
-        raw = [
-            [
-                RawRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
-                for record in await records_of(bootstrap, stream.source, partition=partition)
-            ]
-            for partition in range(source_partitions[stream.name])
-        ]
+        partitions = source_partitions[stream.name]
+        raw = await _raw(bootstrap, config.read_by(stream), partitions)
+        misrouted = 0
+        if stream.routed:
+            wanted: Counter[tuple[int, int] | None] = Counter(
+                {
+                    (partition, record.offset): partitions if record.headers else 1
+                    for partition, records in enumerate(await _raw(bootstrap, stream.source, partitions))
+                    for record in records
+                }
+            )
+            routed = Counter(place_of(record.headers) for records in raw for record in records)
+            misrouted = ((wanted - routed) + (routed - wanted)).total()
         home = home_partition(stream.name, config.kafka.partitions)
         blocks = [Block.decode(record.value) for record in await records_of(bootstrap, topics.blocks, partition=home)]
         seeds: dict[int, set[bytes]] = defaultdict(set)
@@ -115,8 +124,18 @@ async def collect(config: Config, source_partitions: Mapping[str, int]) -> dict[
                 view[channel] = [PublicView(public_step(r.headers), r.key, r.value) for r in found]
             views.append(view)
         mine = [block for block in blocks if block.stream == stream.name]
-        evidence[stream.name] = StreamEvidence(raw, mine, dict(seeds), views[0], views[1])
+        evidence[stream.name] = StreamEvidence(raw, mine, dict(seeds), views[0], views[1], misrouted)
     return evidence
+
+
+async def _raw(bootstrap: str, topic: str, partitions: int) -> list[list[RawRecord]]:
+    return [
+        [
+            RawRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
+            for record in await records_of(bootstrap, topic, partition=partition)
+        ]
+        for partition in range(partitions)
+    ]
 
 
 def judge(
@@ -124,9 +143,10 @@ def judge(
 ) -> Verdict:
     """Compare what is public with what must be, for the first `steps` steps of every stream."""
     verdict = Verdict()
-    specs = source_specs(config, source_partitions=source_partitions)
+    by_topic = {stream.source: source_partitions[stream.name] for stream in config.streams}
+    specs = source_specs(config, source_partitions=source_partitions, topic_partitions=by_topic)
     for stream in config.streams:
-        spec = next(spec for spec in specs[stream.source] if spec.stream == stream.name)
+        spec = next(spec for spec in specs[config.read_by(stream)] if spec.stream == stream.name)
         found = evidence[stream.name]
         recomputed = [_ingest(PartitionIngest(spec, partition), records) for partition, records in enumerate(found.raw)]
         stepper = Stepper.from_stream(stream, source_partitions[stream.name])
@@ -134,6 +154,8 @@ def judge(
             stepper.fold(offset, block)
         verdict += _events(recomputed, found.blocks, stream.name, steps)
         verdict += _steps(stepper, found, steps)
+        notes = (f"{stream.name}: {found.misrouted} records misrouted",) if found.misrouted else ()
+        verdict += Verdict(events_miscounted=found.misrouted, notes=notes)
     return verdict
 
 
