@@ -22,6 +22,7 @@ from agents.readers.consume.export import (
     measurement_table,
     places_of,
     synthetic_table,
+    with_times,
     write,
 )
 from agents.readers.consume.ledger import Ledger
@@ -40,6 +41,31 @@ def table_of(engine: str) -> tuple[Stream, pa.Table]:
 
 def measured(candidates: tuple[Candidate, ...]) -> list[tuple[int, Mapping[str, Any]]]:
     return [(each.step, told) for each in candidates for told in measurements_of(records_of(each, "measurements"))]
+
+
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("iso", ["2020-01-01T01:00:00", "2020-07-01T00:00:00.000001+00:00"]),
+        ("ms", [1577836800000, 1593561600000.001]),
+        ("%d.%m.%Y %H:%M:%S.%f", ["01.01.2020 01:00:00.0", "01.07.2020 02:00:00.000001"]),
+    ],
+)
+def test_times_are_timestamps_in_parquet(form: str, written: list[Any], tmp_path: Path) -> None:
+    stream, _ = case_run("tabular")
+    timing = stream.time.model_copy(update={"field": "at", "format": form, "timezone": "Europe/Berlin"})
+    table = pa.table({"id": ["a", "b"], "at": column(written)})
+    write(with_times(table, timing), tmp_path / "t.parquet", file_format="parquet", places=None)
+    read = pa_parquet.read_table(tmp_path / "t.parquet")
+    assert read.schema.field("at").type == pa.timestamp("us", "UTC")
+    assert [each.isoformat() for each in read.column("at").to_pylist()] == [
+        "2020-01-01T00:00:00+00:00",
+        "2020-07-01T00:00:00.000001+00:00",
+    ]
+    assert read.column_names == table.column_names
+    for odd in (["soon", "later"], ["2020-01-01T01:00:00", None]):
+        kept = pa.table({"id": ["a", "b"], "at": odd})
+        assert with_times(kept, timing) is kept
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -1,9 +1,9 @@
 """What `privstream export` does: public topics to a file (CSV, Parquet, GeoJSON, GeoParquet), checked on the way.
 
 Names and values are as they were published. A column's type is that of its values: numbers, texts, booleans, lists.
-Where JSON mixes them, as a number and the word for "other", the column is text. Nothing is parsed further: a time is
-the raw events' time field as it is written. Rows with a place are points of synthetic records, or rectangles of
-measured cells. Source: the GeoParquet 1.1.0 and GeoJSON (RFC 7946) specifications.
+Where JSON mixes them, as a number and the word for "other", the column is text. Times are the raw events' time field as
+it is written, but in Parquet, which has a type for them. Rows with a place are points of synthetic records, or
+rectangles of measured cells. Source: the GeoParquet 1.1.0 and GeoJSON (RFC 7946) specifications.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import shapely
 
+from agents.protocol.ingest.times import TimeParser
 from agents.readers.consume.ledger import FoldedTable
 from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
 from schemas.errors import PrivstreamError
@@ -27,6 +28,7 @@ from schemas.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
+    from schemas.config.timing import Timing
 
 
 COLUMN = "geometry"
@@ -128,6 +130,18 @@ def synthetic_table(table: FoldedTable, fields: Sequence[str]) -> pa.Table:
     return pa.table(own | columns.arrays())
 
 
+def with_times(table: pa.Table, timing: Timing) -> pa.Table:
+    """Return the table with its time field as timestamps in UTC, to the microsecond; as it is where one is no time."""
+    at = table.column_names.index(timing.field) if timing.field in table.column_names else -1
+    values = table.column(at).to_pylist() if at >= 0 else [None]
+    if None in values:
+        return table
+    times, usable, _ = TimeParser(timing.format, timing.zone).parse(values)
+    if not usable.all():
+        return table
+    return table.set_column(at, timing.field, pa.array(times, pa.timestamp("us", "UTC")))
+
+
 def measurement_table(measured: Iterable[tuple[int, Mapping[str, Any]]]) -> pa.Table:
     """Return one row for each measurement, with its step; lists are lists, objects are texts of JSON."""
     columns = _Columns(("step",))
@@ -215,6 +229,8 @@ FORMATS: Mapping[str, str] = {
     "geoparquet": "geo.parquet",
 }
 """Name of a format -> how its files end."""
+TIMED = ("parquet", "geoparquet")
+"""Formats with a type for times."""
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
@@ -311,6 +327,8 @@ async def export(
     if what == "synthetic":
         folded.whole(entry)
         table = synthetic_table(folded, (stream.time.field, *stream.domain.fields) if entry.synthetic_records else ())
+        if file_format in TIMED:
+            table = with_times(table, stream.time)
     elif what == "measurements":
         table = measurement_table(folded.measured)
     else:
