@@ -173,7 +173,7 @@ async def test_a_registry_that_is_away_delays_and_loses_nothing(
                 "UNKNOWN_SCHEMA": b"\0" + (10**6).to_bytes(4, "big") + good[5:],
                 "NO_SCHEMA_ID": json.dumps({"user": first}).encode(),
                 "UNREADABLE": good[:-3],
-                "WRONG_TYPE": await asyncio.to_thread(producer.written, changed, ride(first, 2, x="0.5")),
+                "WRONG_TYPE": await asyncio.to_thread(producer.written, changed, ride(first, 2, x="half")),
                 "EMPTY": None,
             }
             async with producing(bootstrap) as raw:
