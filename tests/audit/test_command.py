@@ -12,6 +12,7 @@ from agents.local.coupling.audit import Audit
 from agents.local.coupling.mutants import every_site, mutated
 from schemas.config import Stream, load_config
 from tests.commands import call
+from tests.couple.planted import SHORT
 from tests.couple.plants import unasked
 
 pytestmark = pytest.mark.seconds(5)
@@ -72,7 +73,9 @@ def test_a_stream_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_streams_of_every_example_can_be_audited(path: Path) -> None:
+def test_the_streams_of_every_example_can_be_audited(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random pairs are short; the dearest ones are as long as the stream needs."""
+    monkeypatch.setattr(audits, "STEPS", SHORT)
     for stream in load_config(path, {}, offline=True).streams:
         found = whole(stream)
         assert not found.violations

@@ -59,18 +59,20 @@ def test_many_seeds_keep_every_promise(simulator: subprocess.Popen[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("plant", "seed"),
+    ("plant", "seed", "steps"),
     [
-        ("ledger not read", 1),
-        ("tick forgotten", 1),
-        ("trimmed by position", 1),
-        ("stale snapshot", 2),
-        ("live forgotten", 4),
+        ("ledger not read", 1, 4),
+        ("tick forgotten", 1, 4),
+        ("trimmed by position", 1, 4),
+        ("stale snapshot", 2, 8),
+        ("live forgotten", 4, 8),
     ],
 )
-def test_a_planted_fault_is_found(simulator: subprocess.Popen[str], plant: str, seed: int) -> None:
+def test_a_planted_fault_is_found(simulator: subprocess.Popen[str], plant: str, seed: int, steps: int) -> None:
     """The quick ones; `make simulate-job` looks for all of them. Deterministic: the same seed finds one each time."""
-    code, last, printed = simulate(simulator, "--plant", plant, "--first", str(seed), "--seeds", "1")
+    code, last, printed = simulate(
+        simulator, "--plant", plant, "--first", str(seed), "--seeds", "1", "--steps", str(steps)
+    )
     assert code == 1, printed
     assert not any(mark in printed for mark in ITS_OWN), "the simulation itself is broken, which finds nothing"
     assert last["violations"] > 0
