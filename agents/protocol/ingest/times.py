@@ -257,9 +257,11 @@ class TimeParser:
                 whole = np.rint(scaled)
                 # A float is off its decimal by 2**-53 of itself at most, and the product by as much again: where the
                 # two cannot lead to another microsecond, or nothing is rounded, this is what the exact way gives.
-                sure = (np.abs(scaled - whole) + size * 2.0**-52 < 0.5) | (floats == np.rint(floats))
-                if sure.all():
-                    return whole.astype(np.int64), sure
+                # Whole numbers are never rounded, and most times are whole: they are not looked at one by one.
+                if kinds == {int} or np.all(
+                    (np.abs(scaled - whole) + size * 2.0**-52 < 0.5) | (floats == np.rint(floats))
+                ):
+                    return whole.astype(np.int64), np.ones(len(values), bool)
         return self._one_by_one([self.exact_number(value) for value in values])
 
     def _texts(self, texts: Sequence[str]) -> Times:
