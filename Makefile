@@ -14,7 +14,7 @@ SBOM   ?= build/sbom.json
 export PYTHONDONTWRITEBYTECODE :=
 SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos brokers simulate-job nightly docs drawing pictures lock sbom clean
+.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos brokers recipes simulate-job nightly docs drawing pictures lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -120,6 +120,9 @@ nightly: setup  ## what a change need not wait for: its own tests, long chaos on
 	$(MAKE) couple RUNS=5000
 	$(MAKE) audit ARGS="--runs 100"
 
+recipes: setup  ## the recipes of docs/consumers.md, as printed: those of Spark too (installs it; needs Java 17), on a broker
+	$(PY) -m pytest -q -m "nightly or not nightly" tests/kafka/test_recipes.py $(ARGS)
+
 simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), planted faults, clusters put back
 	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)
 	$(PY) -m tests.simulation --seeds $(SEEDS) --put-back $(ARGS)
@@ -147,6 +150,7 @@ lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upg
 		requirements/build.in -o requirements/all.lock
 	$(COMPILE) $(LOCK_ARGS) --override requirements/price.overrides requirements/price.in -o requirements/price.lock
 	$(COMPILE) $(LOCK_ARGS) requirements/streams.in -o requirements/streams.lock
+	$(COMPILE) $(LOCK_ARGS) requirements/recipes.in -o requirements/recipes.lock
 	$(PY) requirements/kafka_jars.py
 
 sbom: setup  ## what the job is made of, as CycloneDX JSON, in build/sbom.json: every package of its lock file with hashes
@@ -154,7 +158,7 @@ sbom: setup  ## what the job is made of, as CycloneDX JSON, in build/sbom.json: 
 	$(VENV)/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml --of JSON -o $(SBOM) requirements/core.lock
 
 clean:  ## remove the environment and every cache
-	rm -rf $(VENV) $(VENV)-price $(VENV)-streams .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-price $(VENV)-streams $(VENV)-recipes .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find agents engines schemas tests requirements website benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate must run (version managers leave names on PATH that do not) and be able to make an environment.

@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from sqlglot import exp
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
+from benchmarks.environments import environment
 from engines.core.contract import Columns
 from engines.core.registry import build_domain
 from schemas.blocks import Folded
@@ -71,15 +72,24 @@ def rides(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     asyncio.run(publish(config, candidates, [of_step(each, "synthetic") for each in candidates]))
 
     def fill(printed: str) -> str:
-        return printed.replace("rides.synthetic", f"{name}.synthetic").replace("localhost:9092", bootstrap)
+        return re.sub(r"rides\.synthetic\b", f"{name}.synthetic", printed).replace("localhost:9092", bootstrap)
 
     rows = asyncio.run(alive(config, STEPS - 1))
     return SimpleNamespace(folder=folder, config=config, topic=f"{name}.synthetic", rows=rows, fill=fill)
 
 
-def commands() -> list[str]:
-    lines = [line.split("  #", 1)[0].strip() for _, text in blocks("sh") for line in text.splitlines()]
+def commands(program: str = "") -> list[str]:
+    """Lines of shell, of the blocks that are marked as another program's."""
+    texts = [text for words, text in blocks("sh") if words == program]
+    lines = [line.split("  #", 1)[0].strip() for text in texts for line in text.splitlines()]
     return [line for line in lines if line]
+
+
+def written(language: str, folder: Path, fill: Callable[[str], str]) -> None:
+    """Write the files that the page prints in a language."""
+    for words, text in blocks(language):
+        if words.startswith("file="):
+            (folder / words.removeprefix("file=")).write_text(fill(text))
 
 
 def test_every_command_of_the_page_works(rides: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,18 +129,48 @@ def python(program: str, *arguments: object, cwd: Path, **environment: str) -> s
 
 
 def test_a_duckdb_table_follows_and_goes_on(rides: Any, tmp_path: Path) -> None:
-    programs = []
-    for words, text in blocks("python"):
-        if words.startswith("file="):
-            (tmp_path / words.removeprefix("file=")).write_text(text)
-        else:
-            programs.append(text)
-    (program,) = programs
+    written("python", tmp_path, rides.fill)
+    [program] = [text for words, text in blocks("python") if not words]
     kept = '\ndb.sql("select * from rides").pl().write_parquet("rows.parquet")'
     for _ in range(2):  # the second time nothing is new
         python(rides.fill(program) + kept, cwd=tmp_path)
         found = {row[0]: row[2:] for row in pl.read_parquet(tmp_path / "rows.parquet").rows()}
         assert found == {key: (record["lon"], record["lat"]) for key, record in rides.rows.items()}
+
+
+@pytest.mark.nightly
+@pytest.mark.seconds(120)
+def test_spark_makes_the_same_table_in_batch_and_as_a_stream(rides: Any, tmp_path: Path) -> None:
+    """With `spark-submit` as printed, in an environment of its own; the stream goes on where it was."""
+    bin_folder = environment("recipes").parent
+    for language in ("python", "sql"):
+        written(language, tmp_path, rides.fill)
+    batch, stream = commands("spark")
+    place = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    place |= {"PYSPARK_PYTHON": str(bin_folder / "python"), "SPARK_CONF_DIR": str(tmp_path)}
+    (tmp_path / "spark-defaults.conf").write_text("spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n")
+    for command in (batch, stream, stream):
+        done = subprocess.run(
+            shlex.split(command), env=place, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[-5000:]
+    expected = {key: (record["lon"], record["lat"]) for key, record in rides.rows.items()}
+    assert {row[0]: row[1:] for row in pl.read_parquet(tmp_path / "rides" / "*.parquet").rows()} == expected
+    assert delta_rows(tmp_path / "rides_table") == expected
+
+
+def delta_rows(folder: Path) -> dict[str, tuple[float, ...]]:
+    """The rows of a small Delta table: of the files that its log has added, and not removed."""
+    alive: dict[str, None] = {}
+    for log in sorted((folder / "_delta_log").glob("*.json")):
+        for line in log.read_text().splitlines():
+            match json.loads(line):
+                case {"add": {"path": path, **more}}:
+                    assert not more.get("deletionVector")
+                    alive[path] = None
+                case {"remove": {"path": path}}:
+                    del alive[path]
+    return {row[0]: row[1:] for path in alive for row in pl.read_parquet(folder / path).rows()}
 
 
 @pytest.mark.seconds(6)
