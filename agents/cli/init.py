@@ -101,16 +101,24 @@ def init(
     from agents.local.offline.files import rows_for
     from agents.local.start.public import public_facts
     from agents.local.start.sample import check_sample, fields_of, fields_of_file, rows_of_topic
-    from agents.local.start.template import read_setting, write_template
+    from agents.local.start.template import csv_layout, read_setting, write_template
     from agents.protocol.replay import beside_the_value
 
     if out.exists() and not overwrite:
         raise PrivstreamError(f"{out} is there already. Fix: name another with --out, or say --overwrite.")
     servers = bootstrap or os.environ.get("PRIVSTREAM_BOOTSTRAP", "").strip() or BOOTSTRAP
+    given: dict[str, Any] = {} if topic is None else {"source": topic}
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise PrivstreamError(
+                f"--set {setting} has no value. Fix: write --set KEY=VALUE, as --set time.grace=1min."
+            )
+        given[key.strip()] = read_setting(value.strip())
     fields: tuple[FieldSeen, ...] = ()
     rows: Sequence[Mapping[str, Any]] = ()
     if from_ is not None:
-        fields = fields_of_file(from_)
+        fields = fields_of_file(from_, csv_layout(given))
     elif topic is not None and (bootstrap or os.environ.get("PRIVSTREAM_BOOTSTRAP")):
         rows = rows_of_topic(_cluster(servers), topic)
         fields = fields_of(rows)
@@ -123,14 +131,6 @@ def init(
         elif stream.format == "json" and stream.envelope == "none":
             check_sample(stream, rows)
 
-    given: dict[str, Any] = {} if topic is None else {"source": topic}
-    for setting in settings or ():
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise PrivstreamError(
-                f"--set {setting} has no value. Fix: write --set KEY=VALUE, as --set time.grace=1min."
-            )
-        given[key.strip()] = read_setting(value.strip())
     facts = None
     if public is not None:
         with Bars() as bars:

@@ -18,6 +18,8 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import Places
 from agents.protocol.ingest.route import (
+    HOP_BYTES,
+    HOP_RECORDS,
     MOST_BESIDE_BYTES,
     PLACE_HEADER,
     Copy,
@@ -386,3 +388,15 @@ def test_a_step_rests_on_the_ticks_of_its_own_source_partition(
         assert machine.live_from == (None if None in live else max(each for each in live if each is not None))
     assert together.steps == alone.steps
     assert {reason: n for reason, n in together.counts.items() if n} == {r: n for r, n in alone.counts.items() if n}
+
+
+@pytest.mark.parametrize(
+    ("count", "value"), [(HOP_RECORDS + 1, body(u="ann")), (HOP_BYTES // (1 << 20) + 1, b"7" * (1 << 20))]
+)
+def test_a_transaction_that_is_full_has_no_room_until_it_is_sealed(count: int, value: bytes) -> None:
+    router = PartitionRoute(replace(ROUTER, max_value_bytes=1 << 20), 0)
+    assert router.room == HOP_RECORDS
+    router.take([RawRecord(offset, 0, None, value, ()) for offset in range(count)])
+    assert router.room == 0
+    assert router.seal() is not None
+    assert router.room == HOP_RECORDS

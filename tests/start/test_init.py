@@ -190,18 +190,41 @@ def test_what_is_told_wins_over_what_would_be_guessed(place: Path) -> None:
     """A field that is told for one thing is guessed for no other; tables and sections too."""
     usual = ("init", "--from", "rides.csv", "--out", "job.toml", "--overwrite", *settings("spatial", "box"))
     more = ("--set", 'time={ field = "at", step = "2h" }', "--set", "kafka.partitions=7", "--set", "job.name=mine")
-    code, _, also = call(*usual, *more, "--set", 'csv={ delimiter = ";" }', "--set", "format=csv")
+    code, _, also = call(*usual, *more, "--set", "csv={ encoding = 'ascii' }", "--set", "format=csv")
     assert code == 0, also
     config = load_config("job.toml")
     assert (config.job.name, config.kafka.partitions) == ("mine", 7)
     stream = config.streams[0]
     assert stream.time.step == timedelta(hours=2)
     assert stream.csv is not None
-    assert stream.csv.delimiter == ";"
+    assert stream.csv.encoding == "ascii"
     call(*usual, "--set", "domain.op=rider_id")
     assert "user" not in load_toml("job.toml")["privacy"]
     assert "domain.epsilom" in call(*usual, "--set", "domain.epsilom=1")[2]
     assert "privacy.user=VALUE, or leave it out" in call(*usual, *EVENTS, "--set", "privacy.user=rider_id")[2]
+
+
+def test_a_spreadsheets_export_is_read_as_it_is(place: Path) -> None:
+    """With semicolons, decimal commas and an encoding of its own: each refusal names the key that is missing."""
+    Path("sales.csv").write_text(
+        "käufer;zeit;betrag\n" + "".join(f"k{n % 9};{BEGIN + 3600 * n};{n},5\n" for n in range(40)), encoding="cp1252"
+    )
+    usual = ["init", "--from", "sales.csv", "--out", "job.toml", "--engine", "series", "--overwrite"]
+    for each in ("time.field=zeit", "privacy.user=käufer", "privacy.max_contributions=5"):
+        usual += ["--set", each]
+    usual += ["--set", 'domain.fields=[{ name = "betrag", of = "sum", limits = [0, 50] }]']
+    assert "byte 2: not UTF-8" in call(*usual)[2]
+    told = ["--set", "csv.encoding=cp1252"]
+    assert "--set csv.delimiter=" in call(*usual, *told)[2]
+    told += ["--set", "csv.delimiter=;"]
+    assert "csv.delimeter" in call(*usual, *told, "--set", "csv.delimeter=;")[2]
+    assert "WRONG_TYPE of betrag 100%" in call(*usual, *told)[2]
+    code, out, also = call(*usual, *told, "--set", "csv.decimal=,")
+    assert code == 0, also
+    assert "betrag (number)" in out + also
+    code, out, also = call("simulate", "job.toml", "sales.csv", "--out", "try", "--json")
+    assert code == 0, also
+    assert json.loads(out)["streams"][0]["rows"] == 40
 
 
 def test_a_sample_of_which_most_would_be_refused_is_said_to_be_so_and_nothing_written(place: Path) -> None:

@@ -123,13 +123,16 @@ def _csv_column(name: str, column: Any, *, kinds: Kinds, decimal: str) -> list[A
             floats = column.cast(pa.float64())
             if pc.all(pc.is_finite(floats)).as_py() is not False:
                 return list(floats.to_pylist())
-    read = _guessed if wanted is None else partial(cell, kinds=wanted, decimal=decimal)
+    read = partial(_guessed, decimal=decimal) if wanted is None else partial(cell, kinds=wanted, decimal=decimal)
     return [None if text is None else read(text) for text in column.to_pylist()]
 
 
-def _guessed(text: str) -> Any:
+def _guessed(text: str, *, decimal: str) -> Any:
     """Return a cell of which nobody knows what it can be."""
-    value = number(text) if _JSON_NUMBER.match(text) else text
+    plain = text
+    if decimal != ".":
+        plain = "" if "." in text else text.replace(decimal, ".")
+    value = number(plain) if _JSON_NUMBER.match(plain) else text
     return text if value is NOT_FINITE else value
 
 
@@ -385,8 +388,8 @@ class RowFile:
         if other is not None:
             raise FileError(
                 f"{self.path}, line 1: one column, in whose name there is {_SEPARATORS[other]}. "
-                "Fix: say so in [streams.csv], delimiter and decimal; or put commas between cells, and a point into "
-                "numbers."
+                "Fix: say so in [streams.csv], delimiter and decimal (init: --set csv.delimiter=...); or put commas "
+                "between cells, and a point into numbers."
             )
         return names
 
@@ -409,7 +412,7 @@ class RowFile:
             )
         if self.kind != "parquet":
             try:
-                said = "; or set encoding in [streams.csv]" if self.kind == "csv" else ""
+                said = "; or set encoding in [streams.csv] (init: --set csv.encoding=...)" if self.kind == "csv" else ""
                 if (place := self._not_utf8()) is not None:
                     return FileError(
                         f"{self.path}, line {place[0]}, byte {place[1]}: not UTF-8. Fix: write the file as UTF-8, for "

@@ -36,6 +36,7 @@ from schemas.events import LARGEST_JUMP
 
 if TYPE_CHECKING:
     from schemas.config import Kafka, Stream
+    from schemas.config.formats import CsvSection
 
 MOST_ITEMS = 4
 """Largest length of a list whose items are fields, such as the coordinates of a point."""
@@ -74,9 +75,13 @@ class FieldSeen:
         return f"{self.name} ({self.kind or 'unknown'}{written})"
 
 
-def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
-    """Return the fields of the first rows of a file. Raises: FileError; PrivstreamError if names read as values."""
-    file = open_rows(path)
+def fields_of_file(path: Path, csv: CsvSection | None = None) -> tuple[FieldSeen, ...]:
+    """Return the fields of the first rows of a file.
+
+    Args: csv: layout of CSV, where it has another than commas, points and UTF-8.
+    Raises: FileError; PrivstreamError if names read as values.
+    """
+    file = open_rows(path, csv)
     if any(reads_as_value(name) for name in file.columns() or ()):
         raise PrivstreamError(
             f"{path}: has no header line: where the names of the columns should be there is a number, a time or an "

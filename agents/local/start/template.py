@@ -34,11 +34,12 @@ from engines.core.noise import fresh_seed
 from schemas.config import ENGINES, parse_config
 from schemas.config.domain import Question, TablesQuestion
 from schemas.config.engines import EngineSpec
+from schemas.config.formats import CsvSection
 from schemas.config.privacy import Privacy
 from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import Stream
 from schemas.config.timing import Timing
-from schemas.config.values import FOLDER, Section, format_duration
+from schemas.config.values import FOLDER, Section, format_duration, prefixed
 from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
 
 HEAD = """Written by privstream init. It is yours: change what you like, then privstream validate {file}
@@ -381,6 +382,14 @@ def read_setting(text: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text
     return text if isinstance(value, (datetime.date, datetime.time)) else value
+
+
+def csv_layout(given: Mapping[str, Any]) -> CsvSection:
+    """Return the layout of CSV files that `--set csv.KEY=VALUE` says. Raises: ConfigError."""
+    try:
+        return CsvSection.model_validate(_below("csv", _flat(given)))
+    except ConfigError as error:
+        raise ConfigError(list(prefixed("csv", error.problems))) from None
 
 
 def _below(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
