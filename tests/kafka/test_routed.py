@@ -79,6 +79,7 @@ async def killed(bench: Bench, failpoint: str) -> None:
     assert done.returncode == -signal.SIGKILL, (bench.folder / "log").read_text()[-3000:]
 
 
+@pytest.mark.nightly
 async def test_records_of_any_producer_are_taken_in_once_over_kills(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
