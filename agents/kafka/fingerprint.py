@@ -35,13 +35,22 @@ SURE_S = 2.0  # a broker that has just started may not know of a topic for a mom
 GIVE_UP_S = 10.0  # on a question about offsets: of a topic that is gone it would wait for ever
 
 
-def change_of(topic: str, was: TopicIdentity, now: TopicIdentity | None) -> SourceError | None:
-    """Return how a topic differs from what it was; None where it does not."""
+def change_of(topic: str, was: TopicIdentity, now: TopicIdentity | None, *, routed: bool = False) -> SourceError | None:
+    """Return how a topic differs from what it was; None where it does not.
+
+    Args: routed: whether it is a routed topic, or the source of a routed replay: no bounds can be taken to partitions
+        that are added to these.
+    """
     if now is None:
         return SourceError(f"source {topic} is gone. Made again it is another topic, whose offsets name other events")
     if now.id != was.id:
         return SourceError(
             f"source {topic} was deleted and made again: its offsets name other events than those that were read"
+        )
+    if now.partitions != was.partitions and routed:
+        return SourceError(
+            f"source {topic} has {now.partitions} partitions and had {was.partitions}: the job routes users by those "
+            "that it had, and takes none in that are added. Start a new stream under another name (explain --earlier)"
         )
     if now.partitions != was.partitions:
         return SourceError(
@@ -60,12 +69,12 @@ def changed_source(
         return None
     was = TopicIdentity(str(stored.fields["source_topic_id"]), int(stored.fields["source_partitions"]))
     read = config.read_by(stream)
-    if (change := change_of(read, was, found.get(read))) is not None or not stream.routed:
+    if (change := change_of(read, was, found.get(read), routed=stream.routed)) is not None or not stream.routed:
         return change
     now = found.get(stream.source)
     partitions = stored.fields.get(ROUTED_PARTITIONS, 0 if now is None else now.partitions)
     routed = TopicIdentity(str(stored.fields[ROUTED_FROM]), int(partitions))
-    return change_of(stream.source, routed, now)
+    return change_of(stream.source, routed, now, routed=True)
 
 
 class SourceWatch:
@@ -83,6 +92,9 @@ class SourceWatch:
         # replayed has to know them all.
         self._may_grow = {
             topic for topic, each in specs.items() if all(spec.role == "route" and not spec.replay for spec in each)
+        }
+        self._routed = {
+            topic for topic, each in specs.items() if any(spec.role == "route" or spec.routed_from for spec in each)
         }
 
     async def look(self, consumer: Any, topics: Collection[str]) -> dict[str, SourceError]:
@@ -103,7 +115,10 @@ class SourceWatch:
             if topic in self._may_grow:
                 self._was[topic] = replace(was, partitions=identity.partitions)
         known = self._was.keys() & topics
-        changes = {topic: change_of(topic, self._was[topic], found.get(topic)) for topic in sorted(known)}
+        changes = {
+            topic: change_of(topic, self._was[topic], found.get(topic), routed=topic in self._routed)
+            for topic in sorted(known)
+        }
         return {topic: change for topic, change in changes.items() if change is not None}
 
 

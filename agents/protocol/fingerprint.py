@@ -44,6 +44,13 @@ FIXES: Mapping[str, str] = {
     "stays spent, and the new one's epsilon adds to it",
     "job_partitions": "set [kafka] partitions back to the stored number, with which the private topics were created",
 }
+OF_ROUTED: Mapping[str, str] = {
+    "source_topic_id": "the topic with the routed records was deleted and created again, so its offsets name other "
+    "records. Start a new stream under another name; the budget of the old one is spent",
+    "source_partitions": "the topic with the routed records has another number of partitions, and the job routes users "
+    "by those that it had. Start a new stream under another name; the budget of the old one is spent",
+}
+"""Fixes of a stream whose source is a topic that the job routes its records to."""
 BEGINS = "time.begins"
 DATABASE = "time.tzdata"
 """Noted, never compared: two databases may say the same of a zone."""
@@ -113,8 +120,9 @@ class Fingerprint:
         differing = self.differing(now)
         # Of another engine or mode it is another noise of course, and no version that started the stream would help.
         apart = {*apart_from, *({"noise"} if differing.keys() & {"engine", "mode"} else ())}
+        fixes = {**FIXES, **OF_ROUTED} if ROUTED_FROM in self.fields else FIXES
         lines = [
-            f"{name} was {before!r} and is {after!r}: {FIXES.get(name, CONFIGURED)}"
+            f"{name} was {before!r} and is {after!r}: {fixes.get(name, CONFIGURED)}"
             for name, (before, after) in differing.items()
             if name not in apart
         ]

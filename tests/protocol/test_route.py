@@ -210,6 +210,25 @@ def test_ingest_of_what_is_routed_refuses_nothing_for_its_place(records: list[li
         assert letter.reason == reason, "as it is refused by itself"
 
 
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from(USERS), st.integers(0, ROUTED - 1)), max_size=12))
+def test_a_user_has_one_bound_wherever_copies_are(placed: list[tuple[str, int]]) -> None:
+    """Whatever routers do: a copy that is not on the partition of its user is refused there."""
+    accepted: Counter[str] = Counter()
+    for partition in range(ROUTED):
+        ingest = PartitionIngest(READER, partition)
+        here = [user for user, at in placed if at == partition]
+        place = [(PLACE_HEADER, b"0/%d" % at) for at in range(len(here))]
+        ingest.take([RawRecord(at, 0, None, body(u=user), (place[at],)) for at, user in enumerate(here)])
+        block, _ = ingest.seal()
+        home = [user for user in here if home_partition(user, ROUTED) == partition]
+        counts = {} if block is None else block.counts
+        assert counts.get(Reason.WRONG_PARTITION.name, 0) == len(here) - len(home)
+        accepted[str(partition)] = counts.get(Reason.ACCEPTED.name, 0)
+        assert accepted[str(partition)] == sum(min(BOUND, n) for n in Counter(home).values())
+    assert accepted.total() <= BOUND * len({user for user, _ in placed})
+
+
 @settings(max_examples=20)
 @given(sources(), st.sampled_from(USERS))
 def test_records_of_one_user_move_nothing_else(records: list[list[RawRecord]], user: str) -> None:
@@ -391,12 +410,18 @@ def test_a_step_rests_on_the_ticks_of_its_own_source_partition(
 
 
 @pytest.mark.parametrize(
-    ("count", "value"), [(HOP_RECORDS + 1, body(u="ann")), (HOP_BYTES // (1 << 20) + 1, b"7" * (1 << 20))]
+    ("count", "key", "value"),
+    [
+        (HOP_RECORDS + 1, None, body(u="ann")),
+        (HOP_BYTES // (1 << 20) + 1, None, b"7" * (1 << 20)),
+        (HOP_BYTES // (1 << 20) + 1, b"7" * (1 << 20), body(u="ann")),
+    ],
+    ids=["records", "values", "keys"],
 )
-def test_a_transaction_that_is_full_has_no_room_until_it_is_sealed(count: int, value: bytes) -> None:
+def test_a_transaction_that_is_full_has_no_room_until_it_is_sealed(count: int, key: bytes | None, value: bytes) -> None:
     router = PartitionRoute(replace(ROUTER, max_value_bytes=1 << 20), 0)
     assert router.room == HOP_RECORDS
-    router.take([RawRecord(offset, 0, None, value, ()) for offset in range(count)])
+    router.take([RawRecord(offset, 0, key, value, ()) for offset in range(count)])
     assert router.room == 0
     assert router.seal() is not None
     assert router.room == HOP_RECORDS

@@ -47,7 +47,7 @@ HOP_RECORDS = 50_000
 HOP_BYTES = 8 << 20
 """Of one transaction, about: what waits is in memory."""
 RECORD_BYTES = 64
-"""What a record costs beside its value, about."""
+"""What a record costs beside its key, headers and value, about."""
 MOST_BESIDE_BYTES = 1 << 20
 """Of key and headers of a record: with those of a value it fits into the routed topic."""
 
@@ -147,14 +147,16 @@ class PartitionRoute:
         return placed
 
     def _closes_steps(self, copy: Copy) -> bool:
-        """Whether it is a tick of a replay: all routed partitions hear of it."""
+        """Return whether it is a tick of a replay, which goes to all routed partitions."""
         return self.spec.replay and any(name == TICK_HEADER for name, _ in copy.headers[:-1])
 
     def _copy(self, record: SourceRecord) -> Copy:
         key, value, headers = record.key, record.value, record.headers
         place = (PLACE_HEADER, b"%d/%d" % (self.partition, record.offset))
-        if (headers or key is not None) and _bytes_beside(key, headers) > MOST_BESIDE_BYTES:
-            return Copy(None, self._too_large, record.timestamp, [place])
+        if headers or key is not None:
+            if (beside := _bytes_beside(key, headers)) > MOST_BESIDE_BYTES:
+                return Copy(None, self._too_large, record.timestamp, [place])
+            self._bytes += beside
         if value is not None and len(value) >= len(self._too_large):
             value = self._too_large
         return Copy(key, value, record.timestamp, [*headers, place])
