@@ -84,7 +84,7 @@ class Topics:
         return f"{self.job}.clock"
 
     def routed(self, stream: str) -> str:
-        """What ingest of a stream reads where the job routes its users itself."""
+        """Return the topic that ingest of a stream reads where the job routes its users itself."""
         return f"{self.job}.routed.{stream}"
 
     @property

@@ -152,7 +152,7 @@ class DemoScreen(Screen):
         """Hundreds of refused rows of public files are no news."""
 
     def records(self, stream: str, records: Seen) -> None:
-        """Nor here."""
+        """Refused records are no news either."""
 
     def ended(self, outcome: StreamOutcome) -> None:
         """The table has said it."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 ENVELOPES = {"cloudevents": "CloudEvents", "debezium": "Debezium"}
 LINES = "events.txt"
-"""What commands read."""
+"""Name of the file that commands read events from."""
 LIBRDKAFKA = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
 """Partitioner of a stream -> its name in librdkafka. Records without a key go anywhere."""
 

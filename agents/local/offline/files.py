@@ -39,7 +39,7 @@ from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.reader import paths_of
-from agents.protocol.formats.values import NOT_FINITE, NUMBER, TEXT, Kinds, cell, number, plain
+from agents.protocol.formats.values import NOT_FINITE, NUMBER, TEXT, Kinds, cell, number, plain, with_point
 from agents.protocol.ingest.decode import EventFields
 from engines.core.registry import build_domain
 from schemas.config.formats import CsvSection
@@ -129,10 +129,8 @@ def _csv_column(name: str, column: Any, *, kinds: Kinds, decimal: str) -> list[A
 
 def _guessed(text: str, *, decimal: str) -> Any:
     """Return a cell of which nobody knows what it can be."""
-    plain = text
-    if decimal != ".":
-        plain = "" if "." in text else text.replace(decimal, ".")
-    value = number(plain) if _JSON_NUMBER.match(plain) else text
+    pointed = with_point(text, decimal)
+    value = number(pointed) if pointed is not None and _JSON_NUMBER.match(pointed) else text
     return text if value is NOT_FINITE else value
 
 

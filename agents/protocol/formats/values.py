@@ -125,11 +125,9 @@ def cell(text: str, kinds: frozenset[str] | None, decimal: str = ".") -> Any:
         return None
     if kinds is None or kinds == TEXT:
         return text
-    plain_text = text
-    if decimal != ".":
-        if "." in text:  # a point would be one of thousands: nothing that a field can be
-            return text if "text" in kinds else []
-        plain_text = text.replace(decimal, ".")
+    plain_text = with_point(text, decimal)
+    if plain_text is None:  # nothing that a field can be
+        return text if "text" in kinds else []
     if "text" not in kinds:
         return typed(plain_text, kinds)
     if "boolean" in kinds and (word := text.strip().lower()) in _BOOLEANS:
@@ -138,6 +136,13 @@ def cell(text: str, kinds: frozenset[str] | None, decimal: str = ".") -> Any:
         return text
     value = number(plain_text)
     return value if type(value) is int or _same(value, plain_text) else plain_text
+
+
+def with_point(text: str, decimal: str) -> str | None:
+    """Return a number's text with a point before the fraction; None where it has a point of thousands."""
+    if decimal == ".":
+        return text
+    return None if "." in text else text.replace(decimal, ".")
 
 
 def _same(value: Any, text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -37,7 +38,7 @@ class StreamShown(Protocol):
         """Return a row for each step after `after`, oldest first."""
 
 
-class Reader:
+class Reader(ABC):
     """What feeds the streams of a view.
 
     Attributes:
@@ -51,9 +52,9 @@ class Reader:
         self.behind = 0
         self.news = asyncio.Event()
 
+    @abstractmethod
     async def run(self) -> None:
         """Read for ever."""
-        raise NotImplementedError
 
     def tell(self) -> None:
         """Wake the pages that wait for news."""

@@ -460,7 +460,8 @@ class SourceTask:
                     sent.append(await self.producer.send_batch(batch, topic, partition=partition))
                     await asyncio.sleep(0)  # a whole batch must not keep everything else waiting
                     batch = self.producer.create_batch()
-                    batch.append(timestamp=timestamp, key=key, value=value, headers=headers)
+                    first = batch.append(timestamp=timestamp, key=key, value=value, headers=headers)
+                    assert first is not None, "a batch takes its first record, whatever its size"
             sent.append(await self.producer.send_batch(batch, topic, partition=partition))
         return sent
 

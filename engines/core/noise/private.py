@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -30,9 +31,9 @@ class Hidden:
     __slots__ = ("_value",)
     _value: Any
 
+    @abstractmethod  # without ABC: each value is asked whether it is one of these, which that makes slow
     def _again(self, value: Any) -> Any:
         """Return what is made of private values, private again."""
-        raise NotImplementedError
 
 
 def _opened(value: Any) -> Any:
