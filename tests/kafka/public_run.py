@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from aiokafka.admin import NewTopic
 
 from agents.kafka.topics import create_topics
 from agents.protocol.partitioner import partitions_of
@@ -17,10 +16,10 @@ from agents.protocol.userhash import IdBytes
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.releases import STEP_HEADER, Candidate, PublicRecord
-from schemas.topics import COMPACTED, Topics
+from schemas.topics import Topics
 from tests.consume.runs import records_of as of_step
 from tests.kafka.ingest_support import START_S, STEP_S
-from tests.kafka.support import create, fresh_name, job_config, producing, records_of, stream_table, until, worker
+from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until, worker
 
 PARTITIONS = 2
 
@@ -45,10 +44,6 @@ async def published_stream(
     privacy["user_key_file"] = str(folder / "user.key")
     stream = stream_table(fresh_name("p"), **{"privacy": privacy, "options": {"depth": 8}, **table})
     config = job_config(bootstrap, folder, streams=[stream], partitions=1)
-    # The broker compacts every 15 s, which on a slow machine is before a test has read what was withdrawn. (A lag of
-    # compaction would not help: it counts from the records' times, which here are years ago.)
-    settings = {**COMPACTED, "min.cleanable.dirty.ratio": "1"}
-    await create(bootstrap, NewTopic(Topics.synthetic(config.streams[0].name), 1, 1, topic_configs=settings))
     await create_topics(config, source_partitions=PARTITIONS)
     async with producing(bootstrap) as producer:
         for number, events in enumerate(steps):

@@ -231,10 +231,13 @@ class Broker(abc.ABC):
         self.stop()
 
 
-def broker_from_env(progress: Progress | None = None) -> Broker:
-    """Return the cluster named by `PRIVSTREAM_BOOTSTRAP`, or an embedded broker where it is unset. Not started yet."""
+def broker_from_env(progress: Progress | None = None, properties: Mapping[str, str] = MappingProxyType({})) -> Broker:
+    """Return the cluster named by `PRIVSTREAM_BOOTSTRAP`, or an embedded broker where it is unset. Not started yet.
+
+    Args: properties: of the embedded broker.
+    """
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE, "").strip()
-    return ExternalBroker(bootstrap) if bootstrap else EmbeddedBroker(progress=progress)
+    return ExternalBroker(bootstrap) if bootstrap else EmbeddedBroker(progress=progress, properties=properties)
 
 
 class ExternalBroker(Broker):
