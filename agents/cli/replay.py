@@ -105,9 +105,9 @@ def replay(
                 file,
                 options,
                 progress=partial(bars, f"replay {chosen.name}"),
-                ahead=_warn,
-                looked=looked,
-                unstarted=_say_unstarted,
+                on_prospect=_warn,
+                on_rows_seen=looked,
+                on_unstarted=_say_unstarted,
             )
         )
     if as_json:

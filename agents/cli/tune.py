@@ -63,15 +63,15 @@ def tune(
     loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)
     tuning.check_bounded(loaded, chosen)
-    options, left_out = tuning.what_to_try(
+    options, left_out = tuning.options_for(
         chosen,
-        bounds=None if bounds is None else tuning.bounds_of(bounds),
-        epsilons=None if epsilons is None else tuning.epsilons_of(epsilons),
+        bounds=None if bounds is None else tuning.parse_bounds(bounds),
+        epsilons=None if epsilons is None else tuning.parse_epsilons(epsilons),
         runs=runs,
     )
     with Bars(quiet=as_json) as bars:
         tuned = tuning.tune(loaded, file, options, stream=chosen.name, progress=partial(bars, "tune"), tell=bars.say)
-    page = None if out is None else tuning.write(tuned, out)
+    page = None if out is None else tuning.write_page(tuned, out)
     unknown = PrivstreamError(tuned.problem) if tuned.problem else None
     if as_json:
         print_json(tuning.as_json(tuned) | ({"problems": problems_of(unknown)} if unknown else {}))
@@ -80,11 +80,11 @@ def tune(
             f"{tuned.stream}: engine {tuned.engine} ({tuned.mode}), {tuned.usable:,} of {tuned.rows:,} rows "
             f"usable, {tuned.steps:,} steps, runs of each: {tuned.runs}"
         )
-        for sentence in tuning.about(tuned):
+        for sentence in tuning.explanation(tuned):
             typer.echo(sentence)
         for recommended, cells in tuning.by_epsilon(tuned):
             typer.echo(f"\nepsilon {recommended.epsilon}")
-            typer.echo(table(tuning.head(tuned), list(tuning.lines(tuned, recommended, cells))))
+            typer.echo(table(tuning.table_head(tuned), list(tuning.table_rows(tuned, recommended, cells))))
         typer.echo("")
         for term in tuning.explained(tuned):
             typer.echo(f"{term.name}: {term.meaning}")

@@ -475,7 +475,7 @@ async def _play(config: Config, name: str, options: DevOptions, screen: DevScree
         played.file,
         ReplayOptions(speed=played.speed, allow_refused=options.allow_refused),
         progress=partial(screen.rows, name),
-        looked=partial(screen.looked, name),
+        on_rows_seen=partial(screen.looked, name),
     )
     screen.replayed(done)
     return done

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from agents.local.offline.files import rows_for
 from agents.local.offline.simulate import driven_by_ticks
-from agents.local.offline.tune import LEAST, History, TuneCell, TuneOptions, mean, tune
+from agents.local.offline.tune import LEAST, History, TuneCell, TuneOptions, mean_split, tune
 from benchmarks.people.streams import SETS, People
 from benchmarks.size import QUICK, sized
 from engines.core.noise import NoiseSource
@@ -95,7 +95,7 @@ def event_level(people: People, epsilon: Decimal, runs: int) -> Side:
     events = events.model_copy(update={"time": everything.time})
     bounded = history.bounded(everything, lambda rows: None)
     splits = [bounded.run(events, lambda rows: None, lambda: next(draw)) for _ in range(runs)]
-    return Side(0, 1.0, people.compared(mean(splits).total))
+    return Side(0, 1.0, people.compared(mean_split(splits).total))
 
 
 def main() -> int:

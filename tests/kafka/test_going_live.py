@@ -34,7 +34,7 @@ pytestmark = pytest.mark.kafka
 def go(config: Config, path: Path, **options: Any) -> Any:
     told: list[Prospect] = []
     done = asyncio.run(
-        replay(config, config.streams[0], path, ReplayOptions(then_live=True, **options), ahead=told.append)
+        replay(config, config.streams[0], path, ReplayOptions(then_live=True, **options), on_prospect=told.append)
     )
     return done, told
 

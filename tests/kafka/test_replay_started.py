@@ -116,15 +116,15 @@ async def test_all_streams_that_go_live_together_are_held_to_it(bootstrap: str, 
     config = await job(bootstrap, tmp_path, fresh_name("a"), fresh_name("b"))
     first, second = config.streams
     said: list[tuple[str, ...]] = []
-    done = await replay(config, first, rows, ReplayOptions(limit=0), unstarted=said.append)
+    done = await replay(config, first, rows, ReplayOptions(limit=0), on_unstarted=said.append)
     assert said.pop() == done.unstarted == (first.name,), "nothing is there to compare with"
     await start(config.model_copy(update={"streams": (first,)}))
     future = ReplayOptions(then_live=True, until="2300-01-01")
     with pytest.raises(ReplayError, match="not over yet"):
-        await replay(config, first, rows, future, unstarted=said.append)
+        await replay(config, first, rows, future, on_unstarted=said.append)
     assert said.pop() == (second.name,), "they go live together"
     await start(config)
-    done = await replay(config, first, rows, ReplayOptions(limit=0), unstarted=said.append)
+    done = await replay(config, first, rows, ReplayOptions(limit=0), on_unstarted=said.append)
     assert (said, done.unstarted) == ([], ())
     other = changed(config, domain={"bounds": [0.0, 0.0, 2.0, 1.0]})
     with pytest.raises(FingerprintError, match=f"(?s)stream {config.streams[1].name} .*domain.bounds"):

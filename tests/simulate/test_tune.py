@@ -27,16 +27,16 @@ from agents.local.offline.tune import (
     TuneCell,
     Tuned,
     TuneOptions,
-    bounds_of,
     default_bounds,
     default_epsilons,
-    epsilons_of,
     last_third,
-    mean,
+    mean_split,
+    options_for,
+    parse_bounds,
+    parse_epsilons,
     recommend,
     shares,
     tune,
-    what_to_try,
 )
 from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Config, config_from_mapping, parse_config
@@ -153,7 +153,7 @@ def test_every_engine_that_bounds_users(engine: str, tmp_path: Path) -> None:
     config = config_from_mapping({"kafka": {"bootstrap": "localhost:9092"}, "streams": [stream.model_dump()]})
     assert stream.privacy.bounds_users
     file = write(tmp_path / "rows.jsonl", rows_of(config, users=users, steps=steps))
-    default, _ = what_to_try(stream, bounds=None, epsilons=(Decimal(1), Decimal(2)), runs=1)
+    default, _ = options_for(stream, bounds=None, epsilons=(Decimal(1), Decimal(2)), runs=1)
     bounds = tuple(bound for bound in default.bounds if bound in (1, steps, stream.privacy.max_contributions))
     assert bounds[-1] == stream.privacy.max_contributions
     options = replace(default, bounds=bounds)
@@ -183,8 +183,8 @@ def test_the_grid_is_near_the_configured_bound() -> None:
 
 
 def test_lists_are_sorted_and_each_value_is_once() -> None:
-    assert bounds_of("20, 1,5,5") == (1, 5, 20)
-    assert epsilons_of("2,0.5, 2") == (Decimal("0.5"), Decimal(2))
+    assert parse_bounds("20, 1,5,5") == (1, 5, 20)
+    assert parse_epsilons("2,0.5, 2") == (Decimal("0.5"), Decimal(2))
 
 
 def cell(bound: int, *totals: float) -> TuneCell:
@@ -217,8 +217,8 @@ def test_steps_in_which_nothing_was_released_do_not_count() -> None:
     known = [ErrorSplit({"a": step}, {"a": step}, {"a": float(step)}) for step in range(6)]
     unknown = ErrorSplit({"a": 0.0}, {"a": math.nan}, {"a": math.nan})
     assert [split.total["a"] for split in last_third([*known, unknown, unknown])] == [4, 5]
-    assert mean([known[1], unknown, known[2]]).total == {"a": 1.5}
-    assert not mean([]).known
+    assert mean_split([known[1], unknown, known[2]]).total == {"a": 1.5}
+    assert not mean_split([]).known
 
 
 def test_shares_by_thirds() -> None:
@@ -291,7 +291,7 @@ def test_epsilons_are_positive_numbers(config: Path, points: Path, epsilons: str
     assert refused.exit_code == 2
     assert "--epsilons must be positive numbers" in refused.stderr
     with pytest.raises(PrivstreamError):
-        epsilons_of(epsilons)
+        parse_epsilons(epsilons)
 
 
 def test_streams_that_bound_nobody_are_refused(points: Path) -> None:
@@ -359,12 +359,12 @@ def test_what_takes_long_is_said_after_the_first_run_with_what_to_leave_out(poin
 def test_defaults_that_a_stream_cannot_have_are_left_out_and_said() -> None:
     """`validate` accepts 600, and twice as much is refused."""
     (stream,) = parse_config(POINTS.replace("epsilon = 8.0", "epsilon = 600")).streams
-    options, left_out = what_to_try(stream, bounds=None, epsilons=None, runs=1)
+    options, left_out = options_for(stream, bounds=None, epsilons=None, runs=1)
     assert list(map(int, options.epsilons)) == [300, 600]
     assert options.bounds == (1, 2, 5, 10, 20, 50)
     assert [sentence.split(":")[0] for sentence in left_out] == ["epsilon 1200 was left out"]
     with pytest.raises(PrivstreamError, match=r"bounds from 1 to 50 cannot be tried: .* Fix: .* --bounds"):
-        what_to_try(stream, bounds=None, epsilons=(Decimal(2000),), runs=1)
+        options_for(stream, bounds=None, epsilons=(Decimal(2000),), runs=1)
 
 
 def test_where_nothing_is_recommended_the_command_fails_with_a_fix(config: Path, points: Path, tmp_path: Path) -> None:

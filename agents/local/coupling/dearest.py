@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from agents.local.coupling.inputs import UNIT, Sent, other, span_of
-from agents.local.coupling.runs import STEPS, Choosing, Verdict, couple
+from agents.local.coupling.runs import STEPS, RareOutputs, Verdict, couple
 from engines.checks.contract_case import contract_case
 from engines.checks.coupling import OutputAdversary
 from engines.core.noise.witness import CounterLaw, ExceedsLaw, ExponentialLaw, GaussianLaw, LaplaceLaw, Law
@@ -31,14 +31,14 @@ FEW = 8
 """Events of a burst."""
 
 
-class Deep(OutputAdversary):
+class DeepTrees(OutputAdversary):
     """Divides all cells along every path; everything else is as drawn."""
 
     def output(self, law: Law, private: Any, drawn: Any) -> Any:
         return np.ones_like(drawn) if isinstance(law, ExceedsLaw) else drawn
 
 
-class Magnifying(OutputAdversary):
+class MagnifiedCounts(OutputAdversary):
     """Releases counts as if each event were so many, without noise; where something is, cells are divided."""
 
     def __init__(self, times: int) -> None:
@@ -57,7 +57,7 @@ class Magnifying(OutputAdversary):
                 return drawn
 
 
-class Wild(OutputAdversary):
+class ExtremeNoise(OutputAdversary):
     """Draws noise of so many times its size, or none, and makes any choice and deep trees."""
 
     def __init__(self, chance: random.Random, times: int) -> None:
@@ -88,13 +88,13 @@ class Wild(OutputAdversary):
 
 ADVERSARIES: tuple[Callable[[random.Random], OutputAdversary], ...] = (
     lambda chance: OutputAdversary(),
-    lambda chance: Magnifying(40),
-    lambda chance: Wild(chance, 3),
-    lambda chance: Deep(),
-    lambda chance: Magnifying(1),
-    lambda chance: Wild(chance, 30),
-    lambda chance: Magnifying(400),
-    Choosing,
+    lambda chance: MagnifiedCounts(40),
+    lambda chance: ExtremeNoise(chance, 3),
+    lambda chance: DeepTrees(),
+    lambda chance: MagnifiedCounts(1),
+    lambda chance: ExtremeNoise(chance, 30),
+    lambda chance: MagnifiedCounts(400),
+    RareOutputs,
 )
 
 

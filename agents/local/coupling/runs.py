@@ -53,7 +53,7 @@ def settings(engine: str | None = None, mode: str | None = None) -> Iterator[tup
                     yield f"{name}/{each}/{number}", case.stream(each, variant)
 
 
-class Choosing(OutputAdversary):
+class RareOutputs(OutputAdversary):
     """Chooses outputs far from what is true now and then, as rare noise does: trees grow and die, bursts begin."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -140,7 +140,7 @@ def couple(
     if adversary is None:
         # With the unit first, or without: what only a unit that is ADDED does to the second run shows in the latter.
         random.Random(f"sides of {name}/{seed}").shuffle(sides)
-        adversary = Choosing(chance) if chance.random() < 0.5 else OutputAdversary()
+        adversary = RareOutputs(chance) if chance.random() < 0.5 else OutputAdversary()
     recorder = Recorder(adversary)
     forced = Forced(recorder)
     first: list[tuple[PublicRecord, ...]] = []
@@ -205,7 +205,7 @@ def _check_account(step: int, records: tuple[PublicRecord, ...], claim: Claim, f
         raise CouplingBroken(f"step {step}: one unit has cost more than the ledger says is spent, {spent:g}")
 
 
-class Watched:
+class BatchRecorder:
     """An engine whose batches are noted, so that they can be run again sealed."""
 
     def __init__(self, engine: Engine, batches: list[Batch]) -> None:
@@ -246,7 +246,7 @@ class JobRun(LocalJob):
     def new_stepper(self) -> Stepper:
         """Return a stepper whose engine notes its batches."""
         stepper = super().new_stepper()
-        stepper.engine = Watched(stepper.engine, self.batches)
+        stepper.engine = BatchRecorder(stepper.engine, self.batches)
         return stepper
 
     def releases(self) -> Iterator[tuple[PublicRecord, ...]]:

@@ -61,15 +61,15 @@ class StartCheck:
     A stream that was never started has none: there is nothing to compare with, until a worker starts it.
 
     Attributes:
-        unstarted: streams of which that was so when it looked last.
+        unstarted: streams of which that was so at the last check.
     """
 
     def __init__(self, config: Config, streams: Sequence[Stream]) -> None:
         self._config, self._streams = config, tuple(streams)
         self.unstarted = tuple(stream.name for stream in self._streams)
-        self._looked = 0.0
+        self._checked = 0.0
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Raises: FingerprintError with every field and its fix; BrokerError; WireError."""
         topic = Topics(self._config.job.name, self._config.kafka.partitions).fingerprints
         async with admin_client(self._config.kafka) as admin:
@@ -84,24 +84,24 @@ class StartCheck:
                 now = fingerprint_now(stream, self._config, found, None, insecure=False, stored=known)
                 known.check(now, apart_from=OF_WORKERS)
         self.unstarted = tuple(stream.name for stream in self._streams if stream.name not in stored)
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
 
-    async def again(self) -> None:
-        """Look again where a worker may have started one of the streams since. Raises: as `look`."""
+    async def check_again(self) -> None:
+        """Check again where a worker may have started one of the streams since. Raises: as `check`."""
         if not self.unstarted:
             return
         try:
-            await self.look()
+            await self.check()
         except FingerprintError as error:
             raise FingerprintError(
                 f"{error}\n  A worker has started it while this replay was under way, and what was written does not "
                 "fit it. Fix: replay into a new topic, for a new stream under another name."
             ) from None
 
-    async def meanwhile(self) -> None:
-        """Look again now and then. Raises: as `look`."""
-        if time.monotonic() - self._looked > MEANWHILE_S:
-            await self.again()
+    async def check_meanwhile(self) -> None:
+        """Check again where `MEANWHILE_S` have passed. Raises: as `check`."""
+        if time.monotonic() - self._checked > MEANWHILE_S:
+            await self.check_again()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Prospect:
 
 
 class GoingLive:
-    """Asks the brokers for the time, and says what it means to go live, before anything is written.
+    """Says what it means to go live, by the brokers' time, before anything is written.
 
     Where history ends and the present begins there is a stretch of steps that nobody replays: they are over, and each
     is released. What is over is said by the record with which the partitions go live, by the brokers' time.
@@ -291,17 +291,17 @@ async def replay(
     options: ReplayOptions,
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    ahead: Callable[[Prospect], None] = lambda prospect: None,
-    looked: Callable[[RowsSeen], None] = lambda seen: None,
-    unstarted: Callable[[tuple[str, ...]], None] = lambda streams: None,
+    on_prospect: Callable[[Prospect], None] = lambda prospect: None,
+    on_rows_seen: Callable[[RowsSeen], None] = lambda seen: None,
+    on_unstarted: Callable[[tuple[str, ...]], None] = lambda streams: None,
 ) -> Replayed:
     """Write what is not yet written.
 
     Args:
-        progress: told after each commit how many rows of the file are done with, of how many (an estimate for CSV).
-        ahead: told what going live will do, before anything is written.
-        looked: told what becomes of the next rows, before anything is written.
-        unstarted: told before that which streams no worker has started yet: nothing says whether they fit.
+        progress: called after each commit with the rows that are done and the rows of the file (an estimate for CSV).
+        on_prospect: called with what going live will do, before anything is written.
+        on_rows_seen: called with what becomes of the next rows, before anything is written.
+        on_unstarted: called before that with the streams that no worker has started yet: nothing says whether they fit.
     Raises: FileError, ReplayError, BrokerError, WireError; FingerprintError where a stream was started with something
         else than it is configured with here.
     """
@@ -318,9 +318,9 @@ async def replay(
     topics = await _topics(config.kafka, stream)
     going_live = GoingLive(config, stream, topics) if options.then_live else None
     start = StartCheck(config, [stream] if going_live is None else going_live.streams)
-    await start.look()
+    await start.check()
     if start.unstarted:
-        unstarted(start.unstarted)
+        on_unstarted(start.unstarted)
     producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")
     try:
         # Only now: what a former replay had under way is settled, and the partitions end where they end.
@@ -337,13 +337,13 @@ async def replay(
         )
         if going_live is not None and begin.live_from is None:
             history = until - 1 if until is not None else await asyncio.to_thread(last_step, file, stream, clock)
-            ahead(await going_live.prospect(max(begin.step, history), yes=options.yes))
+            on_prospect(await going_live.prospect(max(begin.step, history), yes=options.yes))
         total = summary.rows if options.limit is None else min(summary.rows, options.limit)
         progress(begin.row, total)
         live = begin.live_from is not None
         if not live:
             look = first_rows if options.allow_refused else check_fit
-            looked(await asyncio.to_thread(look, stream, file, skip=begin.row))
+            on_rows_seen(await asyncio.to_thread(look, stream, file, skip=begin.row))
         plan = plan_of(stream, topics, begin, until=None if live else until)
         feed = _Feed(stream, file, clock, plan, options)
         # Partitions that were added behind the last tick have none: at its end a replay closes its steps there, too.
@@ -351,11 +351,11 @@ async def replay(
         for rows in [] if live else _parts(file, skip=begin.row, options=options):
             async for chunk in feed.end() if rows is None else feed.chunks(rows):
                 if chunk.progress != committed:
-                    await start.meanwhile()
+                    await start.check_meanwhile()
                     await _commit(producer, chunk)
                     committed = chunk.progress
                 progress(plan.row + plan.left_out, total)
-        await start.again()
+        await start.check_again()
         if going_live is not None:  # where it is live already, too: for streams that were added since
             await _commit(producer, plan.go_live(await going_live.over()))
     except ProducerFenced:

@@ -109,7 +109,7 @@ class TuneCell:
     @property
     def errors(self) -> ErrorSplit:
         """The mean over all runs."""
-        return mean(self.runs)
+        return mean_split(self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +132,19 @@ class Recommendation:
     def sentence(self) -> str:
         if self.bound is None:
             return f"epsilon {self.epsilon}: nothing was released and compared, so no bound can be recommended"
-        told = f"epsilon {self.epsilon}: max_contributions = {self.bound} has the least error"
+        text = f"epsilon {self.epsilon}: max_contributions = {self.bound} has the least error"
         if self.spread is None:
-            told += " (of one run: --runs 3 tells how much runs differ)"
+            text += " (of one run: --runs 3 tells how much runs differ)"
         elif self.alike:
             *others, last = map(str, self.alike)
             named = f"{', '.join(others)} and {last}" if others else last
-            told += f", but {named} {'is' if len(self.alike) == 1 else 'are'} within what runs differ by"
-            told += f" ({self.spread:.1%})"
+            text += f", but {named} {'is' if len(self.alike) == 1 else 'are'} within what runs differ by"
+            text += f" ({self.spread:.1%})"
         else:
-            told += f", by more than runs differ ({self.spread:.1%})"
+            text += f", by more than runs differ ({self.spread:.1%})"
         if self.edge:
-            told += f"; it is the {self.edge} of those tried, so try {self.edge.removesuffix('st')}r ones"
-        return told
+            text += f"; it is the {self.edge} of those tried, so try {self.edge.removesuffix('st')}r ones"
+        return text
 
 
 def default_bounds(configured: int, *, charge: int = 1) -> tuple[int, ...]:
@@ -163,7 +163,7 @@ def default_epsilons(configured: Decimal) -> tuple[Decimal, ...]:
     return tuple(Decimal(f"{(configured * factor).normalize():f}") for factor in factors)  # 10, and not 1E+1
 
 
-def bounds_of(text: str) -> tuple[int, ...]:
+def parse_bounds(text: str) -> tuple[int, ...]:
     """Return bounds from a text such as "1,2,5", each once and in order. Raises: PrivstreamError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) <= 7 and 1 <= int(part) <= LADDER[-1] for part in parts):
@@ -174,7 +174,7 @@ def bounds_of(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in parts}))
 
 
-def epsilons_of(text: str) -> tuple[Decimal, ...]:
+def parse_epsilons(text: str) -> tuple[Decimal, ...]:
     """Return epsilons from a text such as "0.5,1,2", each once and in order. Raises: PrivstreamError."""
     try:
         values = {Decimal(part.strip()) for part in text.split(",")}
@@ -187,7 +187,7 @@ def epsilons_of(text: str) -> tuple[Decimal, ...]:
     return tuple(sorted(values))
 
 
-def compare(
+def split_error(
     evaluator: Evaluator,
     metrics: Sequence[Metric],
     whole: Folded,
@@ -214,7 +214,7 @@ def last_third(splits: Sequence[ErrorSplit]) -> Sequence[ErrorSplit]:
     return known[-max(1, len(known) // 3) :]
 
 
-def mean(splits: Sequence[ErrorSplit]) -> ErrorSplit:
+def mean_split(splits: Sequence[ErrorSplit]) -> ErrorSplit:
     """Return the mean of each error, over those in which it is known; NaN where it is in none."""
     return ErrorSplit(*(_mean([getattr(split, part) for split in splits]) for part in ("bias", "noise", "total")))
 
@@ -346,16 +346,18 @@ def tune(
 
     Args:
         stream: its name.
-        progress: told how many rows are gone through, of how many, each as often as it is gone through.
-        tell: told once, after the first run, where all of them take longer than `LONG_S`: how long, and what to leave
-            out. It is the run of the largest bound, which takes longest. clock: seconds; tests have their own.
+        progress: called with the rows read so far and the rows to read; a row counts each time that it is read.
+        tell: called once, after the first run, where all of them take longer than `LONG_S`: with how long, and what to
+            leave out. The first run is of the largest bound, which takes longest. clock: seconds; tests have their own.
         draw: seeds, of 32 bytes; tests repeat runs by it.
     Raises: ConfigError for a stream that bounds nobody, or a bound or epsilon that it cannot have; FileError;
         ReplayError.
     """
     chosen = config.stream(stream)
     check_bounded(config, chosen)
-    grid = {(bound, epsilon): at(chosen, bound, epsilon) for bound in options.bounds for epsilon in options.epsilons}
+    grid = {
+        (bound, epsilon): with_bound(chosen, bound, epsilon) for bound in options.bounds for epsilon in options.epsilons
+    }
     file = rows_for(path, chosen)
     summary = file.summary()
     if summary.rows == 0:
@@ -382,7 +384,7 @@ def tune(
             for _ in range(options.runs):
                 begun = clock()
                 splits.append(bounded.run(each, passed, draw))
-                if len(cells) + len(splits) == 1 and (said := how_long(options, read_s, clock() - begun)):
+                if len(cells) + len(splits) == 1 and (said := time_needed(options, read_s, clock() - begun)):
                     tell(said)
             found = tuple(split for split in splits if split.known)
             cells.append(
@@ -416,7 +418,7 @@ def tune(
     )
 
 
-def how_long(options: TuneOptions, read_s: float, run_s: float) -> str:
+def time_needed(options: TuneOptions, read_s: float, run_s: float) -> str:
     """Return how long all runs take, and what to leave out, where that is longer than `LONG_S`; else nothing.
 
     Args: read_s, run_s: seconds that the file takes once for a bound, and one run.
@@ -461,14 +463,14 @@ def check_bounded(config: Config, stream: Stream) -> None:
     raise ConfigError([problem])
 
 
-def at(stream: Stream, bound: int, epsilon: Decimal) -> Stream:
+def with_bound(stream: Stream, bound: int, epsilon: Decimal) -> Stream:
     """Return the stream with another bound and epsilon, checked and built. Raises: ConfigError."""
     changed = stream.with_overrides(max_contributions=bound, epsilon=epsilon)
     check_stream(changed)
     return changed
 
 
-def what_to_try(
+def options_for(
     stream: Stream, *, bounds: Sequence[int] | None, epsilons: Sequence[Decimal] | None, runs: int
 ) -> tuple[TuneOptions, tuple[str, ...]]:
     """Return what to try, and why some of what is tried by default is left out, in sentences.
@@ -480,24 +482,24 @@ def what_to_try(
     configured, left_out = stream.privacy.max_contributions or 1, list[str]()
     if epsilons is None:
         few = (configured,) if bounds is None else bounds
-        epsilons = _possible(
+        epsilons = _allowed(
             "epsilon",
             default_epsilons(stream.privacy.epsilon),
-            lambda epsilon: [at(stream, bound, epsilon) for bound in few],
+            lambda epsilon: [with_bound(stream, bound, epsilon) for bound in few],
             left_out,
         )
     if bounds is None:
         tried = tuple(epsilons)
-        bounds = _possible(
+        bounds = _allowed(
             "bound",
             default_bounds(configured, charge=stream.insert_charge),
-            lambda bound: [at(stream, bound, epsilon) for epsilon in tried],
+            lambda bound: [with_bound(stream, bound, epsilon) for epsilon in tried],
             left_out,
         )
     return TuneOptions(bounds=tuple(bounds), epsilons=tuple(epsilons), runs=runs), tuple(left_out)
 
 
-def _possible(name: str, values: Sequence[T], build: Callable[[T], object], left_out: list[str]) -> list[T]:
+def _allowed(name: str, values: Sequence[T], build: Callable[[T], object], left_out: list[str]) -> list[T]:
     """Return those values that a stream can have; why it cannot have others goes to `left_out`."""
     kept, said = [], ""
     for value in values:
@@ -561,9 +563,9 @@ class History:
     def bounded(self, stream: Stream, progress: Callable[[int], None]) -> Bounded:
         """Return what the bound of a stream lets through. Reads the file once more."""
         domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
-        both = EventsOfBoth(domain, audit.evaluator.domain)
+        encoding = EncodedForEvaluator(domain, audit.evaluator.domain)
         engine = Ingested(SourceSpec.from_stream(stream, domain, key=self._key, partitions=1, rows=True), stream.time)
-        kept = Ingested(SourceSpec.from_stream(stream, both, key=self._key, partitions=1, rows=True), stream.time)
+        kept = Ingested(SourceSpec.from_stream(stream, encoding, key=self._key, partitions=1, rows=True), stream.time)
         for records, rows in planned(stream, self._file.batches(), source=self._digest):
             for each in (engine, kept):
                 each.take_rows(records, rows)
@@ -641,9 +643,9 @@ class Bounded:
                 if step in self.truths and stepper.release is not None and not stepper.release.gathered:
                     records = list(alive.values()) if evaluator.scope == "alive" else added
                     columns = {name: [each[at] for each in records] for at, name in enumerate(evaluator.fields)}
-                    splits.append(compare(evaluator, metrics, *self.truths[step], columns))
+                    splits.append(split_error(evaluator, metrics, *self.truths[step], columns))
             progress(rows)
-        return mean(last_third(splits))
+        return mean_split(last_third(splits))
 
 
 def _applied(payload: bytes, fields: Sequence[str], alive: dict[bytes, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -659,7 +661,7 @@ def _applied(payload: bytes, fields: Sequence[str], alive: dict[bytes, tuple[Any
             yield alive[record.key]
 
 
-class EventsOfBoth:
+class EncodedForEvaluator:
     """Events that an engine's domain takes, encoded by another one: what the engine refuses charges nobody."""
 
     filled: FilledWords
@@ -696,7 +698,7 @@ def warnings(tuned: Tuned) -> tuple[str, ...]:
     return (*([unused] if tuned.refused or tuned.dropped else []), *WARNINGS)
 
 
-def about(tuned: Tuned) -> tuple[str, str]:
+def explanation(tuned: Tuned) -> tuple[str, str]:
     """Return what the figures are, in two sentences."""
     unit = f", in {tuned.unit}" if tuned.unit not in ("", "%") else ""
     return (
@@ -726,16 +728,16 @@ def by_epsilon(tuned: Tuned) -> Iterator[tuple[Recommendation, Sequence[TuneCell
         yield recommended, [cell for cell in tuned.cells if cell.epsilon == recommended.epsilon]
 
 
-def head(tuned: Tuned) -> list[str]:
-    return ["bound", "accepted", "first third", "last third", *(f"{name} (bias, noise)" for name in names(tuned))]
+def table_head(tuned: Tuned) -> list[str]:
+    return ["bound", "accepted", "first third", "last third", *(f"{name} (bias, noise)" for name in error_names(tuned))]
 
 
-def names(tuned: Tuned) -> list[str]:
+def error_names(tuned: Tuned) -> list[str]:
     """Return the names of the errors."""
     return list(dict.fromkeys(name for cell in tuned.cells for name in cell.errors.total))
 
 
-def lines(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> Iterator[list[str]]:
+def table_rows(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> Iterator[list[str]]:
     """Yield a line of the table for each bound; "*" stands at the recommended one."""
     for cell in cells:
         errors = cell.errors
@@ -743,7 +745,7 @@ def lines(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) 
         yield [
             f"{cell.bound:,}{' *' if cell.bound == recommended.bound else ''}",
             *("-" if math.isnan(share) else f"{share:.0%}" for share in shown),
-            *(_three(errors, name, tuned.unit) for name in names(tuned)),
+            *(_three(errors, name, tuned.unit) for name in error_names(tuned)),
         ]
 
 
@@ -760,7 +762,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def as_json(tuned: Tuned) -> dict[str, Any]:
-    """For machines. Errors of shares are shares, not percent; what is not known is null."""
+    """Return the document of `--json`. Errors of shares are shares, not percent; what is not known is null."""
     document = asdict(tuned)
     document["cells"] = [
         {
@@ -788,8 +790,8 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def write(tuned: Tuned, folder: Path) -> Path:
-    """tune.html, for this user of the machine only; returns it. Raises: FileError."""
+def write_page(tuned: Tuned, folder: Path) -> Path:
+    """Write tune.html for this user of the machine only. Returns its path. Raises: FileError."""
     page = folder / "tune.html"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -813,7 +815,7 @@ def _page(tuned: Tuned) -> str:
         name=tuned.stream,
         sub=f"engine {tuned.engine}, mode {tuned.mode}, from {tuned.source}",
         warnings=warnings(tuned),
-        about=about(tuned),
+        about=explanation(tuned),
         all_tiles=[
             (f"{tuned.usable:,}", f"usable of {tuned.rows:,} rows"),
             (f"{tuned.steps:,}", "steps"),
@@ -828,7 +830,7 @@ def _page(tuned: Tuned) -> str:
 
 def _curves(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> dict[str, Any]:
     parts: Mapping[str, dict[str, list[float]]] = {
-        name: {"bias": [], "noise": [], "error": []} for name in names(tuned)
+        name: {"bias": [], "noise": [], "error": []} for name in error_names(tuned)
     }
     for cell in cells:
         errors = cell.errors
@@ -840,7 +842,7 @@ def _curves(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]
         "heading": f"Epsilon {recommended.epsilon}",
         "sentence": recommended.sentence(),
         "plot": error_chart(bounds, parts, unit=tuned.unit, best=recommended.bound),
-        "head": head(tuned),
-        "rows": list(lines(tuned, recommended, cells)),
+        "head": table_head(tuned),
+        "rows": list(table_rows(tuned, recommended, cells)),
         "mark": [bounds.index(recommended.bound)] if recommended.bound is not None else [],
     }
