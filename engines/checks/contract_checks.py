@@ -19,6 +19,7 @@ from engines.core.noise import Label, NoiseSource, seeded
 from engines.core.surplus import ACCOUNT
 from schemas.arrays import WordArray
 from schemas.blocks import Folded
+from schemas.config.engines import RecordFields
 from schemas.errors import EngineInputError
 from schemas.wire import Kind, decode, encode
 
@@ -204,6 +205,24 @@ def check_releases_add_up(releases: Sequence[Release]) -> None:
             _require("a gathering step releases nothing", not (added or removed or release.measurements))
 
 
+KINDS = {str: "text", float: "number", int: "integer", bool: "boolean", type(None): "null"}
+
+
+def check_record_fields(releases: Sequence[Release], fields: RecordFields) -> None:
+    """Records have the fields that the engine's spec names, with values of the kinds that it names: typed outputs hold
+    nothing else.
+    """
+    for release in releases:
+        for record in release.added:
+            _require("records have no field that the spec does not name", record.fields.keys() <= fields.keys())
+            for name, kinds in fields.items():
+                kind = KINDS.get(type(record.fields.get(name)))
+                _require(
+                    f"field {name} of records holds what the spec says",
+                    kind in kinds or (kind == "integer" and "number" in kinds),
+                )
+
+
 def check_records_are_dated(releases: Sequence[Release]) -> bool:
     """Every record says which step it stands for, and that is over; or none does, and spans say when what is new came.
 
@@ -320,12 +339,15 @@ def check_charges(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: in
         _require("what is charged is what the mechanisms are said to cost", paid(accountants) <= guarantee.spent)
 
 
-def check_engine(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:
+def check_engine(
+    make_engine: MakeEngine, batches: Sequence[Batch], *, fields: RecordFields | None = None, seed: int = 1
+) -> None:
     """Run every check that needs no neighbour, on these steps.
 
     Args:
         make_engine: gives a new engine before its first step, the same each time.
         batches: steps 0, 1, ... in order; at least one. Try empty ones and such with deletes only, too.
+        fields: what `EngineSpec.records` says of the stream's records; None where no spec is at hand.
     Raises: ContractBroken, naming the promise.
     """
     check_guarantee(make_engine)
@@ -336,6 +358,8 @@ def check_engine(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int
     releases = run(engine, batches, seed=seed)
     check_releases_add_up(releases)
     check_records_are_dated(releases)
+    if fields is not None:
+        check_record_fields(releases, fields)
     check_order(make_engine, batches, seed=seed)
     check_words_are_used_once(make_engine, batches)
     check_pays_for_noise(make_engine, batches, seed=seed)

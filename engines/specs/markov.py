@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from schemas.config.domain import Question
-from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.engines import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
 from schemas.config.markov import MarkovOptions, StatesDomainSection
+
+
+def _records(domain: StatesDomainSection) -> RecordFields:
+    return {
+        domain.field: TEXT | {"null"},  # null is who is in no state
+        "step": INTEGER,
+        **dict.fromkeys(("count", "standard_error", "low", "high"), NUMBER),
+        "revised": frozenset({"boolean"}),
+        "kind": TEXT | {"null"},
+    }
+
 
 SPEC = EngineSpec(
     name="markov",
@@ -16,6 +27,7 @@ SPEC = EngineSpec(
     build="engines.markov.build:build",
     evaluator="engines.markov.build:evaluator",
     view="agents.show.views.markov:VIEW",
+    records=_records,
     contract_case="engines.markov.fixture:CONTRACT",
     answers="engines.markov.answers:answers",
     asks=(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.engines import INTEGER, NUMBER, EngineFacts, EngineSpec, RecordFields
 from schemas.config.series import SeriesDomainSection, SeriesOptions
 
 _MODES = ("default", "paper", "paper-binomial")
+
+
+def _records(domain: SeriesDomainSection) -> RecordFields:
+    suffixes = ("", "_se", "_low", "_high")
+    return {"step": INTEGER, **{field.name + suffix: NUMBER for field in domain.series for suffix in suffixes}}
+
 
 SPEC = EngineSpec(
     name="series",
@@ -25,6 +31,7 @@ SPEC = EngineSpec(
     build="engines.series.build:build",
     evaluator="engines.series.build:evaluator",
     view="agents.show.views.series:VIEW",
+    records=_records,
     contract_case="engines.series.fixture:CONTRACT",
     answers="engines.series.answers:answers",
 )

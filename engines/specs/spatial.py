@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import EngineFacts, EngineSpec
-from schemas.config.spatial import BoxDomainSection, GeoJsonDomainSection, SpatialOptions, ZonesDomainSection
+from schemas.config.engines import NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
+from schemas.config.spatial import (
+    BoxDomainSection,
+    GeoJsonDomainSection,
+    PlanarDomainSection,
+    SpatialOptions,
+    ZonesDomainSection,
+)
+
+
+def _records(domain: PlanarDomainSection | ZonesDomainSection) -> RecordFields:
+    zone = {domain.field: TEXT} if isinstance(domain, ZonesDomainSection) else {}
+    return {**zone, **dict.fromkeys(domain.coordinates or (), NUMBER)}
+
 
 SPEC = EngineSpec(
     name="spatial",
@@ -21,6 +33,7 @@ SPEC = EngineSpec(
     build="engines.spatial.build:build",
     evaluator="engines.spatial.build:evaluator",
     view="agents.show.views.spatial:VIEW",
+    records=_records,
     contract_case="engines.spatial.fixture:CONTRACT",
     answers="engines.spatial.answers:answers",
 )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.engines import EngineFacts, EngineSpec, RecordFields
 from schemas.config.tabular import TableDomainSection, TabularOptions
+
+
+def _records(domain: TableDomainSection) -> RecordFields:
+    return {attribute.field: attribute.record_kinds for attribute in domain.all_attributes}
+
 
 SPEC = EngineSpec(
     name="tabular",
@@ -20,6 +25,7 @@ SPEC = EngineSpec(
     build="engines.tabular.build:build",
     evaluator="engines.tabular.build:evaluator",
     view="agents.show.views.tabular:VIEW",
+    records=_records,
     contract_case="engines.tabular.fixture:CONTRACT",
     answers="engines.tabular.answers:answers",
 )

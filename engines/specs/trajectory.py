@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.engines import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
 from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
+
+
+def _records(domain: TripsDomainSection) -> RecordFields:
+    return {domain.trip: TEXT, domain.order: INTEGER, domain.x: NUMBER, domain.y: NUMBER}
+
 
 SPEC = EngineSpec(
     name="trajectory",
@@ -23,5 +28,6 @@ SPEC = EngineSpec(
     build="engines.trajectory.build:build",
     evaluator="engines.trajectory.build:evaluator",
     view="agents.show.views.trajectory:VIEW",
+    records=_records,
     contract_case="engines.trajectory.fixture:CONTRACT",
 )

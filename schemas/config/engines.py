@@ -6,8 +6,9 @@ A spec imports nothing heavy. It refers to code by name, and `engines.core.regis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from schemas.config.domain import DomainSection, Question
 from schemas.config.options import OptionsSection
@@ -15,6 +16,14 @@ from schemas.guarantee import Unit
 
 Reference = str
 """`package.module:attribute`, as in an entry point."""
+
+RecordKind = Literal["text", "number", "integer", "boolean", "null"]
+"""What a field of synthetic records can hold; `null` also where the field may be absent. Integers are of 64 bits."""
+RecordFields = Mapping[str, frozenset[RecordKind]]
+"""All fields of an engine's synthetic records but their time, in order, each with the kinds of its values."""
+NUMBER: frozenset[RecordKind] = frozenset({"number"})
+INTEGER: frozenset[RecordKind] = frozenset({"integer"})
+TEXT: frozenset[RecordKind] = frozenset({"text"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +70,8 @@ class EngineSpec:
         domain, build, evaluator: functions that return, for a `Stream`, its `engines.core.contract.Domain`, its
             `Engine` before the first step, and its `Evaluator`.
         view: the `agents.show.view.View` for reports, `explain` and the live page.
+        records: a function that returns, for the section of the domain, the fields of synthetic records, of
+            which schemas are made. It imports nothing but sections.
         contract_case: the `engines.checks.contract_case.EngineCase` of the contract tests and coupled runs.
         answers: a function that returns, for a `Stream` and its measurements, an
             `engines.core.answers.contract.Answerer` for `privstream query`; None if the engine answers no queries.
@@ -77,6 +88,7 @@ class EngineSpec:
     build: Reference
     evaluator: Reference
     view: Reference
+    records: Callable[[Any], RecordFields]
     contract_case: Reference
     answers: Reference | None = None
     asks: tuple[Question, ...] = ()

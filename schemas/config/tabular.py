@@ -27,6 +27,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from schemas.config.domain import NUMBERS, DeletableDomainSection, DomainSection, Question, TablesQuestion
+from schemas.config.engines import RecordKind
 from schemas.config.options import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.spatial import CounterName, horizon_problems
@@ -147,6 +148,17 @@ def _text(value: Value) -> str:
     return json.dumps(value)
 
 
+def _record_kind(value: Value) -> RecordKind:
+    match value:
+        case bool():
+            return "boolean"
+        case str():
+            return "text"
+        case int() if -(2**63) <= value < 2**63:
+            return "integer"
+    return "number"
+
+
 Listed = Annotated[Value, BeforeValidator(_value)]
 
 
@@ -181,6 +193,18 @@ class AttributeSection(Section):
     def size(self) -> int:
         """Number of codes, those of `other` and of missing values included."""
         return self.listed + (self.unknown == "other") + self.missing
+
+    @property
+    def record_kinds(self) -> frozenset[RecordKind]:
+        """What its field of synthetic records can hold."""
+        kinds = {_record_kind(value) for value in self.values or ()}
+        if self.edges is not None:
+            kinds = {"integer" if self.integer else "number"}
+        elif "number" in kinds:
+            kinds.discard("integer")  # one kind of number
+        other: set[RecordKind] = {"text"} if self.unknown == "other" else set()
+        missing: set[RecordKind] = {"null"} if self.missing else set()
+        return frozenset(kinds | other | missing)
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse keys of an attribute that contradict each other."""

@@ -85,7 +85,8 @@ def test_a_spec_is_complete(name: str) -> None:
 def test_contract(name: str, mode: str, data: st.DataObject, seed: int) -> None:
     case = contract_case(name)
     configured = case.stream(mode, data.draw(st.sampled_from(case.tried(mode))))
-    checks.check_engine(lambda: build_engine(configured), data.draw(some_batches(case)), seed=seed)
+    fields = ENGINES[name].records(configured.domain)
+    checks.check_engine(lambda: build_engine(configured), data.draw(some_batches(case)), fields=fields, seed=seed)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in wide()])
@@ -125,6 +126,7 @@ def test_records_say_their_step_where_the_engine_says_so(name: str) -> None:
         releases = checks.run(build_engine(case.stream(mode)), steps, seed=1)
         if any(release.added for release in releases):
             said.add(checks.check_records_are_dated(releases))
+        checks.check_record_fields(releases, ENGINES[name].records(case.stream(mode).domain))
     assert said == {ENGINES[name].facts.dates_records}
 
 

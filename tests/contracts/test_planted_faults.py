@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from engines.checks import contract_checks as checks
-from engines.core.contract import Batch, Engine, Release, State
+from engines.core.contract import Batch, Engine, Release, State, SyntheticRecord
 from engines.core.noise import NoiseSource, seeded
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
+from schemas.config.engines import INTEGER, NUMBER, TEXT, RecordFields
 from schemas.guarantee import Guarantee
 from tests.couple.plants import anew
 
@@ -186,3 +187,20 @@ def test_too_much_sensitivity_is_caught() -> None:
 
     with pytest.raises(checks.ContractBroken):
         every_seed()
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"x": NUMBER}, "no field that the spec does not name"),
+        ({"x": NUMBER, "y": NUMBER, "z": NUMBER}, "field z"),
+        ({"x": NUMBER, "y": INTEGER}, "field y"),
+        ({"x": TEXT, "y": NUMBER}, "field x"),
+    ],
+)
+def test_records_other_than_the_spec_says_are_caught(fields: RecordFields, match: str) -> None:
+    record = SyntheticRecord("0", {"x": 0.5, "y": 1.5})
+    releases = [Release(step=0, added=[record], removed=(), measurements=(), total=1)]
+    checks.check_record_fields(releases, {"x": NUMBER, "y": NUMBER})
+    with pytest.raises(checks.ContractBroken, match=match):
+        checks.check_record_fields(releases, fields)

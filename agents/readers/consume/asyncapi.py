@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agents.kafka.schema_registry import RegistryClient, RegistryError
-from engines.core.contract import ScalarKind
-from engines.core.registry import build_domain
+from schemas.config import ENGINES
+from schemas.config.engines import RecordKind
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import PrivstreamError
 from schemas.ledger import LedgerEntry, MeasurementRecord
@@ -28,11 +28,17 @@ if TYPE_CHECKING:
 
 BINDING = "0.5.0"
 REFERENCE = "#/components/schemas/{name}"
-_KINDS: Mapping[ScalarKind, str] = {"text": "string", "number": "number", "boolean": "boolean"}
+_TYPES: Mapping[RecordKind, str] = {
+    "text": "string",
+    "number": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+    "null": "null",
+}
 
 
 def document(config: Config) -> dict[str, Any]:
-    """Return the document of all streams. Raises: EngineInputError where a domain cannot be built."""
+    """Return the document of all streams."""
     schemas = dict(msgspec.json.schema_components((LedgerEntry, MeasurementRecord), ref_template=REFERENCE)[1])
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
@@ -87,25 +93,23 @@ def json_schemas(config: Config) -> dict[str, Any]:
 
 
 def synthetic_schema(stream: Stream) -> dict[str, Any]:
-    """Return the schema of a synthetic record's value: the raw fields of time and domain, and what the engine adds."""
-    time, domain = stream.time, build_domain(stream)
+    """Return the schema of a synthetic record's value: its time, and the fields of its engine's records."""
+    time, fields = stream.time, ENGINES[stream.engine].records(stream.domain)
     properties: dict[str, Any] = {
         time.field: {
             "type": "integer" if time.format in NUMERIC_FORMATS else "string",
             "description": f"Start of the step that added the record, in the raw events' format: {time.format}.",
         }
     }
-    properties |= {name: {"type": ["number", "null"]} for name in domain.number_fields}
-    properties |= {name: {"type": ["string", "null"]} for name in domain.text_fields}
-    for name, kinds in domain.value_fields.items():
-        # The word for values that are not listed is a text.
-        properties[name] = {"type": sorted({*(_KINDS[kind] for kind in kinds), "string", "null"})}
+    for name, kinds in fields.items():
+        types = sorted(_TYPES[kind] for kind in kinds)
+        properties[name] = {"type": types if len(types) > 1 else types[0]}
     return {
         "title": f"Synthetic record of {stream.name}",
         "type": "object",
         "properties": properties,
-        "required": [time.field],
-        "additionalProperties": True,
+        "required": [time.field, *(name for name, kinds in fields.items() if "null" not in kinds)],
+        "additionalProperties": False,
     }
 
 

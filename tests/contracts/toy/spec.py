@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from schemas.config.domain import DomainSection
-from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.engines import INTEGER, EngineFacts, EngineSpec
 from schemas.config.options import OptionsSection
 from schemas.config.values import FieldName
 
@@ -38,5 +38,6 @@ SPEC = EngineSpec(
     build="toy.engine:build",
     evaluator="toy.engine:evaluator",
     view="toy.view:VIEW",
+    records=lambda _: {"count": INTEGER},
     contract_case="toy.fixture:CONTRACT",
 )
