@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import fcntl
-import hashlib
 import ssl
 import subprocess
-import tarfile
-import tempfile
 import time
 import urllib.request
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,37 +21,14 @@ import aiohttp
 from aiohttp import web
 
 from agents.local.broker.embedded import free_ports
-from agents.local.broker.jars import _cache_folder, java_binary
+from agents.local.broker.jars import java_binary
+from tests.maven import kept
 
 VERSION = "2.5.11.Final"
+REGISTRY = f"io.apicurio:apicurio-registry-app:{VERSION}:all:tar.gz"
 SHA256 = "f894a17f650ec427de72cfb68edfc30f8020743269293e58372e22f67fd4fd15"
 PATH = "/apis/ccompat/v7"
 START_S = 180.0
-
-
-def unpacked() -> Path:
-    """Its folder in this user's cache; fetched once, and kept only with the hash that it must have."""
-    cache = _cache_folder()
-    folder = cache / f"apicurio-{VERSION}"
-    if folder.exists():
-        return folder
-    from jgo.maven import MavenContext
-
-    cache.mkdir(parents=True, exist_ok=True)
-    with (
-        (cache / ".lock-apicurio").open("w") as lock,
-        tempfile.TemporaryDirectory(dir=cache, prefix=".apicurio-") as scratch,
-    ):
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.exists():
-            return folder
-        project = MavenContext(repo_cache=Path(scratch), timeout=300).project("io.apicurio", "apicurio-registry-app")
-        archive = project.at_version(VERSION).artifact(classifier="all", packaging="tar.gz").resolve()
-        assert hashlib.sha256(archive.read_bytes()).hexdigest() == SHA256, "not the registry that tests were made for"
-        with tarfile.open(archive) as file:
-            file.extractall(Path(scratch) / "unpacked", filter="data")
-        (Path(scratch) / "unpacked").rename(folder)
-    return folder
 
 
 class SchemaRegistry:
@@ -81,7 +53,7 @@ class SchemaRegistry:
         command = [
             *(str(java_binary()), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}", "-Dquarkus.log.level=ERROR"),
-            *("-jar", str(unpacked() / f"apicurio-registry-app-{VERSION}-runner.jar")),
+            *("-jar", str(kept(REGISTRY, SHA256) / f"apicurio-registry-app-{VERSION}-runner.jar")),
         ]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.url = f"http://127.0.0.1:{port}{PATH}"

@@ -82,13 +82,14 @@ async def alive(config: Config, step: int) -> dict[str, dict[str, Any]]:
 
 
 async def publish(config: Config, candidates: Sequence[Candidate], synthetic: Sequence[Sequence[PublicRecord]]) -> None:
+    """A transaction for each step, as a worker does."""
     name = config.streams[0].name
     await create_topics(config)
-    async with producing(config.kafka.bootstrap) as producer:
+    async with producing(config.kafka.bootstrap, transactional_id=fresh_name("t")) as producer:
         for candidate, adds in zip(candidates, synthetic, strict=True):
             headers = [(STEP_HEADER, b"%d" % candidate.step)]
             ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
-            for record in (*adds, *of_step(candidate, "measurements"), ledger):
-                topic = f"{name}.{record.channel}"
-                await producer.send(topic, record.value, key=record.key, partition=0, headers=headers)
-        await producer.flush()
+            async with producer.transaction():
+                for record in (*adds, *of_step(candidate, "measurements"), ledger):
+                    topic = f"{name}.{record.channel}"
+                    await producer.send(topic, record.value, key=record.key, partition=0, headers=headers)

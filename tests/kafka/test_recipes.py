@@ -32,11 +32,17 @@ from tests.consume.runs import records_of as of_step
 from tests.consume.runs import run
 from tests.kafka.public_run import alive, publish
 from tests.kafka.support import fresh_name
+from tests.maven import kept
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "consumers.md").read_text(encoding="utf-8")
 NOTEBOOK = ROOT / "examples" / "recipes" / "follow_a_topic.ipynb"
 STEPS = 5
+# Of programs that `make recipes` runs beside those of requirements/recipes.in.
+FLINK_GATEWAY = "org.apache.flink:flink-sql-gateway:2.2.1"
+FLINK_GATEWAY_SHA256 = "fde5f0f6e868c84de01312a4922404f9571c68a6d879e91fc602bbafa5d735aa"
+FLINK_KAFKA = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
+FLINK_KAFKA_SHA256 = "5605c691d11a501382c383fecba37a7a552467da5ab7ba904ef5d6f3d62c5616"
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:
@@ -173,6 +179,35 @@ def delta_rows(folder: Path) -> dict[str, tuple[float, ...]]:
     return {row[0]: row[1:] for path in alive for row in pl.read_parquet(folder / path).rows()}
 
 
+@pytest.mark.nightly
+@pytest.mark.seconds(60)
+def test_flink_follows_adds_and_tombstones(rides: Any, tmp_path: Path) -> None:
+    """With what `sql-client.sh` of a distribution runs: PyPI has its jars, but not that script."""
+    flink = next(environment("recipes").parents[1].glob("lib/python*/site-packages/pyflink"))
+    class_path = f"{flink}/lib/*:{flink}/opt/*:{kept(FLINK_GATEWAY, FLINK_GATEWAY_SHA256)}"
+    script = tmp_path / "sql-client.sh"
+    script.write_text(
+        f'#!/bin/sh\nexec java -Duser.home={tmp_path} -cp "{class_path}" org.apache.flink.table.client.SqlClient "$@"\n'
+    )
+    script.chmod(0o755)
+    (tmp_path / "config.yaml").write_text("parallelism.default: 1\n")
+    connector = kept(FLINK_KAFKA, FLINK_KAFKA_SHA256)
+    (tmp_path / connector.name).symlink_to(connector)
+    written("sql", tmp_path, rides.fill)
+    [command] = commands("flink")
+    place = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "FLINK_CONF_DIR": str(tmp_path)}
+    done = subprocess.run(shlex.split(command), env=place, cwd=tmp_path, capture_output=True, text=True, check=False)
+    changes = re.findall(r"^\| ([+-][IUD]) \| +(\S+) \| +(\S+) \| +(\S+) \|$", done.stdout, re.MULTILINE)
+    found: dict[str, tuple[float, float]] = {}
+    for change, key, lon, lat in changes:
+        if change == "-D":
+            del found[key]
+        else:
+            found[key] = (float(lon), float(lat))
+    assert found == {key: (record["lon"], record["lat"]) for key, record in rides.rows.items()}, done.stdout[-5000:]
+    assert {change for change, *_ in changes} == {"+I", "-D"}
+
+
 @pytest.mark.seconds(6)
 def test_the_notebook_makes_the_same_table(rides: Any, tmp_path: Path) -> None:
     # Its client drops without an error what a cell prints later than `iopub_timeout` after its end, 4 s by default.
@@ -196,13 +231,11 @@ def test_the_notebook_makes_the_same_table(rides: Any, tmp_path: Path) -> None:
 
 def test_sql_of_other_programs_parses(tmp_path: Path) -> None:
     """That of Spark is also run: by DuckDB in its place, on records that are like those of a topic."""
-    found = [text for _, text in blocks("sql")]
-    assert len(found) == 3
-    for text in found:
-        assert isinstance(sqlglot.parse_one(text, dialect="spark"), exp.Create | exp.Select)
+    flink, spark = (text for _, text in blocks("sql"))
+    assert [type(each) for each in sqlglot.parse(flink, dialect="spark")] == [exp.Create, exp.Select]
     reads = "FROM_JSON(CAST(value AS STRING), 'at STRING, lon DOUBLE, lat DOUBLE')"
-    assert reads in found[-1]
-    (same,) = sqlglot.transpile(found[-1].replace(reads, "value"), "spark", "duckdb")
+    assert reads in spark
+    (same,) = sqlglot.transpile(spark.replace(reads, "value"), "spark", "duckdb")
     program = """
 import duckdb, polars as pl, sys
 rows = [{"lon": "1", "lat": "2"}, {"lon": "3", "lat": "4"}, {"lon": "5", "lat": "6"}, {"lon": "7", "lat": "8"}, None]
@@ -210,6 +243,15 @@ rides_topic = pl.DataFrame({"key": ["a", "b", "a", "c", "c"], "value": rows, "of
 print(sorted(duckdb.sql(sys.argv[1]).fetchall()))
 """
     assert python(program, same, cwd=tmp_path).strip() == "[('a', 5.0, 6.0), ('b', 3.0, 4.0)]"
+
+
+def test_the_page_states_the_versions_that_are_run() -> None:
+    pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "requirements" / "recipes.in").read_text(), re.MULTILINE))
+    [delta] = set(re.findall(r"io\.delta:delta-spark_2\.13:([\d.]+)", PAGE))
+    assert f"with Spark {pinned['pyspark']} and Delta Lake {delta} on Java 17" in PAGE
+    assert FLINK_GATEWAY.endswith(f":{pinned['apache-flink-libraries']}")
+    assert f"with Flink {pinned['apache-flink-libraries']} on Java 17" in PAGE
+    assert f"--jar {'-'.join(FLINK_KAFKA.split(':')[1:])}.jar" in PAGE
 
 
 def test_the_page_and_the_notebook_are_plain() -> None:
