@@ -1,5 +1,5 @@
-"""What a real worker has published, read by `privstream export`, `query` and a worker of Kafka Connect; and what
-somebody else has written to such topics.
+"""What a real worker has published, read by `privstream export` and `query`; and what somebody else has written to such
+topics.
 """
 
 from __future__ import annotations
@@ -7,9 +7,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-import re
-import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,19 +17,16 @@ import tomli_w
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.local.broker.embedded import free_ports
-from agents.local.broker.jars import jars, java_binary
 from schemas.config import Config
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
 from tests.consume.runs import case_run, kept_by_compaction
 from tests.consume.test_fold import SPATIAL
 from tests.kafka.public_run import alive, places, publish, published_stream
-from tests.kafka.support import WAIT_AT_MOST_S, job_config, producing, records_of
+from tests.kafka.support import job_config, producing
 
 STEPS = 4
 ROOT = Path(__file__).parents[2]
-CONNECT = "org.apache.kafka.connect.cli.ConnectStandalone"
 
 
 def call(*arguments: object, code: int = 0, command: str = "export") -> Any:
@@ -133,44 +127,3 @@ def test_a_stream_without_topics_is_told_what_to_do(bootstrap: str, tmp_path: Pa
     (problem,) = call(path, code=2)["problems"]
     assert "never-made.ledger" in problem["reason"]
     assert "privstream topics" in problem["fix"]
-
-
-def printed(bootstrap: str, stream: str) -> list[str]:
-    """The two files of properties as the page prints them, for this broker and this stream."""
-    text = (ROOT / "docs" / "consumers.md").read_text(encoding="utf-8")
-    files = re.findall(r"```properties\n(.*?)```", text, re.DOTALL)
-    assert len(files) == 2
-    assert "localhost:9092" in files[0]
-    assert "topics=rides.ledger" in files[1]
-    return [each.replace("localhost:9092", bootstrap).replace("rides", stream) for each in files]
-
-
-@pytest.mark.seconds(20)
-def test_a_file_sink_writes_every_entry_of_a_ledger(
-    bootstrap: str, published: tuple[Config, Path], tmp_path: Path
-) -> None:
-    """A real worker of Kafka Connect, with the settings of docs/consumers.md."""
-    config, _ = published
-    name = config.streams[0].name
-    entries = [record.value.decode() for record in asyncio.run(records_of(bootstrap, Topics.ledger(name)))]
-    worker, sink = printed(bootstrap, name)
-    with free_ports(1) as [port]:
-        pass
-    (tmp_path / "worker.properties").write_text(f"{worker}listeners=http://127.0.0.1:{port}\n")  # of its own interface
-    (tmp_path / "sink.properties").write_text(sink)
-    command = [str(java_binary()), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
-    command += [jars(pinned=ROOT / "requirements" / "connect.lock"), CONNECT, "worker.properties", "sink.properties"]
-    log = tmp_path / "connect.log"
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said)
-    written = tmp_path / "ledger.jsonl"
-    try:
-        end = time.monotonic() + WAIT_AT_MOST_S
-        while not (written.exists() and len(written.read_text().splitlines()) >= len(entries)):
-            assert process.poll() is None, log.read_text()[-3000:]
-            assert time.monotonic() < end, log.read_text()[-3000:]
-            time.sleep(0.2)
-    finally:
-        process.kill()
-        process.wait()
-    assert written.read_text().splitlines() == entries

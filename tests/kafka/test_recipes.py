@@ -1,15 +1,21 @@
-"""Every recipe of docs/consumers.md, run as printed against the real broker; SQL of other programs is parsed."""
+"""Every recipe of docs/consumers.md, run as printed against the real broker: at night those of other programs, too."""
 
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,15 +29,18 @@ from sqlglot import exp
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
+from agents.local.broker.embedded import free_ports
+from agents.local.broker.jars import jars, java_binary, kafka_version
 from benchmarks.environments import environment
 from engines.core.contract import Columns
 from engines.core.registry import build_domain
 from schemas.blocks import Folded
 from schemas.config import load_config
+from schemas.topics import Topics
 from tests.consume.runs import records_of as of_step
 from tests.consume.runs import run
 from tests.kafka.public_run import alive, publish
-from tests.kafka.support import fresh_name
+from tests.kafka.support import WAIT_AT_MOST_S, fresh_name, records_of
 from tests.maven import kept
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +52,10 @@ FLINK_GATEWAY = "org.apache.flink:flink-sql-gateway:2.2.1"
 FLINK_GATEWAY_SHA256 = "fde5f0f6e868c84de01312a4922404f9571c68a6d879e91fc602bbafa5d735aa"
 FLINK_KAFKA = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
 FLINK_KAFKA_SHA256 = "5605c691d11a501382c383fecba37a7a552467da5ab7ba904ef5d6f3d62c5616"
+DEBEZIUM_JDBC = "io.debezium:debezium-connector-jdbc:3.6.0.Final:plugin:tar.gz"
+DEBEZIUM_JDBC_SHA256 = "c23af8d416f0f801ffb0271b1a8fd9b5360ff8d66b0dd650e066bb56ecfddc05"
+POSTGRES = "18"
+CONNECT = ROOT / "requirements" / "connect.lock"
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:
@@ -78,7 +91,7 @@ def rides(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     asyncio.run(publish(config, candidates, [of_step(each, "synthetic") for each in candidates]))
 
     def fill(printed: str) -> str:
-        return re.sub(r"rides\.synthetic\b", f"{name}.synthetic", printed).replace("localhost:9092", bootstrap)
+        return re.sub(r"rides\.(synthetic|ledger)\b", rf"{name}.\1", printed).replace("localhost:9092", bootstrap)
 
     rows = asyncio.run(alive(config, STEPS - 1))
     return SimpleNamespace(folder=folder, config=config, topic=f"{name}.synthetic", rows=rows, fill=fill)
@@ -179,6 +192,89 @@ def delta_rows(folder: Path) -> dict[str, tuple[float, ...]]:
     return {row[0]: row[1:] for path in alive for row in pl.read_parquet(folder / path).rows()}
 
 
+def run_connect(folder: Path, command: str, plugin: Path, arrived: Callable[[], bool]) -> None:
+    """A worker of Kafka Connect with one connector, until what is on the topic has arrived."""
+    with free_ports(1) as [port], (folder / "worker.properties").open("a") as worker:
+        worker.write(f"listeners=http://127.0.0.1:{port}\n")  # of its own interface
+    (folder / "plugins").mkdir()
+    (folder / "plugins" / plugin.name).symlink_to(plugin)
+    script, *files = shlex.split(command)
+    assert script == "connect-standalone.sh"
+    java = [str(java_binary()), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars(pinned=CONNECT)]
+    log = folder / "connect.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            [*java, "org.apache.kafka.connect.cli.ConnectStandalone", *files], cwd=folder, stdout=said, stderr=said
+        )
+    try:
+        end = time.monotonic() + WAIT_AT_MOST_S
+        while not arrived():
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < end, log.read_text()[-3000:]
+            time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.seconds(20)
+def test_a_file_sink_writes_every_entry_of_a_ledger(rides: Any, tmp_path: Path) -> None:
+    written("properties", tmp_path, rides.fill)
+    bootstrap, topic = rides.config.kafka.bootstrap, Topics.ledger(rides.config.streams[0].name)
+    entries = [record.value.decode() for record in asyncio.run(records_of(bootstrap, topic))]
+    out = tmp_path / "ledger.jsonl"
+    _, command = commands("connect")
+    [plugin] = [path for path in map(Path, jars(pinned=CONNECT).split(os.pathsep)) if path.name in PAGE]
+    run_connect(tmp_path, command, plugin, lambda: out.exists() and len(out.read_text().splitlines()) >= len(entries))
+    assert out.read_text().splitlines() == entries
+
+
+@contextmanager
+def postgres() -> Iterator[tuple[int, Callable[[str], str]]]:
+    """A server of its own. Yields its port, and what answers a query with CSV."""
+    programs = next(environment("recipes").parents[1].glob(f"lib/python*/site-packages/*/pginstall{POSTGRES}/bin"))
+    with free_ports(1) as [port]:
+        pass
+    with tempfile.TemporaryDirectory(prefix="privstream-postgres-") as folder:
+        user = "nobody" if os.geteuid() == 0 else None  # it refuses to run as root
+        if user is not None:
+            shutil.chown(folder, user)
+        place = f"{folder}/data"
+        made = [f"{programs}/initdb", "-D", place, "-U", "me", "--auth=trust", "--encoding=utf8", "--no-sync"]
+        subprocess.run(made, user=user, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+        served = [f"{programs}/postgres", "-D", place, "-h", "127.0.0.1", "-p", str(port), "-k", "", "-F"]
+        server = subprocess.Popen(served, user=user, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def ask(query: str) -> str:
+            asked = [f"{programs}/psql", f"postgresql://me@127.0.0.1:{port}/postgres", "-t", "--csv", "-c", query]
+            return subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+        try:
+            while not ask("SELECT 1"):
+                assert server.poll() is None
+                time.sleep(0.2)
+            yield port, ask
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait()
+
+
+@pytest.mark.nightly
+@pytest.mark.seconds(40)
+def test_a_jdbc_sink_keeps_a_table_in_which_tombstones_delete(rides: Any, tmp_path: Path) -> None:
+    command, _ = commands("connect")
+    expected = {key: (record["at"], record["lon"], record["lat"]) for key, record in rides.rows.items()}
+    plugin = kept(DEBEZIUM_JDBC, DEBEZIUM_JDBC_SHA256)
+    with postgres() as (port, ask):
+        written("properties", tmp_path, lambda text: rides.fill(text).replace("localhost:5432", f"127.0.0.1:{port}"))
+
+        def table() -> dict[str, tuple[Any, ...]]:
+            rows = csv.reader(ask("SELECT synthetic_id, at, lon, lat FROM rides").splitlines())
+            return {key: (at, float(lon), float(lat)) for key, at, lon, lat in rows}
+
+        run_connect(tmp_path, command, plugin, lambda: table() == expected)
+
+
 @pytest.mark.nightly
 @pytest.mark.seconds(60)
 def test_flink_follows_adds_and_tombstones(rides: Any, tmp_path: Path) -> None:
@@ -251,6 +347,10 @@ def test_the_page_states_the_versions_that_are_run() -> None:
     assert f"with Spark {pinned['pyspark']} and Delta Lake {delta} on Java 17" in PAGE
     assert FLINK_GATEWAY.endswith(f":{pinned['apache-flink-libraries']}")
     assert f"with Flink {pinned['apache-flink-libraries']} on Java 17" in PAGE
+    debezium = DEBEZIUM_JDBC.split(":")[2]
+    assert f"with Kafka {kafka_version(CONNECT)}, Debezium {debezium} and PostgreSQL {POSTGRES}" in PAGE
+    assert f"`debezium-connector-jdbc-{debezium}-plugin.tar.gz`" in PAGE
+    assert f"`connect-file-{kafka_version(CONNECT)}.jar`" in PAGE
     assert f"--jar {'-'.join(FLINK_KAFKA.split(':')[1:])}.jar" in PAGE
 
 
