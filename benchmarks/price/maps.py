@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache
 
@@ -13,7 +12,6 @@ from benchmarks.price.adaptive_grid import AdaptiveGrid
 from benchmarks.size import sized
 from benchmarks.spatial.modes import MODES, NAME, Errors, Scene
 from benchmarks.spatial.sources import SOURCES
-from benchmarks.spatial.streams import StreamData
 from engines.core.contract import Batch
 from engines.core.noise import seeded
 from engines.spatial.domain.box import BoxDomain
@@ -32,18 +30,11 @@ GRID_DEPTH = 32
 """Of the grid from which the adaptive one gets its points: cells far below its own."""
 
 
-class AtTheEnd(StreamData):
-    """A stream that is asked after its last step only."""
-
-    @property
-    def evaluated(self) -> list[int]:
-        return [len(self.inserts) - 1]
-
-
 @lru_cache(maxsize=1)
 def scene(name: str, seed: int | None) -> Scene:
+    """A stream that is asked after its last step only."""
     data = SOURCES[name].make(seed or 0, 0.1)
-    return Scene(AtTheEnd(**{field.name: getattr(data, field.name) for field in fields(data)}))
+    return Scene(data, [len(data.inserts) - 1])
 
 
 def streamed(mode: str) -> Callable[[Scene, int], Errors]:
@@ -79,10 +70,10 @@ def adaptive_grid(of: Scene, seed: int) -> Errors:
     sums[1:, 1:] = densities.cumsum(axis=0).cumsum(axis=1)
     truth = of.evaluator.answers(of.evaluator.true_counts(of.truth[last]))
     events = of.evaluator.size(of.truth[last])
-    return [
-        float(relative_errors(exact, of.evaluator.queries[size].count(sums), alive=events).mean())  # type: ignore[arg-type]
+    return {
+        size: float(relative_errors(exact, of.evaluator.queries[size].count(sums), alive=events).mean())  # type: ignore[arg-type]
         for size, exact in zip(SIZES, truth, strict=True)
-    ]
+    }
 
 
 METHODS: Mapping[str, Callable[[Scene, int], Errors]] = {
@@ -101,5 +92,5 @@ def data(*, quick: bool) -> list[str]:
 
 def run(name: str, method: str, seed: int) -> dict[str, float]:
     """Errors after the last step."""
-    of = scene(name, None if SOURCES[name].needs else seed)
-    return dict(zip(FIGURES, METHODS[method](of, seed), strict=True))
+    found = METHODS[method](scene(name, None if SOURCES[name].needs else seed), seed)
+    return {figure: found[figure] for figure in FIGURES}

@@ -10,12 +10,14 @@ from fractions import Fraction
 import benchmarks.spatial
 from benchmarks.size import QUICK, RESULTS, SMALLEST, sized
 from benchmarks.spatial.modes import MODES, MORE
-from benchmarks.spatial.report import last_line, markdown, plot, write_csv
-from benchmarks.spatial.runs import run_all
+from benchmarks.spatial.report import first_line, first_steps, last_line, markdown, plot, write_csv, write_first
+from benchmarks.spatial.runs import Results, run_all
 from benchmarks.spatial.sources import SOURCES
 from benchmarks.spatial.streams import EARLY
 
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
+AT_ONCE = ("default", "paper")
+"""Modes that are run on streams of which nothing is gathered."""
 FEW = sized(("circles, deletion", "Minneapolis stops", "SF evictions", "Gowalla, 30 days"), smallest=("SF evictions",))
 """Streams of a quick run."""
 
@@ -39,7 +41,9 @@ def main() -> None:
     parser.add_argument("--streams", help="some of them, semicolons between")
     parser.add_argument("--modes", help="some of them, semicolons between: " + "; ".join([*MODES, *MORE]))
     parser.add_argument("--epsilons", help="some, commas between")
-    parser.add_argument("--early", type=float, default=EARLY, help="share of the steps before t0")
+    parser.add_argument(
+        "--early", type=float, nargs="+", default=[EARLY, 0.0], help="shares of the steps before t0; 0: the first steps"
+    )
     arguments = parser.parse_args()
     names = chosen(arguments)
     few = ("default", "paper") if arguments.quick and not SMALLEST else tuple(MODES)
@@ -50,13 +54,32 @@ def main() -> None:
         epsilons = tuple(Fraction(text) for text in arguments.epsilons.split(","))
     whole = SMALLEST or not (arguments.quick or arguments.streams or arguments.modes or arguments.epsilons)
     seeds = arguments.seeds or sized(2 if arguments.quick else 5, smallest=1)
-    results = run_all(names, modes, epsilons, seeds=seeds, early=arguments.early)
-    if whole and arguments.early == EARLY:
+    found: dict[str, object] = {}
+    for early in arguments.early:
+        these = modes if early or arguments.modes else AT_ONCE
+        results = run_all(names, these, epsilons, seeds=seeds, early=early)
+        print(markdown(results))
+        found |= _first(results, whole) if not early else _later(results, whole and early == EARLY)
+    print(json.dumps(found))
+
+
+def _later(results: Results, whole: bool) -> dict[str, object]:
+    if whole:
         write_csv(results, RESULTS / "spatial.csv")
         (RESULTS / "spatial.md").write_text(markdown(results))
         plot(results, RESULTS / "spatial.png")
-    print(markdown(results))
-    print(json.dumps(last_line(results)))
+    return last_line(results)
+
+
+def _first(results: Results, whole: bool) -> dict[str, object]:
+    if not {mode for _, _, mode in results}.issuperset(AT_ONCE):
+        return {}
+    table = first_steps(results)
+    print(table)
+    if whole:
+        write_first(results, RESULTS / "spatial_first.csv")
+        (RESULTS / "spatial_first.md").write_text(table)
+    return first_line(results)
 
 
 if __name__ == "__main__":

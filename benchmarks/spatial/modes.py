@@ -5,34 +5,39 @@ A stream's batches, its truth and the questions to it are a `Scene`, worked out 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from math import nan
 
 from benchmarks.papers import spatial as papers
 from benchmarks.spatial.streams import StreamData
 from engines.core.contract import Batch
 from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import seeded
+from engines.spatial.evaluators import SIZES
 from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from engines.spatial.points import Counts, Placement, difference
 
-Errors = list[float]
-"""Mean relative error of small, medium and large rectangles."""
+MEASURES = (*SIZES, "total")
+ENOUGH = 1000
+"""Events since the start from which on the total is compared: before, noise is much of it."""
+Errors = dict[str, float]
+"""By measure: the mean relative error of small, medium and large rectangles, and that of all that is alive, or NaN."""
 NAME = "bench"
 
 
 class Scene:
-    """Attributes:
+    """A stream until the last step at which it is evaluated. Attributes:
 
     batches: events of each step. truth: by evaluated step, what is alive.
     """
 
-    def __init__(self, data: StreamData) -> None:
+    def __init__(self, data: StreamData, evaluated: Sequence[int]) -> None:
         self.data, self.domain, self.evaluator = data, data.domain, data.evaluator
-        self.batches = [data.batch(step) for step in range(len(data.inserts))]
-        self.truth = {step: data.alive(step, self.evaluator.domain) for step in data.evaluated}
+        self.batches = [data.batch(step) for step in range(evaluated[-1] + 1)]
+        self.truth = {step: data.alive(step, self.evaluator.domain) for step in evaluated}
 
     def errors(self, step: int, released: Counts) -> Errors:
         """Of the synthetic points of released counts, as a consumer holds them."""
@@ -40,7 +45,10 @@ class Scene:
         columns = {
             name: values.tolist() for name, values in zip(self.evaluator.fields, points.coordinates(), strict=True)
         }
-        return list(self.evaluator.measure(self.truth[step], columns).values())
+        errors = self.evaluator.measure(self.truth[step], columns).values()
+        alive, came = self.evaluator.size(self.truth[step]), sum(map(len, self.data.inserts[: step + 1]))
+        total = abs(released.total - alive) / max(alive, 1) if came >= ENOUGH else nan
+        return dict(zip(MEASURES, [*errors, total], strict=True))
 
 
 Mode = Callable[[Scene, Fraction, int], Iterator[Errors]]

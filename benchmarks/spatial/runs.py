@@ -14,25 +14,30 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from agents.local.offline.processes import process_pool
-from benchmarks.spatial.modes import MODES, MORE, Scene
+from benchmarks.spatial.modes import MEASURES, MODES, MORE, Scene
 from benchmarks.spatial.sources import SOURCES
+from benchmarks.spatial.streams import FIRST
 
 PROCESSES = 2
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 Results = dict[tuple[str, Fraction, str], np.ndarray]
-"""By stream, epsilon and mode, `(seeds, sizes)`: the mean error over the evaluated steps."""
+"""By stream, epsilon and mode, `(seeds, evaluated steps, MEASURES)`."""
 
 
 @lru_cache(maxsize=1)
 def _scene(stream: str, seed: int, early: float) -> Scene:
-    return Scene(SOURCES[stream].make(seed, early))
+    data = SOURCES[stream].make(seed, early)
+    return Scene(data, data.spread if early else FIRST)
 
 
 def _run(stream: str, seed: int, epsilon: Fraction, modes: Sequence[str], early: float) -> dict[str, np.ndarray]:
     # Only simulated streams differ with the seed.
     scene = _scene(stream, 0 if SOURCES[stream].needs else seed, early)
     every = {**MODES, **MORE}
-    return {mode: np.mean(list(every[mode](scene, epsilon, seed)), axis=0) for mode in modes}
+    return {
+        mode: np.array([[errors[name] for name in MEASURES] for errors in every[mode](scene, epsilon, seed)])
+        for mode in modes
+    }
 
 
 def run_all(

@@ -1,7 +1,7 @@
 """Spatial streams that engines are compared on: the papers' circles, and cities' events from ../shared/data.
 
 A stream is a list of steps of inserted and deleted points of a public domain, an initialisation time t0 (a tenth of the
-steps, at least 200 events and one ttl), and steps at which it is evaluated.
+steps, at least 200 events and one ttl, or nothing), and steps at which it is evaluated.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from schemas.blocks import Folded
 
 DEPTH = sized(18, smallest=12)
 EVALUATIONS = sized(12, smallest=2)
+FIRST = sized(range(1, 11), smallest=range(1, 3))
+"""Steps at which a stream is evaluated of which nothing is gathered: step 0 is its first release."""
 EARLY = 0.1
 """Share of the steps that come before t0."""
 Bounds = tuple[float, float, float, float]
@@ -46,16 +48,16 @@ class StreamData:
     def of(
         domain: Domain, inserts: list[Points], deletes: list[Points], *, ttl: int | None, early: float
     ) -> StreamData:
-        """Points are put where they belong in the domain; t0 is at a share of the steps, at least."""
+        """Put points where they belong in the domain; t0 is at least at this share of the steps, and 0 for 0."""
         inserts = [located(domain, points) for points in inserts]
         deletes = [located(domain, points) for points in deletes]
         sizes = np.cumsum([len(points) for points in inserts])
-        start = max(int(len(inserts) * early), int(np.searchsorted(sizes, 200)), ttl or 0)
+        start = max(int(len(inserts) * early), int(np.searchsorted(sizes, 200)), ttl or 0) if early else 0
         return StreamData(domain, inserts, deletes, ttl, start + 1)
 
     @property
-    def evaluated(self) -> list[int]:
-        """Steps after t0."""
+    def spread(self) -> list[int]:
+        """Some steps after t0, far apart."""
         first = self.initial_steps + 2
         return np.unique(np.linspace(first, len(self.inserts) - 1, EVALUATIONS).astype(int)).tolist()
 
