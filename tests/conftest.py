@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
+import html
 import inspect
 import os
 import tempfile
@@ -21,6 +23,7 @@ import hypothesis
 import pytest
 
 from agents.local.broker.embedded import Broker, ExternalBroker
+from agents.show import charts
 from tests.containers import check_usable, suite_broker
 
 # The same everywhere, a developer's machine and CI alike: no test is timed, and what failed once fails again. That
@@ -33,6 +36,9 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("privstream")
+
+
+SAMPLE = Path(__file__).parents[1] / "examples" / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -184,6 +190,23 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-home")))
         yield
+
+
+@pytest.fixture(scope="session")
+def few_trips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 2,000 trips of the taxi sample: four days."""
+    path = tmp_path_factory.mktemp("trips") / "taxi.csv"
+    with gzip.open(SAMPLE, "rt") as source:
+        path.write_text("".join(line for line, _ in zip(source, range(2_001), strict=False)))
+    return path
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures of reports empty: to draw them is nine tenths of a small simulation. They are drawn where
+    tests look at reports, of every engine in tests/reports.
+    """
+    monkeypatch.setattr(charts, "image", lambda figure, kind, *, alt: f'<img alt="{html.escape(alt, quote=True)}">')
 
 
 @pytest.fixture(scope="session")

@@ -309,25 +309,27 @@ def test_replay_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     assert "no stream 'x'" in call("replay", TAXI, FILE, "--stream", "x").stderr
 
 
-def test_simulate_prints_that_its_numbers_are_not_private(tmp_path: Path) -> None:
-    result = call("simulate", TAXI, FILE, "--out", tmp_path, "--epsilon", "0.5", "--insecure-seed", 1)
+@pytest.mark.usefixtures("undrawn")
+def test_simulate_prints_that_its_numbers_are_not_private(few_trips: Path, tmp_path: Path) -> None:
+    result = call("simulate", TAXI, few_trips, "--out", tmp_path, "--epsilon", "0.5", "--insecure-seed", 1)
     assert result.exit_code == 0
     assert "NOT PRIVATE" in result.stderr
     assert "anybody can repeat" in result.stderr
-    assert "31 steps" in result.stdout
+    assert "4 steps" in result.stdout
     assert "epsilon 0.5" in result.stdout
     assert str(tmp_path / "report.html") in result.stdout
 
 
-def test_simulate_for_machines_and_with_wrong_overrides(tmp_path: Path) -> None:
-    result = as_json(call("simulate", TAXI, FILE, "--out", tmp_path, "--json"))
+@pytest.mark.usefixtures("undrawn")
+def test_simulate_for_machines_and_with_wrong_overrides(few_trips: Path, tmp_path: Path) -> None:
+    result = as_json(call("simulate", TAXI, few_trips, "--out", tmp_path, "--json"))
     assert result["private"] is False
-    assert result["streams"][0]["steps"] == 31
+    assert result["streams"][0]["steps"] == 4
     assert set(result["streams"][0]["metrics"]) == {"error_small", "error_medium", "error_large"}
-    refused = call("simulate", TAXI, FILE, "--out", tmp_path, "--mode", "magic")
+    refused = call("simulate", TAXI, few_trips, "--out", tmp_path, "--mode", "magic")
     assert refused.exit_code == 2
     assert "mode" in refused.stderr
-    assert "not a number" in call("simulate", TAXI, FILE, "--out", tmp_path, "--epsilon", "lots").stderr
+    assert "not a number" in call("simulate", TAXI, few_trips, "--out", tmp_path, "--epsilon", "lots").stderr
 
 
 def test_the_examples_are_the_ones_tested_here() -> None:
@@ -358,12 +360,13 @@ def test_a_library_that_is_not_as_asked_is_a_problem(
     assert (finding.verdict == "ok") is kept, finding
 
 
-def test_what_asks_no_cluster_needs_no_kafka_section(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_what_asks_no_cluster_needs_no_kafka_section(few_trips: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     path = tmp_path / "examples" / TAXI.name
     path.write_text(re.sub(r"\[kafka\]\n(?:.+\n)*", "", TAXI.read_text()))
     assert "[kafka]" not in path.read_text()
-    assert call("simulate", path, FILE, "--out", tmp_path / "out").exit_code == 0
+    assert call("simulate", path, few_trips, "--out", tmp_path / "out").exit_code == 0
     assert call("explain", path).exit_code == 0
     refused = call("validate", path)
     assert refused.exit_code == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import re
 from itertools import pairwise
@@ -32,15 +31,6 @@ TAXI = EXAMPLES / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
 @pytest.fixture(scope="module")
 def config() -> Config:
     return load_config(EXAMPLES / "taxi.toml")
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 2,000 trips: six days."""
-    path = tmp_path_factory.mktemp("data") / "taxi.csv"
-    with gzip.open(TAXI, "rt") as source:
-        path.write_text("".join(line for line, _ in zip(source, range(2_001), strict=False)))
-    return path
 
 
 def run(config: Config, path: Path, out: Path, **options: Any) -> Simulated:
@@ -101,17 +91,18 @@ def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
     assert not reasons.any(), "a synthetic pickup lies in the water"
 
 
-def test_noise_that_is_larger_than_the_stream_is_said(config: Config, small: Path, tmp_path: Path) -> None:
-    well = run(config, small, tmp_path / "well")
+@pytest.mark.usefixtures("undrawn")
+def test_noise_that_is_larger_than_the_stream_is_said(config: Config, few_trips: Path, tmp_path: Path) -> None:
+    well = run(config, few_trips, tmp_path / "well")
     assert well.warning is None
-    drowned = run(with_overrides(config, epsilon="0.0001"), small, tmp_path / "drowned")
+    drowned = run(with_overrides(config, epsilon="0.0001"), few_trips, tmp_path / "drowned")
     assert drowned.warning is not None
     assert "noise alone is larger than all" in drowned.warning
     assert "one leaf ±" in drowned.warning
 
 
-def test_where_no_row_fits_epsilon_is_not_blamed(small: Path, tmp_path: Path) -> None:
-    header, *rows = small.read_text().splitlines()
+def test_where_no_row_fits_epsilon_is_not_blamed(few_trips: Path, tmp_path: Path) -> None:
+    header, *rows = few_trips.read_text().splitlines()
     at = header.split(",").index("pickup_longitude")
     texts = [",".join(["n/a" if i == at else cell for i, cell in enumerate(row.split(","))]) for row in rows]
     (tmp_path / "texts.csv").write_text("\n".join([header, *texts]) + "\n")
@@ -123,8 +114,8 @@ def test_where_no_row_fits_epsilon_is_not_blamed(small: Path, tmp_path: Path) ->
         assert other not in done.output
 
 
-def test_the_report_stands_alone_and_warns(config: Config, small: Path, tmp_path: Path) -> None:
-    run(config, small, tmp_path)
+def test_the_report_stands_alone_and_warns(config: Config, few_trips: Path, tmp_path: Path) -> None:
+    run(config, few_trips, tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert WARNING in page
     assert page.count("data:image/png;base64,") == 4  # true and synthetic map, their difference, and all over time
@@ -135,10 +126,11 @@ def test_the_report_stands_alone_and_warns(config: Config, small: Path, tmp_path
     assert tmp_path.stat().st_mode & 0o077 == 0
 
 
-def test_a_seeded_run_repeats_and_says_that_it_is_not_private(config: Config, small: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_seeded_run_repeats_and_says_that_it_is_not_private(config: Config, few_trips: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        run(config, small, tmp_path / name, seed=7, snapshot_every=2)
-    run(config, small, tmp_path / "c", seed=8, snapshot_every=2)
+        run(config, few_trips, tmp_path / name, seed=7, snapshot_every=2)
+    run(config, few_trips, tmp_path / "c", seed=8, snapshot_every=2)
     a, b, c = (published(tmp_path / name) for name in "abc")
     assert a == b
     assert a != c
@@ -146,9 +138,10 @@ def test_a_seeded_run_repeats_and_says_that_it_is_not_private(config: Config, sm
     assert INSECURE in (tmp_path / "a" / "report.html").read_text()
 
 
-def test_unseeded_runs_differ(config: Config, small: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_unseeded_runs_differ(config: Config, few_trips: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        run(config, small, tmp_path / name)
+        run(config, few_trips, tmp_path / name)
     digests = [[entry["digest"] for entry in ledger_of(tmp_path / name)] for name in "ab"]
     assert digests[0] != digests[1]
 
@@ -161,20 +154,23 @@ def test_a_seed_is_that_of_the_job(config: Config, monkeypatch: pytest.MonkeyPat
     assert seeds == [job.draw_seed("taxi", step) for step in range(3)]
 
 
-def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, small: Path, tmp_path: Path) -> None:
-    run(config, small, tmp_path, snapshot_every=1)
+@pytest.mark.usefixtures("undrawn")
+def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, few_trips: Path, tmp_path: Path) -> None:
+    run(config, few_trips, tmp_path, snapshot_every=1)
     (tmp_path / "mine.txt").write_text("kept")
-    done = run(config, small, tmp_path, overwrite=True)
+    done = run(config, few_trips, tmp_path, overwrite=True)
     assert [path.name for path in tmp_path.glob("synthetic/*")] == [f"step-{done.steps - 1:06d}.csv"]
     assert (tmp_path / "mine.txt").exists()
 
 
-def test_overrides_reach_the_ledger(config: Config, small: Path, tmp_path: Path) -> None:
-    run(with_overrides(config, epsilon="0.25", mode="paper"), small, tmp_path)
+@pytest.mark.usefixtures("undrawn")
+def test_overrides_reach_the_ledger(config: Config, few_trips: Path, tmp_path: Path) -> None:
+    run(with_overrides(config, epsilon="0.25", mode="paper"), few_trips, tmp_path)
     last = ledger_of(tmp_path)[-1]
     assert (last["epsilon"], last["mode"]) == (0.25, "paper")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_bounds_hold_a_wall_clock_becomes_the_file_s_and_each_stream_has_its_folder(tmp_path: Path) -> None:
     rows = [{"user": f"u{i % 10}", "at": 1_000_000 + i, "x": 0.5, "y": 0.5} for i in range(100)]
     (tmp_path / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
