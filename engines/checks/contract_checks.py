@@ -98,16 +98,21 @@ def run(engine: Engine, batches: Sequence[Batch], *, seed: int) -> list[Release]
     return [engine.step(batch, seeded(seed).child("check", batch.step)) for batch in batches]
 
 
-def check_repeatable(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:
-    """Same events and seed, same releases and state; the events handed in are not changed."""
+def check_repeatable(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> list[Release]:
+    """Same events and seed, same releases and state; the events handed in are not changed.
+
+    Returns: these releases.
+    """
     before = [(batch.events.keys.copy(), batch.events.counts.copy()) for batch in batches]
     first, second = make_engine(), make_engine()
-    for left, right in zip(run(first, batches, seed=seed), run(second, batches, seed=seed), strict=True):
+    releases = run(first, batches, seed=seed)
+    for left, right in zip(releases, run(second, batches, seed=seed), strict=True):
         _require("same state, events and seed give the same release", contents(left) == contents(right))
     _require("same state, events and seed give the same state", same_state(first.state(), second.state()))
     for batch, (keys, counts) in zip(batches, before, strict=True):
         untouched = np.array_equal(batch.events.keys, keys) and np.array_equal(batch.events.counts, counts)
         _require("events handed in are not changed", untouched)
+    return releases
 
 
 def check_restores(make_engine: MakeEngine, batches: Sequence[Batch], *, cuts: Iterable[int], seed: int = 1) -> None:
@@ -352,10 +357,8 @@ def check_engine(
     """
     check_guarantee(make_engine)
     check_charges(make_engine, batches, seed=seed)
-    check_repeatable(make_engine, batches, seed=seed)
+    releases = check_repeatable(make_engine, batches, seed=seed)
     check_restores(make_engine, batches, cuts=range(len(batches) + 1), seed=seed)
-    engine = make_engine()
-    releases = run(engine, batches, seed=seed)
     check_releases_add_up(releases)
     check_records_are_dated(releases)
     if fields is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from engines.core.contract import Batch, Release
 from engines.core.noise import NoiseSource, fresh_seed, seeded
 from engines.core.noise.witness import Drawn, ExceedsLaw, ExponentialLaw, Law, WitnessedSource
 from engines.core.registry import build_engine
-from schemas.arrays import BoolArray, WordArray
+from schemas.arrays import WordArray
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream
 
@@ -89,7 +89,7 @@ class Canary:
             there, away = case.keys(chance.randint), case.keys(chance.randint)
             found = Canary(case, stream, there, away if stream.privacy.unit == "replace" else None)
             # Where keys have several words they name trips: not one of the crowd's.
-            if (case.words == 1 or there[0] != case.crowd[0]) and found.direction():
+            if (case.words == 1 or there[0] != case.crowd[0]) and found.direction:
                 return found
         raise AssertionError("no user moves anything that is measured")
 
@@ -112,9 +112,16 @@ class Canary:
             found |= {(batch.step, *place): number for place, number in numbers(self.measured(release))}
         return found
 
+    @cached_property
+    def bare(self) -> tuple[dict[Any, float], dict[Any, float]]:
+        """Numbers without noise where the user is away, and where it is there: they are the same in every run."""
+        away, there = (self.released(bit, WitnessedSource(NoNoise(), bytes(32), "canary")) for bit in (False, True))
+        return away, there
+
+    @cached_property
     def direction(self) -> dict[Any, float]:
         """By how much the user moves each number where there is no noise."""
-        away, there = (self.released(bit, WitnessedSource(NoNoise(), bytes(32), "canary")) for bit in (False, True))
+        away, there = self.bare
         moved = {place: there.get(place, 0.0) - away.get(place, 0.0) for place in away.keys() | there.keys()}
         return {place: by for place, by in moved.items() if by}
 
@@ -134,20 +141,20 @@ def numbers(content: Any) -> Iterator[tuple[tuple[Any, ...], float]]:
             yield (place, *inner), number
 
 
-def scores(canary: Canary, there: BoolArray, source: Callable[[int], NoiseSource]) -> list[float]:
-    """How far each release lies in the direction in which the user moves it."""
-    direction = canary.direction()
-    releases = (canary.released(bool(bit), source(run)) for run, bit in enumerate(there))
-    return [sum(by * found.get(place, 0.0) for place, by in direction.items()) for found in releases]
+def score(canary: Canary, found: dict[Any, float]) -> float:
+    """How far a release lies in the direction in which the user moves it."""
+    return sum(by * found.get(place, 0.0) for place, by in canary.direction.items())
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_user_is_hidden_as_claimed_and_without_noise_is_not(engine: str) -> None:
     canary, there = Canary.of(engine), coins(RUNS, seeded(1).child("coins"))
     delta = canary.stream.privacy.delta
-    honest = sampled(scores(canary, there, lambda run: seeded(2).child(engine, run)), there, delta=delta)
+    noisy = [score(canary, canary.released(bool(bit), seeded(2).child(engine, run))) for run, bit in enumerate(there)]
+    honest = sampled(noisy, there, delta=delta)
     assert honest.epsilon <= EPSILON < honest.ceiling
-    planted = sampled(scores(canary, there, lambda run: WitnessedSource(NoNoise(), bytes(32), run)), there, delta=delta)
+    bare = [score(canary, found) for found in canary.bare]
+    planted = sampled([bare[int(bit)] for bit in there], there, delta=delta)
     assert planted.epsilon > EPSILON
 
 
