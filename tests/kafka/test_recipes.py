@@ -35,12 +35,13 @@ from benchmarks.environments import environment
 from engines.core.contract import Columns
 from engines.core.registry import build_domain
 from schemas.blocks import Folded
-from schemas.config import load_config
+from schemas.config import Config, load_config
+from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
 from tests.consume.runs import records_of as of_step
 from tests.consume.runs import run
 from tests.kafka.public_run import alive, publish
-from tests.kafka.support import WAIT_AT_MOST_S, fresh_name, records_of
+from tests.kafka.support import WAIT_AT_MOST_S, fresh_name, producing, records_of
 from tests.maven import kept
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,10 @@ def blocks(language: str) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def rides(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Stream `rides` of the example, under a name of its own, with five public steps; `fill` puts that name in."""
+    """Stream `rides` of the example, under a name of its own, with five public steps; `fill` puts that name in.
+
+    Behind them a worker has died in the middle of a step: whoever does not read what is committed has a row too many.
+    """
     folder, name = tmp_path_factory.mktemp("recipes"), fresh_name("rides")
     text = (ROOT / "examples" / "own-cluster.toml").read_text(encoding="utf-8")
     for old, new in (
@@ -89,12 +93,24 @@ def rides(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
         batches.append(Folded.from_keys(keys))
     candidates = run(stream, batches)
     asyncio.run(publish(config, candidates, [of_step(each, "synthetic") for each in candidates]))
+    asyncio.run(abort_a_step(config))
 
     def fill(printed: str) -> str:
         return re.sub(r"rides\.(synthetic|ledger)\b", rf"{name}.\1", printed).replace("localhost:9092", bootstrap)
 
     rows = asyncio.run(alive(config, STEPS - 1))
     return SimpleNamespace(folder=folder, config=config, topic=f"{name}.synthetic", rows=rows, fill=fill)
+
+
+async def abort_a_step(config: Config) -> None:
+    topic, record = (
+        Topics.synthetic(config.streams[0].name),
+        b'{"at":"2026-01-01T01:15:00+01:00","lon":13.4,"lat":52.5}',
+    )
+    async with producing(config.kafka.bootstrap, transactional_id=fresh_name("t")) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, record, key=b"never", partition=0, headers=[(STEP_HEADER, b"%d" % STEPS)])
+        await producer.abort_transaction()
 
 
 def commands(program: str = "") -> list[str]:
