@@ -28,6 +28,8 @@ from website.navigation import navigation  # noqa: E402
 COPIES = "repository"
 _LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)\s]+)(\))")
 _FENCE = re.compile(r"^( *)(```|~~~)")
+_MARKED = re.compile(r"^(```\w+) .*$", re.MULTILINE)
+"""A fence with words for the tests that run it, such as the name of its file; the site's Markdown takes it for none."""
 _ITEM = re.compile(r"^ {0,3}(?:[-*+]|\d+[.)]) +\S")
 _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 
@@ -64,6 +66,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     place = source.removeprefix(f"{COPIES}/") if source.startswith(f"{COPIES}/") else f"docs/{source}"
     markdown = _LINK.sub(lambda found: _seen(place, source, found), markdown)
     markdown = _DIAGRAM.sub(lambda found: as_svg(found[1]), markdown)
+    markdown = _MARKED.sub(r"\1", markdown)
     return "\n".join(_with_lists(markdown.splitlines())) + "\n"
 
 

@@ -56,7 +56,11 @@ def topics(
         typer.Option("--asyncapi", help="Print the public topics as an AsyncAPI 3.0 document (JSON), and no more."),
     ] = False,
     json_schema: Annotated[
-        bool, typer.Option("--json-schema", help="Print a JSON Schema for each public topic's values, and no more.")
+        bool,
+        typer.Option(
+            "--json-schema",
+            help="Print a JSON Schema for each public topic's values (of records in Avro, Avro's), and no more.",
+        ),
     ] = False,
     register: Annotated[
         bool, typer.Option("--register", help=r"Register those schemas at the schema registry of \[kafka.registry].")
@@ -120,9 +124,13 @@ def _describe(config: Config, *, asyncapi: bool, alone: bool) -> None:
         raise PrivstreamError("--asyncapi and --json-schema print one document. Fix: leave the other options out.")
     import orjson
 
-    from agents.readers.consume.asyncapi import document, json_schemas
+    from agents.readers.consume.asyncapi import document, value_schemas
 
-    found = document(config) if asyncapi else json_schemas(config)
+    found = (
+        document(config)
+        if asyncapi
+        else {topic: orjson.loads(schema.text) for topic, schema in value_schemas(config).items()}
+    )
     typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
 
 

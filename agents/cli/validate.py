@@ -24,6 +24,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     from agents.local.offline.domains import check_streams
     from agents.protocol.clock import backlog_remark
     from agents.protocol.formats.build import InputFormat
+    from agents.protocol.release.record_formats import check_library
     from agents.show.explain.words import promise, step_warning
     from agents.show.view import expected_error
     from agents.worker.ingest.specs import user_keys
@@ -35,6 +36,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     check_files(loaded.kafka.registry)
     for stream in loaded.streams:
         InputFormat.from_stream(stream)
+        check_library(stream)
     with working("building domains and engines", quiet=as_json):
         remarks = {name: list(said) for name, said in check_streams(loaded).items()}
     for stream in loaded.streams:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import read_to_end, write
+from agents.kafka.schema_registry import schema_ids
 from agents.kafka.topics import TopicIdentity, admin_client, ends_of, topic_identities
 from agents.protocol.fingerprint import ROUTED_FROM, ROUTED_PARTITIONS, SOURCE, Fingerprint, holding
 from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.record_formats import schema_text
 from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
 from schemas.topics import Topics
 
@@ -134,6 +137,7 @@ class Checked:
         refused: streams that must not go on, and why; never all of them.
         changed: streams of which the source alone is another one: they may answer what they have, and read no more.
         others: streams that were started and are not configured now.
+        schema_ids: stream -> id of the schema with which its records are written, of those that have one.
     """
 
     config: Config
@@ -143,6 +147,7 @@ class Checked:
     refused: Mapping[str, FingerprintError] = field(default_factory=dict)
     changed: Mapping[str, SourceError] = field(default_factory=dict)
     others: frozenset[str] = frozenset()
+    schema_ids: Mapping[str, int] = field(default_factory=dict)
 
 
 async def check_fingerprints(
@@ -160,7 +165,7 @@ async def check_fingerprints(
         without: streams that cannot start, and are not looked at.
     Raises: FingerprintError with field and fix, if no stream may go on, or while another one is new: a start that is
         refused in part decides nothing for it; LostTopicError if fingerprints were lost; BrokerError if a source topic
-        is missing.
+        is missing; ConfigError where the registry does not take the schema of a new stream.
     """
     streams = [stream for stream in config.streams if stream.name not in without]
     sources = {topic for s in streams for topic in (s.source, config.read_by(s), s.audit) if topic is not None}
@@ -175,22 +180,33 @@ async def check_fingerprints(
 
     def asked() -> dict[str, Fingerprint]:
         """Return what the streams would be started with, those that are known as of their own start."""
-        keys = user_key_ids
         return {
-            s.name: fingerprint_now(s, config, found, keys.get(s.name), insecure=insecure, stored=stored.get(s.name))
+            s.name: fingerprint_now(
+                s,
+                config,
+                found,
+                user_key_ids.get(s.name),
+                insecure=insecure,
+                stored=stored.get(s.name),
+                schema_id=registered.get(s.name),
+            )
             for s in streams
         }
 
     stored = await stored_fingerprints(config)
+    registered: Mapping[str, int] = {}
     now = asked()
     # Known streams first: a start that is refused must not decide anything for new ones.
     refused, changed = _refused(now, stored)
-    new = [now[name] for name in now if name not in stored]
-    if refused and (new or refused.keys() == now.keys()):
+    begun = [stream for stream in streams if stream.name not in stored]
+    if refused and (begun or refused.keys() == now.keys()):
         raise next(iter(refused.values()))
-    for name in [fingerprint.stream for fingerprint in new]:
-        await _check_unanswered(config, name, found)
-    if new:
+    for stream in begun:
+        await _check_unanswered(config, stream.name, found)
+    if begun:
+        registered = await schema_ids(config, begun)
+        now = asked()
+        new = [now[stream.name] for stream in begun]
         topic = Topics(config.job.name, config.kafka.partitions).fingerprints
         await write(config.kafka, topic, {each.stream.encode(): each.encode() for each in new}, enable_idempotence=True)
         for each in new:
@@ -215,6 +231,7 @@ async def check_fingerprints(
             if s.name in changed and (error := changed_source(config, s, stored[s.name], found))
         },
         frozenset(stored) - {stream.name for stream in config.streams},
+        {s.name: int(stored[s.name].fields["output"]["schema_id"]) for s in streams if s.output.typed},
     )
 
 
@@ -255,12 +272,15 @@ def fingerprint_now(
     *,
     insecure: bool,
     stored: Fingerprint | None = None,
+    schema_id: int | None = None,
 ) -> Fingerprint:
     """Return what a stream would be started with now.
 
     Args:
         found: its source, and the routed topic where it has one.
-        stored: what it was started with, by which it counts its steps where the configuration says `now`.
+        stored: what it was started with, by which it counts its steps where the configuration says `now`, and writes
+            its records: a step has the same bytes whatever a registry says later.
+        schema_id: of a new stream with typed output.
     """
     start, replayed = stream.time.start, stream.time.clock == "replay"
     if start == "now":
@@ -268,6 +288,7 @@ def fingerprint_now(
     fields = {
         **stream.fingerprint_fields(),
         "time": stream.time.fingerprint_from(start),
+        **(_output(stream, stored, schema_id) if stream.output.typed else {}),
         "source_topic_id": found[config.read_by(stream)].id,
         "source_partitions": found[config.read_by(stream)].partitions,
         **({ROUTED_FROM: found[stream.source].id} if stream.routed else {}),
@@ -277,6 +298,13 @@ def fingerprint_now(
         "seeds": "insecure" if insecure else "secure",
     }
     return Fingerprint(stream.name, fields, start)
+
+
+def _output(stream: Stream, stored: Fingerprint | None, schema_id: int | None) -> dict[str, Any]:
+    if stored is not None:
+        schema_id = stored.fields.get("output", {}).get("schema_id")
+    schema = hashlib.sha256(schema_text(stream).text.encode()).hexdigest()
+    return {"output": {"format": stream.output.format, "schema": schema, "schema_id": schema_id}}
 
 
 def started(stream: Stream, start: str) -> Stream:

@@ -14,11 +14,14 @@ import orjson
 
 from agents.kafka.security import read_secret
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
+from agents.protocol.release.record_formats import check_library, schema_text
 from schemas.errors import ConfigError, ConfigProblem
+from schemas.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from schemas.config import Config, Stream
     from schemas.config.server import Registry
 
 TIMEOUT_S = 10.0
@@ -112,13 +115,18 @@ class RegistryClient:
             await self._references(found, known, set())
         return SchemaText(str(found.get("schemaType", "AVRO")), text, tuple(known.items()))
 
-    async def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Make a JSON Schema the newest version of a subject, if it is not one already. Returns: its id.
+    async def register(self, subject: str, schema: SchemaText) -> int:
+        """Return the id of a schema of a subject, whose newest version it becomes if it is none already.
+
+        Who may only read there is told the id of one that somebody else has registered.
 
         Raises: RegistryError, also where the registry does not take it.
         """
-        body = {"schemaType": "JSON", "schema": orjson.dumps(schema, option=orjson.OPT_SORT_KEYS).decode()}
-        status, found = await self._answer("POST", f"/subjects/{quote(subject, safe='')}/versions", json=body)
+        path = f"/subjects/{quote(subject, safe='')}"
+        body = {"schemaType": schema.kind, "schema": schema.text}
+        status, found = await self._answer("POST", path, json=body)
+        if status == 404:
+            status, found = await self._answer("POST", f"{path}/versions", json=body)
         if status != 200 or not isinstance(found, dict) or not isinstance(found.get("id"), int):
             said = found.get("message") if isinstance(found, dict) else None
             raise RegistryError(f"{self._url} does not take the schema of {subject} (HTTP {status}): {said}")
@@ -184,6 +192,39 @@ class RegistryClient:
             return status, orjson.loads(body)
         except orjson.JSONDecodeError:
             raise RegistryError(f"{self._url} {NO_REGISTRY} (HTTP {status})") from None
+
+
+def subject_of(topic: str) -> str:
+    """Return the subject of a topic's values, as serializers name it by default."""
+    return f"{topic}-value"
+
+
+async def schema_ids(config: Config, streams: Iterable[Stream]) -> dict[str, int]:
+    """Return stream -> id of the schema of its synthetic records, registered if it was not; of those with typed output.
+
+    Raises: ConfigError where the registry cannot be asked, or does not take one.
+    """
+    typed = [stream for stream in streams if stream.output.typed]
+    if not typed:
+        return {}
+    assert config.kafka.registry is not None, "the configuration sees to it"
+    found = {}
+    async with RegistryClient(config.kafka.registry) as client:
+        for stream in typed:
+            check_library(stream)
+            subject = subject_of(Topics.synthetic(stream.name))
+            try:
+                found[stream.name] = await client.register(subject, schema_text(stream))
+            except RegistryError as error:
+                problem = ConfigProblem(
+                    f"streams.{stream.name}.output.format",
+                    f'is "{stream.output.format}", and the schema of {subject} cannot be registered: {error}',
+                    "bring the registry back; let the job write there, or let somebody who may run privstream topics "
+                    "CONFIG --register; where another schema is in the way, set the subject's compatibility to NONE. "
+                    "Nothing was started",
+                )
+                raise ConfigError([problem]) from None
+    return found
 
 
 def _why(error: Exception) -> str:

@@ -35,6 +35,9 @@ FIXES: Mapping[str, str] = {
     "Privacy, says which and why. Start a new stream under another name: what the old one has cost stays spent, and "
     "the new one's epsilon adds to it. Unless CHANGELOG says that the old noise was too little, the version that "
     "started the stream may go on with it",
+    "output.schema": "this version of privstream writes records of another schema than the stream was started with, "
+    "and a step must have the same bytes whoever writes it. Go on with the version that started the stream, or start "
+    "a new stream under another name: what the old one has cost stays spent, and the new one's epsilon adds to it",
     "time.clock": "set it back to the stored value. A stream that replays history goes live by privstream replay "
     "--then-live, with the same epsilon, and its configuration stays as it is; what a wall clock has begun cannot be "
     "replayed, and history is for a new stream under another name",

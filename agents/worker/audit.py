@@ -20,6 +20,7 @@ from agents.kafka.lifecycle.stops import alone
 from agents.kafka.lifecycle.vitals import COMPUTE_S, Pulse
 from agents.kafka.security import security_kwargs
 from agents.protocol.release.held_out import HeldOutAudit
+from agents.protocol.release.record_formats import record_format
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
@@ -70,7 +71,7 @@ class AuditTask(StreamsTask):
         for stream in streams:
             saved = self.table.load(self.partition, state_name(stream.name))
             with self.serving(stream.name), alone(stream.name):
-                machine = HeldOutAudit(stream, self.job.audit_partitions[stream.name])
+                machine = HeldOutAudit(stream, self.job.audit_partitions[stream.name], records=record_format(stream))
                 if saved is not None:
                     machine.restore(saved.body)
                 log.info("audit of %s: step %s is next", stream.name, machine.step)

@@ -29,6 +29,7 @@ from agents.protocol.release.candidates import (
     Effects,
     StreamCandidates,
 )
+from agents.protocol.release.record_formats import record_format
 from agents.protocol.release.stepper import Stepper
 from agents.worker.failpoints import failpoint
 from agents.worker.metrics import FENCES, PHASES, STATE_BYTES
@@ -85,6 +86,7 @@ class EngineTask(StreamsTask):
                     job.source_partitions[stream.name],
                     caveat=job.caveat,
                     witness=job.witness_remark(stream.name),
+                    records=record_format(stream, job.schema_ids.get(stream.name)),
                 )
                 self._streams[stream.name] = StreamCandidates(stepper)
         # Batch by batch: where a stream has stopped nothing is trimmed, and the log grows for as long as nobody comes.

@@ -30,6 +30,7 @@ class Job:
 
     Attributes:
         source_partitions: stream -> partitions of its source topic; `audit_partitions` the same of its audit topic.
+        schema_ids: stream -> id of the schema of its records, of streams with typed output.
         trusted: stream -> step up to which `--trust-ledger` says that the public ledger is whole.
         instance_id: the worker's place in its consumer groups (`agents.kafka.membership`); None: a new one each time.
         insecure_seed: makes every run repeatable and therefore not private; None draws from the operating system.
@@ -41,6 +42,7 @@ class Job:
     config: Config
     source_partitions: Mapping[str, int]
     audit_partitions: Mapping[str, int] = field(default_factory=dict)
+    schema_ids: Mapping[str, int] = field(default_factory=dict)
     insecure_seed: int | None = None
     trusted: Mapping[str, int] = field(default_factory=dict)
     instance_id: str | None = None

@@ -192,6 +192,8 @@ async def prepare(
 ) -> Any:
     """Check topics and fingerprints, and build the application. A stream that is refused stops alone.
 
+    The schemas of new streams with typed output are registered. Nothing is asked of the registry for known ones.
+
     Raises: TopicError, BrokerError, FingerprintError, ConfigError; what is wrong with a stream, if no other is left.
     """
     roles = tuple(roles)
@@ -212,6 +214,7 @@ async def prepare(
         config=checked.config,
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
+        schema_ids=checked.schema_ids,
         insecure_seed=insecure_seed,
         trusted=trusted or {},
         instance_id=instance_id,

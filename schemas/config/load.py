@@ -223,6 +223,14 @@ def conflicts(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
                 reason = f'"{topic}" is the source of streams[{sources[_folded(topic)]}]'
                 fix = "write the held-out events to a topic of their own, or remove audit"
                 yield ConfigProblem(where, reason, fix)
+        output = stream.get("output") if isinstance(stream, Mapping) else None
+        typed = _text(output, "format") if isinstance(output, Mapping) else None
+        if typed in ("avro", "json-schema") and isinstance(kafka, Mapping) and "registry" not in kafka:
+            yield ConfigProblem(
+                f"streams[{index}].output.format",
+                f'"{typed}" is written with a schema, but no schema registry is configured',
+                'add [kafka.registry] with url = "https://registry.example:8081", or set format = "json"',
+            )
         for key in ("format", "key_format"):
             if (written := _text(stream, key)) in BY_SCHEMA and isinstance(kafka, Mapping) and "registry" not in kafka:
                 yield ConfigProblem(

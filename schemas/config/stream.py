@@ -18,6 +18,7 @@ from schemas.config.domain import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.formats import InputParts, Source
 from schemas.config.options import OptionsSection, TripOptionsSection
+from schemas.config.output import OutputSection
 from schemas.config.privacy import MAX_DELTA, SURPLUS_SHARE, Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import (
@@ -114,12 +115,18 @@ class Stream(Source):
     """
     publish_delay: Duration = Field(timedelta(0), examples=["0s"])
     """Delay of the publication of a step after its end and grace."""
+    output: OutputSection = Field(default_factory=OutputSection)
+    """Format of the synthetic records; absent: plain JSON."""
     privacy: Privacy
     time: Timing
     domain: Domain
     """Public description of possible events; `kind` selects its model."""
     options: Options = Field(default_factory=dict, validate_default=True)
     """Options of `engine`; absent: all have their defaults."""
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Yield what the schema of the output cannot say."""
+        yield from self.output.field_problems(self.time.field, ENGINES[self.engine].records(self.domain))
 
     def with_overrides(
         self,
@@ -281,6 +288,7 @@ class Stream(Source):
             "time": self.time.fingerprint_fields(),
             "domain": self.domain.fingerprint_fields(),
             "options": self.options.fingerprint_fields(),
+            **({"output": {"format": self.output.format}} if self.output.typed else {}),
             # It is absent for the first version.
             **({"noise": self.noise_version} if self.noise_version > 1 else {}),
         }

@@ -12,9 +12,14 @@ import pytest
 from aiohttp import web
 
 from agents.kafka import schema_registry
-from agents.kafka.schema_registry import RegistryClient, RegistryError
+from agents.kafka.schema_registry import RegistryClient, RegistryError, schema_ids
+from agents.local.broker.embedded import free_ports
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
+from schemas.config import Config
+from schemas.config.load import config_from_mapping
 from schemas.config.server import Registry
+from schemas.errors import ConfigError
+from tests.kafka.support import stream_table
 
 CANARY = "c4n4ry-of-the-registry"
 REF = SchemaRef(7)
@@ -24,18 +29,23 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def answering(answer: Answer) -> AsyncIterator[RegistryClient]:
+async def standing_in(answer: Answer) -> AsyncIterator[str]:
+    """Yields its address."""
     app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        port = runner.addresses[0][1]
-        async with RegistryClient(Registry(url=f"http://127.0.0.1:{port}"), not_there_s=0.0) as client:
-            yield client
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def answering(answer: Answer) -> AsyncIterator[RegistryClient]:
+    async with standing_in(answer) as url, RegistryClient(Registry(url=url), not_there_s=0.0) as client:
+        yield client
 
 
 def learnt(answer: Answer) -> SchemaText | None:
@@ -120,3 +130,73 @@ def test_references_in_a_circle_are_asked_for_once() -> None:
     assert found is not None
     assert dict(found.references) == {"a": '"string"', "b": '"string"'}
     assert len(asked) == 3
+
+
+# --- the schemas of typed output -------------------------------------------------------------------------------------
+
+
+def with_output(url: str, *formats: str) -> Config:
+    streams = [
+        stream_table(f"s-{number}", output={"format": each}, privacy={"epsilon": 1.0, "unit": "event"})
+        for number, each in enumerate(formats)
+    ]
+    kafka = {"bootstrap": "b:9092", "registry": {"url": url}}
+    return config_from_mapping({"job": {"name": "j"}, "kafka": kafka, "streams": streams})
+
+
+def registered(answer: Answer, *formats: str) -> dict[str, int]:
+    """Raises: what `schema_ids` raises."""
+
+    async def scenario() -> dict[str, int]:
+        async with standing_in(answer) as url:
+            config = with_output(url, *formats)
+            return await schema_ids(config, config.streams)
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_schema_is_looked_up_and_registered_where_it_is_not_there(known: bool) -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        told = await request.json()
+        asked.append((request.method, request.path, told["schemaType"]))
+        if not known and not request.path.endswith("/versions"):
+            return web.json_response({"error_code": 40401}, status=404)
+        return web.json_response({"id": 7 if told["schemaType"] == "AVRO" else 8})
+
+    assert registered(answer, "avro", "json", "json-schema") == {"s-0": 7, "s-2": 8}
+    one, other = "/subjects/s-0.synthetic-value", "/subjects/s-2.synthetic-value"
+    looked_up = [("POST", one, "AVRO"), ("POST", other, "JSON")]
+    versions = [("POST", f"{path}/versions", kind) for _, path, kind in looked_up]
+    assert asked == (looked_up if known else [looked_up[0], versions[0], looked_up[1], versions[1]])
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(409, "does not take the schema"), (403, "refuses this client"), (500, "does not take the schema")],
+)
+def test_a_schema_that_is_not_taken_is_refused_with_key_reason_and_fix(status: int, reason: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        looked_up = not request.path.endswith("/versions")
+        return web.json_response({"error_code": 1}, status=404 if looked_up else status)
+
+    with pytest.raises(ConfigError) as refused:
+        registered(answer, "json", "avro")
+    (problem,) = refused.value.problems
+    assert problem.key == "streams.s-1.output.format"
+    assert reason in problem.reason
+    assert "s-1.synthetic-value" in problem.reason
+    assert "--register" in problem.fix
+
+
+def test_a_registry_that_is_away_is_asked_for_typed_output_alone() -> None:
+    with free_ports(1) as [port]:
+        pass
+    url = f"http://127.0.0.1:{port}"
+    config = with_output(url, "json")
+    assert asyncio.run(schema_ids(config, config.streams)) == {}
+    typed = with_output(url, "json-schema")
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        asyncio.run(schema_ids(typed, typed.streams))

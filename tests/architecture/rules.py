@@ -136,6 +136,13 @@ RULES = (
         standard=PURE | {"io"},
         others=frozenset({"fastavro", "msgspec"}),
     ),
+    # Synthetic records as bytes: pure, too, with the library of Avro where a stream is written in it.
+    allow(
+        "agents.protocol.release.record_formats",
+        ours="agents.protocol schemas",
+        standard=PURE | {"datetime", "importlib", "io"},
+        others=frozenset({"fastavro", "orjson"}),
+    ),
     # Expressions that compute fields: a pure library, which reads nothing and asks no clock.
     allow(
         "agents.protocol.formats.mapping",

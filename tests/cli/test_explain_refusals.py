@@ -18,6 +18,7 @@ from engines.spatial.split import SplitRule
 from schemas.config import Stream
 from schemas.config.formats import CsvSection
 from schemas.config.mapping import MapSection
+from schemas.config.output import OutputSection
 from schemas.config.privacy import Privacy
 from schemas.config.spatial import BoxDomainSection, SpatialOptions
 from schemas.config.timing import Timing
@@ -224,7 +225,14 @@ until somebody has thought about it."""
 def test_every_key_of_a_stream_is_in_the_fingerprint_or_known_to_be_free() -> None:
     (stream,) = config(toml(**BASE)).streams
     # What is absent where it is as it was before there was such a key.
-    other = {"envelope": "debezium", "key_format": "json", "format": "csv", "csv": CsvSection(), "map": MapSection()}
+    other: dict[str, Any] = {
+        "envelope": "debezium",
+        "key_format": "json",
+        "format": "csv",
+        "csv": CsvSection(),
+        "map": MapSection(),
+    }
+    other["output"] = OutputSection(format="avro")
     dated = stream.time.model_copy(update={"records": "dated"})
     fields = {**stream.model_copy(update={**other, "time": dated}).fingerprint_fields(), **taken().fields}
     fields["time"] = stream.model_copy(update={"time": dated}).fingerprint_fields()["time"]

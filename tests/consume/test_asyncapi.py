@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.readers.consume.asyncapi import document, json_schemas
+from agents.readers.consume.asyncapi import document, value_schemas
 from schemas.config import ENGINES, Config
 from schemas.config.load import config_from_mapping, load_config
 from schemas.ledger import LedgerEntry, MeasurementRecord
@@ -29,6 +29,10 @@ def config_of(engine: str) -> Config:
     stream, _ = case_run(engine)
     document = stream.model_dump(exclude_unset=True, mode="json")
     return config_from_mapping({"job": {"name": "j"}, "kafka": KAFKA, "streams": [document]})
+
+
+def described_values(config: Config) -> dict[str, Any]:
+    return {topic: json.loads(schema.text) for topic, schema in value_schemas(config).items()}
 
 
 def references(value: Any) -> Iterator[str]:
@@ -58,7 +62,7 @@ def test_published_records_are_what_their_schemas_say(engine: str) -> None:
     import jsonschema  # it builds grammars of addresses first, which takes a second: not whenever tests are collected
 
     config = config_of(engine)
-    described, schemas = document(config), json_schemas(config)
+    described, schemas = document(config), described_values(config)
     for channel in CHANNELS:
         topic = f"{config.streams[0].name}.{channel}"
         jsonschema.Draft202012Validator.check_schema(schemas[topic])
@@ -117,7 +121,7 @@ def test_the_document_hangs_together() -> None:
 
 def test_the_command_prints_it_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PRIVSTREAM_BOOTSTRAP", raising=False)
-    for option, made in (("--asyncapi", document), ("--json-schema", json_schemas)):
+    for option, made in (("--asyncapi", document), ("--json-schema", described_values)):
         done = CliRunner().invoke(build_app(), ["topics", str(TAXI), option])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout) == json.loads(json.dumps(made(load_config(TAXI))))

@@ -25,7 +25,7 @@ from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from agents.protocol.formats.protobuf import ProtobufEncoding, descriptors
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
-from agents.readers.consume.asyncapi import json_schemas, register
+from agents.readers.consume.asyncapi import register, value_schemas
 from agents.readers.operator.source_findings import newest_records, registry_findings
 from schemas.config.server import Registry
 from schemas.errors import ConfigError, PrivstreamError
@@ -326,6 +326,6 @@ async def test_schemas_of_public_topics_are_registered_once(
     for subject, number in first.items():
         found = await asyncio.to_thread(registry.client().get_schema, number)
         assert found.schema_type == "JSON"
-        assert json.loads(found.schema_str) == json_schemas(config)[subject.removesuffix("-value")]
+        assert json.loads(found.schema_str) == json.loads(value_schemas(config)[subject.removesuffix("-value")].text)
     with pytest.raises(PrivstreamError, match=r"add \[kafka.registry\]"):
         await register(bench.config)

@@ -135,7 +135,9 @@ def test_a_release_has_the_bytes_of_its_records(records: list[SyntheticRecord]) 
     def steps_of(part: RecordColumns) -> Sequence[int]:
         return [7 if step is None else step for step in part.steps or ()]
 
-    found = release_records(Release(7, records, (), (), 0), time_field="at", steps_of=steps_of, time_of="t{}".format)
+    found = release_records(
+        Release(7, records, (), (), 0), time_field="at", steps_of=steps_of, time_of="t{}".format, rows=json_rows
+    )
     assert [(each.key, each.value) for each in found] == [
         (record.id.encode(), orjson.dumps({"at": f"t{7 if record.step is None else record.step}", **record.fields}))
         for record in records

@@ -225,6 +225,7 @@ async def work(
         config=checked.config,
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
+        schema_ids=checked.schema_ids,
         instance_id=process.name,
         vitals=Vitals(lambda: process.time() / SLOWER),
     )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.public_records import ledger_entry, release_records
 from agents.readers.watch import public as module
 from agents.readers.watch.public import StreamSeen
@@ -57,7 +58,7 @@ def published(steps: int, *, fewer: int = 0) -> Published:
         def steps_of(part: RecordColumns, at: int = step) -> list[int]:
             return [at] * len(part.ids)
 
-        records = list(release_records(release, time_field="at", steps_of=steps_of, time_of=int))
+        records = list(release_records(release, time_field="at", steps_of=steps_of, time_of=int, rows=json_rows))
         digest = sha256(frame_records(records))
         words, chain = ledger_entry(
             release, STREAM, GUARANTEE, spent=EPSILON, start_us=step * HOUR_US, end_us=(step + 1) * HOUR_US,

@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 
 from agents.protocol.release.merge import BlockMerge
+from agents.protocol.release.record_formats import JsonRecords, RecordFormat
 from engines.core.contract import Evaluator
 from engines.core.registry import build_evaluator
 from schemas.blocks import Block, Folded
@@ -32,8 +33,10 @@ class HeldOutAudit:
         synthetic_offset: first record of the synthetic topic that is not yet applied.
     """
 
-    def __init__(self, stream: Stream, source_partitions: int) -> None:
+    def __init__(self, stream: Stream, source_partitions: int, *, records: RecordFormat | None = None) -> None:
+        """Begin before the first step. Args: records: as of `Stepper.from_stream`."""
         self.stream = stream
+        self._records = JsonRecords(stream) if records is None else records
         self.evaluator: Evaluator = build_evaluator(stream)
         self.merge = BlockMerge(stream.name, source_partitions, self.evaluator.domain.words)
         self.step = 0
@@ -77,9 +80,9 @@ class HeldOutAudit:
             self._ledger[entry.step] = entry
 
     def on_synthetic(self, offset: int, step: int, key: bytes, value: bytes | None) -> None:
-        """Take in a public synthetic record or tombstone of `step`."""
+        """Take in a public synthetic record or tombstone of `step`. Raises: WireError."""
         if offset >= self.synthetic_offset and (not self._waiting or offset > self._waiting[-1][0]):
-            self._waiting.append((offset, step, key.decode(), None if value is None else orjson.loads(value)))
+            self._waiting.append((offset, step, key.decode(), None if value is None else self._records.read(value)))
 
     @property
     def ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""A release as the bytes that consumers read: JSON records with the raw events' field names, and the ledger entry.
+"""A release as the bytes that consumers read: records with the raw events' field names, and the ledger entry.
 
 Written once, before the candidate is committed; afterwards these bytes are only copied.
 """
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from agents.protocol.release.json_rows import json_rows
 from engines.core.contract import Release
 from engines.core.many_records import RecordColumns, parts_of
 from schemas.config.timing import NUMERIC_FORMATS
@@ -51,6 +50,7 @@ def release_records(
     time_field: str,
     steps_of: Callable[[RecordColumns], Sequence[int]],
     time_of: Callable[[int], str | int | float],
+    rows: Callable[[Mapping[str, Sequence[Any]]], Iterator[bytes]],
 ) -> Iterator[PublicRecord]:
     """Yield synthetic records, tombstones and measurements of a step, in the order in which they are published.
 
@@ -59,6 +59,7 @@ def release_records(
     Args:
         steps_of: the steps that some added records are of; asked once for each, in order.
         time_of: the value of the time field for a step.
+        rows: values of synthetic records from columns, as `agents.protocol.release.record_formats` writes them.
     """
     for key in release.removed:
         yield PublicRecord("synthetic", key.encode(), None)
@@ -66,8 +67,8 @@ def release_records(
     for part in parts_of(release.added):
         steps = steps_of(part)
         values |= {step: time_of(step) for step in set(steps) - values.keys()}
-        rows = json_rows({time_field: [values[step] for step in steps], **part.fields})
-        for name, row in zip(part.ids, rows, strict=True):
+        written = rows({time_field: [values[step] for step in steps], **part.fields})
+        for name, row in zip(part.ids, written, strict=True):
             yield PublicRecord("synthetic", name.encode(), row)
     for measurement in release.measurements:
         for words in measurement_records({"step": release.step, **measurement}):

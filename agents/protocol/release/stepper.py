@@ -16,7 +16,8 @@ import numpy as np
 from agents.protocol.clock import StepClock
 from agents.protocol.release.dating import Dating
 from agents.protocol.release.merge import BlockMerge
-from agents.protocol.release.public_records import ledger_entry, raw_time, release_records
+from agents.protocol.release.public_records import ledger_entry, release_records
+from agents.protocol.release.record_formats import JsonRecords, RecordFormat
 from engines.core.accounting.accountant import Accountant, paid
 from engines.core.contract import Batch, Engine, Release
 from engines.core.many_records import RecordColumns
@@ -48,6 +49,7 @@ class Stepper:
         *,
         caveat: str = "",
         witness: str = "",
+        records: RecordFormat | None = None,
     ) -> None:
         self.stream = stream
         self.engine = engine
@@ -55,6 +57,7 @@ class Stepper:
         self.clock = clock
         self.caveat = caveat
         self.witness = witness
+        self._records = JsonRecords(stream) if records is None else records
         self.step = 0
         self.measured = -1
         self.chain = GENESIS
@@ -62,9 +65,18 @@ class Stepper:
         self._dating = Dating() if stream.time.records == "dated" else None
 
     @classmethod
-    def from_stream(cls, stream: Stream, source_partitions: int, *, caveat: str = "", witness: str = "") -> Stepper:
+    def from_stream(
+        cls,
+        stream: Stream,
+        source_partitions: int,
+        *,
+        caveat: str = "",
+        witness: str = "",
+        records: RecordFormat | None = None,
+    ) -> Stepper:
         """Return the stepper of a configured stream. `caveat` says why its releases are not private; empty: they are.
-        `witness`: what its ledger entries say in place of a configured witness; empty: nothing.
+        `witness`: what its ledger entries say in place of a configured witness; empty: nothing. `records`: how the
+        job writes synthetic records; None: as JSON, where no registry has a schema.
         """
         words = build_domain(stream).words
         return cls(
@@ -74,6 +86,7 @@ class Stepper:
             StepClock.from_stream(stream),
             caveat=caveat,
             witness=witness,
+            records=records,
         )
 
     def fold(self, offset: int, block: Block) -> None:
@@ -98,13 +111,13 @@ class Stepper:
         batch = Batch(step, self.merge.take(step), self.merge.take_surplus(step))
         release = self.engine.step(batch, noise)
         start_us, end_us = self.clock.start_of(step), self.clock.end_of(step)
-        time = self.stream.time
         payload = frame_records(
             release_records(
                 release,
-                time_field=time.field,
+                time_field=self.stream.time.field,
                 steps_of=self._steps_of(release),
-                time_of=self._time_of,
+                time_of=lambda step: self._records.time(self.clock.start_of(step)),
+                rows=self._records.rows,
             )
         )
         digest = sha256(payload)
@@ -150,10 +163,6 @@ class Stepper:
             return [now] * len(part.ids) if said is None else [now if step is None else step for step in said]
 
         return steps_of
-
-    def _time_of(self, step: int) -> str | int | float:
-        time = self.stream.time
-        return raw_time(self.clock.start_of(step), time_format=time.format, timezone=time.timezone)
 
     def restore(self, candidate: Candidate) -> None:
         """Go on after `candidate`, exactly as the stepper that computed it."""

@@ -1,4 +1,4 @@
-"""The public topics as an AsyncAPI 3.0 document: names, keys, headers, payloads as JSON Schemas, tombstones.
+"""The public topics as an AsyncAPI 3.0 document: names, keys, headers, schemas of payloads, tombstones.
 
 The schemas can be registered at the job's schema registry. Source: AsyncAPI 3.0.0 and version 0.5.0 of its Kafka
 bindings.
@@ -6,16 +6,16 @@ bindings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import orjson
 
-from agents.kafka.schema_registry import RegistryClient, RegistryError
-from schemas.config import ENGINES
-from schemas.config.engines import RecordKind
-from schemas.config.timing import NUMERIC_FORMATS
+from agents.kafka.schema_registry import RegistryClient, RegistryError, subject_of
+from agents.protocol.formats.contract import SchemaText
+from agents.protocol.release.record_formats import record_format, schema_text
 from schemas.errors import PrivstreamError
 from schemas.ledger import LedgerEntry, MeasurementRecord
 from schemas.releases import STEP_HEADER
@@ -28,13 +28,8 @@ if TYPE_CHECKING:
 
 BINDING = "0.5.0"
 REFERENCE = "#/components/schemas/{name}"
-_TYPES: Mapping[RecordKind, str] = {
-    "text": "string",
-    "number": "number",
-    "integer": "integer",
-    "boolean": "boolean",
-    "null": "null",
-}
+AVRO = "application/vnd.apache.avro+json;version=1.9.0"
+"""Name of Avro's schemas in AsyncAPI, which has no later version; what is in ours is in 1.9 too."""
 
 
 def document(config: Config) -> dict[str, Any]:
@@ -55,7 +50,9 @@ def document(config: Config) -> dict[str, Any]:
                 "channel": {"$ref": f"#/channels/{topic.name}"},
                 "summary": "Each step once, in one transaction: read with isolation.level=read_committed.",
             }
-        schemas[f"{stream.name}.synthetic"] = synthetic_schema(stream)
+        schema = record_format(stream).schema
+        avro = {"schemaFormat": AVRO, "schema": schema}
+        schemas[Topics.synthetic(stream.name)] = avro if stream.output.format == "avro" else schema
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -77,40 +74,21 @@ def document(config: Config) -> dict[str, Any]:
     }
 
 
-def json_schemas(config: Config) -> dict[str, Any]:
-    """Return the JSON Schema of each public topic's values, by topic. Tombstones have no value."""
+def value_schemas(config: Config) -> dict[str, SchemaText]:
+    """Return the schema of each public topic's values, by topic: JSON Schemas, and of records in Avro theirs.
+
+    Tombstones have no value.
+    """
     found = {}
     for stream in config.streams:
         for topic, of in (
             (Topics.ledger(stream.name), LedgerEntry),
             (Topics.measurements(stream.name), MeasurementRecord),
         ):
-            found[topic] = msgspec.json.schema(of)
-        found[Topics.synthetic(stream.name)] = synthetic_schema(stream)
-    return {
-        topic: {"$schema": "https://json-schema.org/draft/2020-12/schema", **found[topic]} for topic in sorted(found)
-    }
-
-
-def synthetic_schema(stream: Stream) -> dict[str, Any]:
-    """Return the schema of a synthetic record's value: its time, and the fields of its engine's records."""
-    time, fields = stream.time, ENGINES[stream.engine].records(stream.domain)
-    properties: dict[str, Any] = {
-        time.field: {
-            "type": "integer" if time.format in NUMERIC_FORMATS else "string",
-            "description": f"Start of the step that added the record, in the raw events' format: {time.format}.",
-        }
-    }
-    for name, kinds in fields.items():
-        types = sorted(_TYPES[kind] for kind in kinds)
-        properties[name] = {"type": types if len(types) > 1 else types[0]}
-    return {
-        "title": f"Synthetic record of {stream.name}",
-        "type": "object",
-        "properties": properties,
-        "required": [time.field, *(name for name, kinds in fields.items() if "null" not in kinds)],
-        "additionalProperties": False,
-    }
+            schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(of)}
+            found[topic] = SchemaText("JSON", orjson.dumps(schema, option=orjson.OPT_SORT_KEYS).decode())
+        found[Topics.synthetic(stream.name)] = schema_text(stream)
+    return dict(sorted(found.items()))
 
 
 def _messages(stream: Stream, topic: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -125,10 +103,14 @@ def _messages(stream: Stream, topic: str) -> Iterator[tuple[str, dict[str, Any]]
     if topic == Topics.synthetic(stream.name):
         key = {"type": "string", "description": "Synthetic id: names the record for as long as it lives."}
         schema = {"$ref": REFERENCE.format(name=topic)}
-        yield (
-            topic,
-            _message("Synthetic record", "A record that appears, or takes the place of one.", headers, key, schema),
+        appears = _message(
+            "Synthetic record", "A record that appears, or takes the place of one.", headers, key, schema
         )
+        if stream.output.typed:
+            appears["bindings"]["kafka"] |= {"schemaIdLocation": "payload", "schemaIdPayloadEncoding": "confluent"}
+        if stream.output.format == "avro":
+            appears["contentType"] = "avro/binary"
+        yield topic, appears
         gone = "The record with this key is withdrawn."
         yield f"{topic}.withdrawn", _message("Tombstone", gone, headers, key, {"type": "null"})
         return
@@ -168,9 +150,10 @@ def _channel(topic: Topic, messages: list[str]) -> dict[str, Any]:
 
 
 async def register(config: Config) -> dict[str, int]:
-    """Register the schema of each public topic's values; once more changes nothing. Records stay plain JSON.
+    """Register the schema of each public topic's values; once more changes nothing. Only the records of a stream with
+    typed output say the id of theirs; all others stay plain JSON.
 
-    Returns: subject -> id of its schema. Subjects are `<topic>-value`, as serializers name them.
+    Returns: subject -> id of its schema.
     Raises: PrivstreamError where there is no registry, or it does not take one.
     """
     if config.kafka.registry is None:
@@ -181,8 +164,8 @@ async def register(config: Config) -> dict[str, int]:
     ids = {}
     async with RegistryClient(config.kafka.registry) as client:
         try:
-            for topic, schema in json_schemas(config).items():
-                subject = f"{topic}-value"
+            for topic, schema in value_schemas(config).items():
+                subject = subject_of(topic)
                 ids[subject] = await client.register(subject, schema)
         except RegistryError as error:
             done = f"; registered before that: {', '.join(ids)}" if ids else ""

@@ -21,6 +21,7 @@ import pyarrow.parquet as pa_parquet
 import shapely
 
 from agents.protocol.ingest.times import TimeParser
+from agents.protocol.release.record_formats import record_format
 from agents.readers.consume.ledger import FoldedTable
 from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
 from schemas.errors import PrivstreamError
@@ -322,7 +323,12 @@ async def export(
         path = Path(f"{stream.name}{'' if what == 'synthetic' else '.' + what}-step-{entry.step:06d}.{ending}")
         check_free(path, overwrite=overwrite)
     folded = await read_steps(
-        config.kafka, ledger, until=entry.step, measured=what == "measurements", progress=progress
+        config.kafka,
+        ledger,
+        until=entry.step,
+        read=record_format(stream).read,
+        measured=what == "measurements",
+        progress=progress,
     )
     if what == "synthetic":
         folded.whole(entry)

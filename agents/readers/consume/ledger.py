@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, Literal
@@ -181,12 +181,14 @@ class FoldedTable:
     """The synthetic records alive after the steps taken so far.
 
     Attributes:
-        rows: key -> (step that added it, its JSON). verified: steps whose bytes are those of the ledger's digest.
+        read: of a value of a synthetic record its fields (`RecordFormat.read`).
+        rows: key -> (step that added it, its value). verified: steps whose bytes are those of the ledger's digest.
         compacted: steps of which the broker has deleted records that later ones replaced: not to be checked any more.
         measured: (step, measurement) in order, where they were asked for.
     """
 
     stream: str
+    read: Callable[[bytes], Mapping[str, Any]] = orjson.loads
     rows: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
     verified: int = 0
     compacted: list[int] = field(default_factory=list)
@@ -231,4 +233,4 @@ class FoldedTable:
     def records(self) -> Iterable[tuple[str, int, Mapping[str, Any]]]:
         """Yield (synthetic id, step that added it, fields) of each row, in the order in which they were added."""
         for key, (step, value) in self.rows.items():
-            yield key.decode(), step, orjson.loads(value)
+            yield key.decode(), step, self.read(value)

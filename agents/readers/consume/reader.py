@@ -115,6 +115,7 @@ async def read_steps(
     ledger: Ledger,
     *,
     until: int,
+    read: Callable[[bytes], Mapping[str, Any]] = orjson.loads,
     verify: bool = True,
     measured: bool = False,
     progress: ReadingProgress = lambda done, total: None,
@@ -122,11 +123,12 @@ async def read_steps(
     """Fold the steps up to `until`, the number of a step in the ledger.
 
     Args:
+        read: as in `FoldedTable`; for who looks at synthetic records.
         verify: False reads no synthetic record and checks no digest; the table stays empty.
         measured: keep the measurements.
     Raises: BrokerError; PublicRecordsError where records are not those of the ledger.
     """
-    table = FoldedTable(ledger.stream)
+    table = FoldedTable(ledger.stream, read)
     async with AsyncExitStack() as stack:
         channels: dict[Channel, str] = {"measurements": Topics.measurements(ledger.stream)}
         if verify:

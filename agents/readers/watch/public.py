@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from agents.readers.consume.ledger import PublicRecordsError, StepRecords, Verdi
 from agents.readers.watch.routes import NO_STORE, Reader, Routes, json_response, whole_numbers
 from agents.show.pictures import Picture
 from schemas.config.timing import epoch_us
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, WireError
 from schemas.releases import CHANNELS, GENESIS, STEP_LIMIT, Channel, PublicRecord, public_step
 from schemas.topics import Topics
 
@@ -63,10 +63,14 @@ class StreamSeen:
 
     Args:
         stream: the declaration, of which nothing is private. picture: of the engine's kind.
+        read: of a value of a synthetic record its fields; raises WireError or ValueError.
     """
 
-    def __init__(self, stream: Stream, picture: Picture) -> None:
+    def __init__(
+        self, stream: Stream, picture: Picture, read: Callable[[bytes], dict[str, Any]] = orjson.loads
+    ) -> None:
         self.stream, self.picture = stream, picture
+        self._read = read
         self.positions: dict[str, int] = {}
         self.revision = 0
         self.read_at = 0.0
@@ -128,8 +132,8 @@ class StreamSeen:
             if value is None:
                 self.picture.remove(step, name)
             else:
-                self.picture.add(step, name, orjson.loads(value))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+                self.picture.add(step, name, self._read(value))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, WireError):
             self.unreadable += 1
 
     def _on_ledger(self, value: bytes | None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from agents.kafka.lifecycle.connections import ConnectionLimits, LimitedRunner
+from agents.protocol.release.record_formats import record_format
 from agents.readers.watch.guard import Guard, View, is_loopback, secure_headers, token_of
 from agents.readers.watch.public import PublicReader, PublicRoutes, StreamSeen
 from agents.readers.watch.routes import Reader
@@ -146,7 +147,9 @@ def application(config: Config, guard: Guard, *, operator: bool) -> tuple[web.Ap
     app.router.add_get("/", _first)
     app.router.add_static("/assets/", ASSETS)
     app.router.add_get("/public", _page("public"))
-    seen = [StreamSeen(stream, view_of(stream).picture(stream)) for stream in config.streams]
+    seen = [
+        StreamSeen(stream, view_of(stream).picture(stream), record_format(stream).read) for stream in config.streams
+    ]
     reader = PublicReader(config.kafka, seen)
     app.add_routes(PublicRoutes(seen, reader, boot).routes())
 

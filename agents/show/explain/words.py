@@ -277,6 +277,15 @@ def _lasts(stream: Stream) -> str:
     )
 
 
+def _output(stream: Stream) -> str:
+    kind = "Avro" if stream.output.format == "avro" else "JSON Schema"
+    return (
+        f"Synthetic records are written for the deserializers of a schema registry, with the {kind} that is registered "
+        f"as {Topics.synthetic(stream.name)}-value when the stream is first started; its id is part of every record "
+        "and does not change. Measurements and the ledger are plain JSON. How records are written costs no privacy."
+    )
+
+
 def public(stream: Stream) -> Iterator[Point]:
     """Yield what the proof takes for known to everybody."""
     time = stream.time
@@ -305,6 +314,8 @@ def public(stream: Stream) -> Iterator[Point]:
             f"From each record by itself: {computed or 'none is'}.{left_out}{tables} What a record gives depends on no "
             "other record, so whose an event is, and that it is one, is the record's own.",
         )
+    if stream.output.typed:
+        yield Point("how records are written", _output(stream))
     yield Point("domain and bounds", f"{view_of(stream).domain(stream)} {stream.domain.outside}")
     privacy = stream.privacy
     bounds = [f"epsilon = {exact(privacy.epsilon_fraction)}", f"unit = {privacy.unit}"]

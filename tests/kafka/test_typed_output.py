@@ -1,0 +1,131 @@
+"""Typed output, with a real registry and the consumers of docs/consumers.md, run as printed.
+
+The registry goes away behind the first start; the next worker writes on, with the same ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.kafka.topics import create_topics
+from agents.protocol.release.record_formats import record_format
+from schemas.config import Config, Stream
+from schemas.config.load import config_from_mapping
+from schemas.errors import ConfigError
+from schemas.events import TICK_HEADER, encode_tick
+from schemas.topics import Topics
+from tests.formats.registry_process import Door, SchemaRegistry
+from tests.kafka.ingest_support import START_S, STEP_S
+from tests.kafka.public_run import places
+from tests.kafka.support import fresh_name, producing, records_of, stream_table, until, worker
+from tests.kafka.test_recipes import blocks, python
+
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(10)]
+LOGIN = ("privstream", "the registry's password")
+STEPS = 4
+
+
+def job(bootstrap: str, folder: Path, registry: dict[str, Any]) -> dict[str, Any]:
+    name = fresh_name("typed")
+    privacy = {"epsilon": 2.0, "unit": "event"}
+    shared = {"source": f"raw.{name}", "privacy": privacy, "options": {"depth": 8, "initial_steps": 1}}
+    return {
+        "job": {"name": name, "data_dir": str(folder)},
+        "kafka": {"bootstrap": bootstrap, "partitions": 1, "session_timeout_s": 6, "registry": registry},
+        "streams": [
+            stream_table(f"{name}-{output}", output={"format": output}, **shared) for output in ("avro", "json-schema")
+        ],
+    }
+
+
+async def feed(config: Config, steps: Sequence[int]) -> None:
+    source = config.streams[0].source
+    async with producing(config.kafka.bootstrap) as producer:
+        for step, events in enumerate(places(STEPS, 60)):
+            if step in steps:
+                for event in events:
+                    await producer.send(source, json.dumps(event).encode(), partition=0)
+                tick = (TICK_HEADER, encode_tick(step, row=0, source="t"))
+                await producer.send_and_wait(source, b"", partition=0, headers=[tick])
+
+
+async def run(config: Config, steps: int) -> None:
+    async with worker(config):
+        for stream in config.streams:
+            ledger = Topics.ledger(stream.name)
+            await until(partial(records_of, config.kafka.bootstrap, ledger), lambda found: len(found) >= steps)
+
+
+def consumer(stream: Stream, bootstrap: str, url: str) -> str:
+    """The program of the page, for this stream."""
+    [program] = [text for words, text in blocks("python") if words == "file=rides_avro.py"]
+    if stream.output.format == "json-schema":
+        [(_, lines)] = [found for found in blocks("python") if found[0] == "json-schema"]
+        instead = dict(
+            zip((r"^from \S+\.avro import .*$", r"^deserialize = .*$"), filter(None, lines.splitlines()), strict=True)
+        )
+        for line, other in instead.items():
+            program, changed = re.subn(line, other, program, flags=re.MULTILINE)
+            assert changed == 1
+    for printed, there in (
+        ("localhost:9092", bootstrap),
+        ("http://localhost:8081", url),
+        ("rides.synthetic", Topics.synthetic(stream.name)),
+        ('"group.id": "maps"', f'"group.id": "maps-{stream.name}"'),
+    ):
+        assert printed in program
+        program = program.replace(printed, there)
+    return program + "\nimport json\nprint(json.dumps(rides, default=lambda at: at.isoformat()))"
+
+
+async def test_ordinary_deserializers_read_what_was_written_with_and_without_a_registry(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    with SchemaRegistry() as registry:
+        door = Door(registry, login=LOGIN)
+        (tmp_path / "password").write_text(LOGIN[1])
+        access = {"url": door.url, "username": LOGIN[0], "password_file": str(tmp_path / "password")}
+        config = config_from_mapping(job(bootstrap, tmp_path, access))
+        await create_topics(config, source_partitions=1)
+        with pytest.raises(ConfigError, match=r"output\.format.*cannot be reached"):
+            await run(config, 0)
+        await door.open()
+        await feed(config, range(2))
+        await run(config, 2)
+        await door.shut()
+        asked = len(door.asked)
+        assert asked == 4  # each was looked up, and registered
+        await feed(config, range(2, STEPS))
+        await run(config, STEPS)
+        assert len(door.asked) == asked
+        await asyncio.gather(*(check(stream, bootstrap, registry, tmp_path) for stream in config.streams))
+
+
+async def check(stream: Stream, bootstrap: str, registry: SchemaRegistry, folder: Path) -> None:
+    """A consumer of the page has the records that our own readers have; all of them say one id."""
+    topic = Topics.synthetic(stream.name)
+    records = await records_of(bootstrap, topic)
+    [head] = {record.value[:5] for record in records if record.value is not None}
+    there = await asyncio.to_thread(registry.client().get_latest_version, f"{topic}-value")
+    assert head == bytes([0]) + there.schema_id.to_bytes(4, "big")
+    rows: dict[str, dict[str, Any]] = {}
+    for record in records:
+        rows.pop(record.key.decode(), None)
+        if record.value is not None:
+            rows[record.key.decode()] = record_format(stream).read(record.value)
+    printed = await asyncio.to_thread(python, consumer(stream, bootstrap, registry.url), cwd=folder)
+    found = json.loads(printed)
+    for row in found.values():
+        row["at"] = int(datetime.datetime.fromisoformat(row["at"]).timestamp())
+    assert found == rows
+    assert {row["at"] for row in rows.values()} <= set(range(START_S, START_S + STEPS * STEP_S, STEP_S))
+    assert rows
