@@ -136,6 +136,8 @@ class Numeric(Attribute):
     [[0, 1, 2, 0, 0], [0, 0, 0, 12, 3]]
     >>> age.decode(np.array([0, 1]), np.array([0.999, 0.0]))
     [17, 18]
+    >>> Numeric(field="fare", edges=(0, 2.5, 100), decimals=2).decode(np.array([0, 1]), np.array([0.9999, 0.3]))
+    [2.49, 31.75]
     """
 
     edges: tuple[Number, ...]
@@ -183,13 +185,10 @@ class Numeric(Attribute):
         if self.points is not None:
             return np.array(self.points, np.float64)[bins]
         edges = np.array(self.edges, np.float64)
-        if self.integer:
-            # First and last whole number of each bin.
-            whole = np.ceil(edges)
-            ends = whole[1:] - 1
-            ends[-1] = math.floor(edges[-1])
-            first, last = whole[bins], ends[bins]
-            drawn: FloatArray = np.minimum(first + np.floor(fractions * (last - first + 1)), last)
+        if self.scale is not None:
+            # Whole parts of a number: exact in floats, and a quotient is the float next to it.
+            first, last = np.array(self.ends(self.scale), np.float64)[bins].T
+            drawn: FloatArray = np.minimum(first + np.floor(fractions * (last - first + 1)), last) / self.scale
             return drawn
         low, high = edges[bins], edges[bins + 1]
         # A product that rounds up to the upper edge would be in the next bin.

@@ -148,6 +148,14 @@ def _text(value: Value) -> str:
     return json.dumps(value)
 
 
+def _begin(edge: float, scale: int) -> int:
+    """Return the least whole number that, divided by `scale`, is not below the edge."""
+    number = math.floor(edge * scale) - 1
+    while number / scale < edge:
+        number += 1
+    return number
+
+
 def _record_kind(value: Value) -> RecordKind:
     match value:
         case bool():
@@ -175,6 +183,8 @@ class AttributeSection(Section):
     """Edges of bins, ascending; a bin includes its lower edge, and the last bin also its upper edge."""
     integer: StrictBool = False
     """Whether the numbers of synthetic records are whole."""
+    decimals: Annotated[StrictInt, Field(ge=1, le=9)] | None = Field(None, examples=[2])
+    """Number of decimals of the numbers of synthetic records, such as 2 for money; absent: as many as a float has."""
     points: tuple[Number, ...] | None = Field(None, examples=[[9, 40, 75]])
     """The number of synthetic records for each bin; absent: uniform in the bin."""
     missing: StrictBool = False
@@ -193,6 +203,21 @@ class AttributeSection(Section):
     def size(self) -> int:
         """Number of codes, those of `other` and of missing values included."""
         return self.listed + (self.unknown == "other") + self.missing
+
+    @property
+    def scale(self) -> int | None:
+        """Number of possible numbers in 1, of whole numbers or of so many decimals; None if every number is one."""
+        return 1 if self.integer else None if self.decimals is None else 10**self.decimals
+
+    def ends(self, scale: int) -> list[tuple[int, int]]:
+        """Return the first and the last whole number of each bin that, divided by `scale`, lies in the bin.
+
+        As floats lie there: 1/10 is in a bin that ends at 0.1 only if it is the last one.
+        """
+        assert self.edges is not None
+        *edges, last = self.edges
+        begins = [_begin(edge, scale) for edge in (*edges, math.nextafter(last, math.inf))]
+        return [(first, after - 1) for first, after in pairwise(begins)]
 
     @property
     def record_kinds(self) -> frozenset[RecordKind]:
@@ -229,7 +254,7 @@ class AttributeSection(Section):
             yield ConfigProblem("unknown", 'is "clamp", which needs bins', 'set unknown = "refuse" or "other"')
         if self.unknown == "other" and self.other in values:
             yield ConfigProblem("other", "is a listed value", "choose another text")
-        for key in ("integer", "points"):
+        for key in ("integer", "decimals", "points"):
             if getattr(self, key):
                 yield ConfigProblem(key, "has no effect without edges", "remove the key")
 
@@ -239,14 +264,16 @@ class AttributeSection(Section):
             yield ConfigProblem("edges", "are not two or more numbers in ascending order", "sort them")
             return
         last = len(pairs) - 1
-        if self.integer:
-            if max(abs(edges[0]), abs(edges[-1])) > 2**53:
-                yield ConfigProblem("edges", "exceed 2**53, beyond which floats skip integers", "scale the field")
-            elif any(
-                math.ceil(low) > (math.floor(high) if at == last else math.ceil(high) - 1)
-                for at, (low, high) in enumerate(pairs)
-            ):
-                yield ConfigProblem("edges", "have a bin without a whole number", "widen it, or remove integer")
+        for other in ("integer", "points"):
+            if self.decimals is not None and getattr(self, other):
+                yield ConfigProblem("decimals", f"has no effect with {other}", f"remove decimals, or {other}")
+        if self.scale is not None:
+            key, kind = ("integer", "whole number") if self.integer else ("decimals", "number of so few decimals")
+            if max(abs(edges[0]), abs(edges[-1])) * self.scale > 2**53:
+                fix = "scale the field" if self.integer else "lower decimals, or scale the field"
+                yield ConfigProblem("edges", f"exceed 2**53 / {self.scale}, beyond which floats skip a {kind}", fix)
+            elif any(first > end for first, end in self.ends(self.scale)):
+                yield ConfigProblem("edges", f"have a bin without a {kind}", f"widen it, or remove {key}")
         if self.points is not None:
             inside = len(self.points) == len(pairs) and all(
                 low <= point < high or (at == last and point == high)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from engines.core.contract import Columns
 from engines.tabular.domain import Category, Impossible, Numeric, RowKeys, TableDomain
@@ -72,6 +73,25 @@ def test_drawn_values_have_the_code_they_were_drawn_for(
     assert back.tolist() == codes.tolist()
     assert not reasons.any()
     assert all(isinstance(value, int) for value in drawn if value not in (None, "other")) or not integer
+
+
+@settings(max_examples=200)
+@given(
+    edges=st.lists(
+        st.integers(-500, 500).map(lambda tenths: tenths / 10) | st.floats(-50, 50), min_size=2, max_size=6, unique=True
+    ).map(sorted),
+    decimals=st.integers(1, 3),
+    fraction=st.floats(0, 1, exclude_max=True),
+)
+@example(edges=[0.0, 0.1, 0.2, 0.3, 0.7], decimals=1, fraction=0.999)
+def test_numbers_have_their_decimals_and_stay_in_their_bin(edges: list[float], decimals: int, fraction: float) -> None:
+    try:
+        attribute = Numeric(field="a", edges=tuple(edges), decimals=decimals)
+    except ValidationError:  # a bin without such a number
+        assume(False)
+    drawn = attribute.decode(np.arange(attribute.size), np.full(attribute.size, fraction))
+    assert all(float(f"{value:.{decimals}f}") == value for value in drawn)
+    assert attribute.encode(drawn)[0].tolist() == list(range(attribute.size))
 
 
 @settings(max_examples=200)
