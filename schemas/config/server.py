@@ -197,7 +197,9 @@ class Kafka(Section):
     ssl_key_password_file: Path | None = Field(None, examples=["/run/secrets/client-key-password"])
     """File with the password of the private key, if it has one."""
     registry: Registry | None = None
-    """Registry with the schemas of avro and protobuf; a running stream may switch to a copy of the same registry."""
+    """Registry with the schemas of avro and protobuf, and for those of `[streams.output]`; a running stream may switch
+    to a copy of the same registry.
+    """
 
     @property
     def servers(self) -> tuple[str, ...]:

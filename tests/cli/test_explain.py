@@ -551,6 +551,15 @@ def test_every_engine_has_an_entry(engine: str) -> None:
     assert entry["dp_variant"]["data_domain"]
 
 
+def test_typed_output_is_named_with_its_subject_and_plain_json_is_not() -> None:
+    plain = config(toml())
+    stream = plain.streams[0].revised(output={"format": "avro"})
+    (shown,) = explain(plain.model_copy(update={"streams": (stream,)})).streams
+    [said] = [each.text for each in shown.public if each.title == "how records are written"]
+    assert "the Avro that is registered as rides.synthetic-value" in said
+    assert all(each.title != "how records are written" for each in explain(plain).streams[0].public)
+
+
 def test_the_command(tmp_path: Path) -> None:
     path = tmp_path / "rides.toml"
     path.write_text('[kafka]\nbootstrap = "localhost:9092"\n' + toml())

@@ -82,6 +82,23 @@ def test_published_records_are_what_their_schemas_say(engine: str) -> None:
         assert not within.is_valid([])
 
 
+@pytest.mark.parametrize("output", ["avro", "json-schema"])
+def test_typed_output_is_described_as_it_is_registered(output: str) -> None:
+    config = config_of("tabular")
+    kafka = config.kafka.revised(registry={"url": "https://registry.example"})
+    stream = config.streams[0].revised(output={"format": output})
+    config = config.model_copy(update={"kafka": kafka, "streams": (stream,)})
+    described, topic = document(config), f"{stream.name}.synthetic"
+    schema, message = described["components"]["schemas"][topic], described["components"]["messages"][topic]
+    assert message["bindings"]["kafka"]["schemaIdLocation"] == "payload"
+    if output == "avro":
+        assert message["contentType"] == "avro/binary"
+        assert schema["schemaFormat"].startswith("application/vnd.apache.avro+json")
+        schema = schema["schema"]
+    assert schema == json.loads(value_schemas(config)[topic].text)
+    assert value_schemas(config)[topic].kind == ("AVRO" if output == "avro" else "JSON")
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_ledger_has_the_fields_of_its_type_and_no_other(engine: str) -> None:
     fields = {field.name for field in msgspec.structs.fields(LedgerEntry)}

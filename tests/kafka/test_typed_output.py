@@ -14,10 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from agents.kafka.topics import create_topics
 from agents.protocol.release.record_formats import record_format
+from agents.readers.consume.export import export
 from schemas.config import Config, Stream
 from schemas.config.load import config_from_mapping
 from schemas.errors import ConfigError
@@ -29,7 +31,7 @@ from tests.kafka.public_run import places
 from tests.kafka.support import fresh_name, producing, records_of, stream_table, until, worker
 from tests.kafka.test_recipes import blocks, python
 
-pytestmark = [pytest.mark.kafka, pytest.mark.seconds(10)]
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(40)]
 LOGIN = ("privstream", "the registry's password")
 STEPS = 4
 
@@ -107,11 +109,12 @@ async def test_ordinary_deserializers_read_what_was_written_with_and_without_a_r
         await feed(config, range(2, STEPS))
         await run(config, STEPS)
         assert len(door.asked) == asked
-        await asyncio.gather(*(check(stream, bootstrap, registry, tmp_path) for stream in config.streams))
+        await asyncio.gather(*(check(config, stream, registry, tmp_path) for stream in config.streams))
 
 
-async def check(stream: Stream, bootstrap: str, registry: SchemaRegistry, folder: Path) -> None:
+async def check(config: Config, stream: Stream, registry: SchemaRegistry, folder: Path) -> None:
     """A consumer of the page has the records that our own readers have; all of them say one id."""
+    bootstrap = config.kafka.bootstrap
     topic = Topics.synthetic(stream.name)
     records = await records_of(bootstrap, topic)
     [head] = {record.value[:5] for record in records if record.value is not None}
@@ -127,5 +130,13 @@ async def check(stream: Stream, bootstrap: str, registry: SchemaRegistry, folder
     for row in found.values():
         row["at"] = int(datetime.datetime.fromisoformat(row["at"]).timestamp())
     assert found == rows
+    done = await export(
+        config, stream, what="synthetic", file_format="parquet", at=None, path=folder / stream.name, overwrite=False
+    )
+    assert done.verified == STEPS
+    table = pq.read_table(done.path).select(["synthetic_id", "x", "y"]).to_pylist()
+    assert {row.pop("synthetic_id"): row for row in table} == {
+        key: {"x": row["x"], "y": row["y"]} for key, row in rows.items()
+    }
     assert {row["at"] for row in rows.values()} <= set(range(START_S, START_S + STEPS * STEP_S, STEP_S))
     assert rows

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from agents.kafka.fingerprint import fingerprint_now
 from agents.kafka.topics import TopicIdentity
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.record_formats import record_format, schema_text
 from agents.protocol.release.stepper import Stepper
+from agents.readers.watch.public import StreamSeen
+from agents.show.view import view_of
 from engines.checks.contract_case import contract_case
 from schemas.blocks import Block, Folded
 from schemas.config import ENGINES, Config, Stream
@@ -69,6 +72,32 @@ def test_every_engine_has_the_same_records_in_every_format(engine: str, output: 
             assert record.value[:5] == bytes([0, 1, 2, 3, 4])
             assert {**nulls, **read(record.value)} == {**nulls, **orjson.loads(as_json.value)}
     assert seen
+
+
+@pytest.mark.parametrize("output", TYPED)
+def test_the_live_page_and_the_audit_read_every_format(output: str) -> None:
+    plain, batches = case_run("spatial")[0], batches_of("spatial")
+    stream = typed(plain, output)
+    shown, alive = [], []
+    for each, written in ((plain, None), (stream, ID)):
+        seen = StreamSeen(each, view_of(each).picture(each), record_format(each).read)
+        audit = HeldOutAudit(each, 1, records=record_format(each))
+        for step, candidate in enumerate(again(each, batches, written)):
+            for record in unframe_records(candidate.payload):
+                seen.take(record.channel, step, record.key, record.value)
+                if record.channel == "synthetic":
+                    audit.on_synthetic(len(audit._waiting), step, record.key, record.value)
+            seen.take("ledger", step, b"%d" % step, candidate.ledger)
+            seen.settle(now=1.0)
+            audit.fold(step, Block(each.name, 0, step, step + 1, step, {}))
+            audit.advance()
+        assert seen.summary()["verdicts"] == {"verified": len(batches)}
+        assert seen.unreadable == 0
+        shown.append(seen.picture.body({}))
+        alive.append(dict(audit.alive))
+        seen.close()
+    assert shown[0] == shown[1]
+    assert alive[0] == alive[1] != {}
 
 
 @pytest.mark.parametrize("output", TYPED)

@@ -77,6 +77,15 @@ def test_a_copy_promises_and_reads_the_same(name: str, tmp_path: Path) -> None:
     assert copy.job.data_dir == tmp_path / "state"
 
 
+def test_a_copy_writes_plain_json_where_the_file_asks_for_a_registry(tmp_path: Path) -> None:
+    text = RIDES + '[streams.output]\nformat = "avro"\n'
+    registry = '[kafka]\nbootstrap = "b.invalid:9092"\n[kafka.registry]\nurl = "https://registry.invalid"\n'
+    config = parse_config(registry + text)
+    assert config.streams[0].output.typed
+    _, copy = copied(registry + text, config, tmp_path)
+    assert not copy.streams[0].output.typed
+
+
 def test_nothing_of_a_copy_leads_to_the_configured_cluster_or_its_secrets(tmp_path: Path) -> None:
     config = parse_config(SECRETS + RIDES)
     text, copy = copied(SECRETS + RIDES, config, tmp_path)
