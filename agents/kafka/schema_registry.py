@@ -31,6 +31,8 @@ NOT_THERE_S = 2.0
 ANSWERS = 3
 MOST_REFERENCES = 200
 MOST_BYTES = 4 << 20
+MOST_IDS = 1 << 32
+"""A record says the id of its schema in four bytes."""
 NO_REGISTRY = "answers, and is no schema registry"
 
 
@@ -130,6 +132,8 @@ class RegistryClient:
         if status != 200 or not isinstance(found, dict) or not isinstance(found.get("id"), int):
             said = found.get("message") if isinstance(found, dict) else None
             raise RegistryError(f"{self._url} does not take the schema of {subject} (HTTP {status}): {said}")
+        if not 0 <= found["id"] < MOST_IDS:
+            raise RegistryError(f"{self._url} gives the schema of {subject} an id that no record can hold")
         return int(found["id"])
 
     async def _references(self, schema: Any, known: dict[str, str], begun: set[str]) -> None:

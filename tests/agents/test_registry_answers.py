@@ -191,6 +191,12 @@ def test_a_schema_that_is_not_taken_is_refused_with_key_reason_and_fix(status: i
     assert "--register" in problem.fix
 
 
+@pytest.mark.parametrize("number", [-1, 1 << 32])
+def test_an_id_that_no_record_can_hold_is_refused(number: int) -> None:
+    with pytest.raises(ConfigError, match="an id that no record can hold"):
+        registered(of_bytes(json.dumps({"id": number}).encode()), "avro")
+
+
 def test_a_registry_that_is_away_is_asked_for_typed_output_alone() -> None:
     with free_ports(1) as [port]:
         pass
