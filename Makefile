@@ -121,7 +121,7 @@ nightly: setup  ## what a change need not wait for: its own tests, long chaos on
 	$(MAKE) audit ARGS="--runs 100"
 
 recipes: setup  ## the recipes of docs/consumers.md, as printed: those of Spark, Flink and a JDBC sink too (installs them; needs Java 17), on a broker
-	$(PY) -m pytest -q -m "nightly or not nightly" tests/kafka/test_recipes.py $(ARGS)
+	$(PY) -m pytest -q -m "nightly or not nightly" tests/kafka/test_recipes.py tests/kafka/test_typed_output.py $(ARGS)
 
 simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), planted faults, clusters put back
 	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,6 +55,8 @@ FLINK_KAFKA = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
 FLINK_KAFKA_SHA256 = "5605c691d11a501382c383fecba37a7a552467da5ab7ba904ef5d6f3d62c5616"
 DEBEZIUM_JDBC = "io.debezium:debezium-connector-jdbc:3.6.0.Final:plugin:tar.gz"
 DEBEZIUM_JDBC_SHA256 = "c23af8d416f0f801ffb0271b1a8fd9b5360ff8d66b0dd650e066bb56ecfddc05"
+APICURIO_CONVERTER = "io.apicurio:apicurio-registry-distro-connect-converter:2.5.11.Final::tar.gz"
+APICURIO_CONVERTER_SHA256 = "7c79f5486876e37c11a68c57b7ddfe69e393e0655a7300fc4bba1be390a439c0"
 POSTGRES = "18"
 CONNECT = ROOT / "requirements" / "connect.lock"
 
@@ -208,12 +210,13 @@ def delta_rows(folder: Path) -> dict[str, tuple[float, ...]]:
     return {row[0]: row[1:] for path in alive for row in pl.read_parquet(folder / path).rows()}
 
 
-def run_connect(folder: Path, command: str, plugin: Path, arrived: Callable[[], bool]) -> None:
+def run_connect(folder: Path, command: str, plugins: Sequence[Path], arrived: Callable[[], bool]) -> None:
     """A worker of Kafka Connect with one connector, until what is on the topic has arrived."""
     with free_ports(1) as [port], (folder / "worker.properties").open("a") as worker:
         worker.write(f"listeners=http://127.0.0.1:{port}\n")  # of its own interface
     (folder / "plugins").mkdir()
-    (folder / "plugins" / plugin.name).symlink_to(plugin)
+    for plugin in plugins:
+        (folder / "plugins" / plugin.name).symlink_to(plugin)
     script, *files = shlex.split(command)
     assert script == "connect-standalone.sh"
     java = [str(java_binary()), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars(pinned=CONNECT)]
@@ -240,8 +243,8 @@ def test_a_file_sink_writes_every_entry_of_a_ledger(rides: Any, tmp_path: Path) 
     entries = [record.value.decode() for record in asyncio.run(records_of(bootstrap, topic))]
     out = tmp_path / "ledger.jsonl"
     _, command = commands("connect")
-    [plugin] = [path for path in map(Path, jars(pinned=CONNECT).split(os.pathsep)) if path.name in PAGE]
-    run_connect(tmp_path, command, plugin, lambda: out.exists() and len(out.read_text().splitlines()) >= len(entries))
+    plugins = [path for path in map(Path, jars(pinned=CONNECT).split(os.pathsep)) if path.name in PAGE]
+    run_connect(tmp_path, command, plugins, lambda: out.exists() and len(out.read_text().splitlines()) >= len(entries))
     assert out.read_text().splitlines() == entries
 
 
@@ -280,7 +283,7 @@ def postgres() -> Iterator[tuple[int, Callable[[str], str]]]:
 def test_a_jdbc_sink_keeps_a_table_in_which_tombstones_delete(rides: Any, tmp_path: Path) -> None:
     command, _ = commands("connect")
     expected = {key: (record["at"], record["lon"], record["lat"]) for key, record in rides.rows.items()}
-    plugin = kept(DEBEZIUM_JDBC, DEBEZIUM_JDBC_SHA256)
+    plugins = [kept(DEBEZIUM_JDBC, DEBEZIUM_JDBC_SHA256)]
     with postgres() as (port, ask):
         written("properties", tmp_path, lambda text: rides.fill(text).replace("localhost:5432", f"127.0.0.1:{port}"))
 
@@ -288,7 +291,7 @@ def test_a_jdbc_sink_keeps_a_table_in_which_tombstones_delete(rides: Any, tmp_pa
             rows = csv.reader(ask("SELECT synthetic_id, at, lon, lat FROM rides").splitlines())
             return {key: (at, float(lon), float(lat)) for key, at, lon, lat in rows}
 
-        run_connect(tmp_path, command, plugin, lambda: table() == expected)
+        run_connect(tmp_path, command, plugins, lambda: table() == expected)
 
 
 @pytest.mark.nightly
@@ -366,6 +369,7 @@ def test_the_page_states_the_versions_that_are_run() -> None:
     debezium = DEBEZIUM_JDBC.split(":")[2]
     assert f"with Kafka {kafka_version(CONNECT)}, Debezium {debezium} and PostgreSQL {POSTGRES}" in PAGE
     assert f"`debezium-connector-jdbc-{debezium}-plugin.tar.gz`" in PAGE
+    assert f"`{'-'.join(APICURIO_CONVERTER.split(':')[1:3])}.tar.gz`" in PAGE
     assert f"`connect-file-{kafka_version(CONNECT)}.jar`" in PAGE
     assert f"--jar {'-'.join(FLINK_KAFKA.split(':')[1:])}.jar" in PAGE
 

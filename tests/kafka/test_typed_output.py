@@ -6,6 +6,7 @@ The registry goes away behind the first start; the next worker writes on, with t
 from __future__ import annotations
 
 import asyncio
+import csv
 import datetime
 import json
 import re
@@ -25,11 +26,23 @@ from schemas.config.load import config_from_mapping
 from schemas.errors import ConfigError
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
-from tests.formats.registry_process import Door, SchemaRegistry
+from tests.formats.registry_process import PATH, Door, SchemaRegistry
 from tests.kafka.ingest_support import START_S, STEP_S
 from tests.kafka.public_run import places
 from tests.kafka.support import fresh_name, producing, records_of, stream_table, until, worker
-from tests.kafka.test_recipes import blocks, python
+from tests.kafka.test_recipes import (
+    APICURIO_CONVERTER,
+    APICURIO_CONVERTER_SHA256,
+    DEBEZIUM_JDBC,
+    DEBEZIUM_JDBC_SHA256,
+    blocks,
+    commands,
+    postgres,
+    python,
+    run_connect,
+    written,
+)
+from tests.maven import kept
 
 pytestmark = [pytest.mark.kafka, pytest.mark.seconds(40)]
 LOGIN = ("privstream", "the registry's password")
@@ -120,11 +133,7 @@ async def check(config: Config, stream: Stream, registry: SchemaRegistry, folder
     [head] = {record.value[:5] for record in records if record.value is not None}
     there = await asyncio.to_thread(registry.client().get_latest_version, f"{topic}-value")
     assert head == bytes([0]) + there.schema_id.to_bytes(4, "big")
-    rows: dict[str, dict[str, Any]] = {}
-    for record in records:
-        rows.pop(record.key.decode(), None)
-        if record.value is not None:
-            rows[record.key.decode()] = record_format(stream).read(record.value)
+    rows = alive(stream, records)
     printed = await asyncio.to_thread(python, consumer(stream, bootstrap, registry.url), cwd=folder)
     found = json.loads(printed)
     for row in found.values():
@@ -140,3 +149,53 @@ async def check(config: Config, stream: Stream, registry: SchemaRegistry, folder
     }
     assert {row["at"] for row in rows.values()} <= set(range(START_S, START_S + STEPS * STEP_S, STEP_S))
     assert rows
+
+
+def alive(stream: Stream, records: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    for record in records:
+        rows.pop(record.key.decode(), None)
+        if record.value is not None:
+            rows[record.key.decode()] = record_format(stream).read(record.value)
+    return rows
+
+
+@pytest.mark.nightly
+@pytest.mark.seconds(40)
+async def test_a_jdbc_sink_takes_avro(bootstrap: str, tmp_path: Path) -> None:
+    with SchemaRegistry() as registry:
+        config = config_from_mapping(job(bootstrap, tmp_path, {"url": registry.url}))
+        await create_topics(config, source_partitions=1)
+        await feed(config, range(STEPS))
+        await run(config, STEPS)
+        topic = Topics.synthetic(config.streams[0].name)
+        rows = alive(config.streams[0], await records_of(bootstrap, topic))
+        expected = {key: (row["at"] * 1_000_000, row["x"], row["y"]) for key, row in rows.items()}
+        [converter] = [text for words, text in blocks("properties") if words == "avro"]
+        await asyncio.to_thread(keep_a_table, tmp_path, bootstrap, topic, registry.url, converter, expected)
+
+
+def keep_a_table(
+    folder: Path, bootstrap: str, topic: str, url: str, converter: str, expected: dict[str, tuple[Any, ...]]
+) -> None:
+    command, _ = commands("connect")
+    plugins = [kept(DEBEZIUM_JDBC, DEBEZIUM_JDBC_SHA256), kept(APICURIO_CONVERTER, APICURIO_CONVERTER_SHA256)]
+    with postgres() as (port, ask):
+
+        def fill(printed: str) -> str:
+            typed = re.sub(r"(^value\.converter.*\n){2}", lambda _: converter, printed, flags=re.MULTILINE)
+            for there, here in (
+                ("localhost:9092", bootstrap),
+                ("localhost:5432", f"127.0.0.1:{port}"),
+                ("http://localhost:8081/", url.removesuffix(PATH) + "/"),
+                ("rides.synthetic", topic),
+            ):
+                typed = typed.replace(there, here)
+            return typed
+
+        def table() -> dict[str, tuple[Any, ...]]:
+            found = csv.reader(ask("SELECT synthetic_id, at, x, y FROM rides").splitlines())
+            return {key: (int(at), float(x), float(y)) for key, at, x, y in found}
+
+        written("properties", folder, fill)
+        run_connect(folder, command, plugins, lambda: table() == expected)
