@@ -1,8 +1,8 @@
 """What must be true of a seed, computed a second time from everything that was ever written.
 
-Safety at any time, whatever went wrong: one seed and one answer for each step, public topics in order, no event counted
-twice, nobody above the bound. Liveness once faults have stopped: every step that is over is public. The streams whose
-private topics somebody deleted may stop, and must then have released nothing wrong.
+Safety at any time, whatever went wrong: one seed and one answer for each step, public topics in order, no event routed
+or counted twice, nobody above the bound. Liveness once faults have stopped: every step that is over is public. The
+streams whose private topics somebody deleted may stop, and must then have released nothing wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import orjson
 
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.route import place_of
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.stepper import Stepper
@@ -85,10 +86,16 @@ def violations(world: World) -> list[str]:
 def _of_stream(world: World, stream: Stream) -> Iterator[str]:
     logs, home = world.broker.logs, home_partition(stream.name, world.config.kafka.partitions)
     specs = source_specs(
-        world.config, source_partitions=dict.fromkeys([s.name for s in world.config.streams], SOURCE_PARTITIONS)
+        world.config,
+        source_partitions=dict.fromkeys([s.name for s in world.config.streams], SOURCE_PARTITIONS),
+        topic_partitions=world.broker.partitions,
     )
-    spec = next(spec for spec in specs[stream.source] if spec.stream == stream.name)
-    sources = [logs[stream.source, partition] for partition in range(world.broker.partitions[stream.source])]
+    read = world.config.read_by(stream)
+    spec = next(spec for spec in specs[read] if spec.stream == stream.name)
+    sources, copies = (
+        [logs[topic, partition] for partition in range(world.broker.partitions[topic])]
+        for topic in (stream.source, read)
+    )
     blocks = [
         block
         for record in logs["sim.blocks", home].records(committed=True)
@@ -99,8 +106,10 @@ def _of_stream(world: World, stream: Stream) -> Iterator[str]:
         entry = decode_log_record(record.value or b"")
         if isinstance(entry, Seed) and entry.stream == stream.name:
             seeds.setdefault(entry.step, set()).add(entry.seed)
-    yield from _blocks(blocks, len(sources))
-    yield from _events(stream, spec, sources, blocks)
+    yield from _blocks(blocks, len(copies))
+    yield from _events(spec, copies, blocks, below=_steps_of_history(stream, sources))
+    if stream.routed:
+        yield from _routed(sources, copies, whole=not world.observed.forbidden)
     if stream.time.clock == "replay":
         yield from _replayed(world, stream, sources)
     for step, drawn in seeds.items():
@@ -109,7 +118,7 @@ def _of_stream(world: World, stream: Stream) -> Iterator[str]:
     for (name, step), used in world.observed.computed.items():
         if name == stream.name and not used <= seeds.get(step, set()):
             yield f"step {step} was computed with a seed that is not its committed one"
-    yield from _public(world, stream, blocks, seeds, len(sources))
+    yield from _public(world, stream, blocks, seeds, len(copies))
 
 
 def _blocks(blocks: Sequence[Block], partitions: int) -> Iterator[str]:
@@ -123,24 +132,49 @@ def _blocks(blocks: Sequence[Block], partitions: int) -> Iterator[str]:
         ends[block.partition], ticks[block.partition] = block.hi, block.tick
 
 
+def _routed(sources: Sequence[PartitionLog], copies: Sequence[PartitionLog], *, whole: bool) -> Iterator[str]:
+    """Up to one place in each source partition each record has been copied once, in order, to the partition of its
+    user, and a tick to all; at the end all are, if `whole`.
+    """
+    ours: list[dict[int, list[tuple[int, bytes | None]]]] = []
+    for log in copies:
+        of_source: dict[int, list[tuple[int, bytes | None]]] = {partition: [] for partition in range(len(sources))}
+        for record in log.records(committed=True):
+            partition, offset = place_of(record.headers) or (-1, -1)
+            of_source.setdefault(partition, []).append((offset, record.value))
+        ours.append(of_source)
+    for partition, log in enumerate(sources):
+        reach = 1 + max((offset for found in ours for offset, _ in found[partition]), default=-1)
+        truth: list[list[tuple[int, bytes | None]]] = [[] for _ in copies]
+        for record in log.records(committed=True):
+            if record.offset < (log.end if whole else reach):
+                home = None if _tick(record) else home_partition(orjson.loads(record.value or b"")["user"], len(copies))
+                for each in truth if home is None else (truth[home],):
+                    each.append((record.offset, record.value))
+        if [found[partition] for found in ours] != truth:
+            counts = [[len(each) for each in copied] for copied in ([found[partition] for found in ours], truth)]
+            yield f"source partition {partition}: copies by partition {counts[0]}, where {counts[1]} are right"
+    if any(found.keys() != set(range(len(sources))) for found in ours):
+        yield "there are copies of no record of the source"
+
+
 def _events(
-    stream: Stream, spec: SourceSpec, sources: Sequence[PartitionLog], blocks: Sequence[Block]
+    spec: SourceSpec, sources: Sequence[PartitionLog], blocks: Sequence[Block], *, below: float
 ) -> Iterator[str]:
-    """Accepted events are those that one calm ingest accepts; under replay each in its own step, until it goes live.
+    """Accepted events are those that one calm ingest accepts; those of steps `below` each in its own step.
 
     Under a wall clock the place of a tick is known to the job alone, so the steps of late events are free, and the
     bound, which is one for the whole stream here, does not depend on them.
     """
-    replayed = _steps_of_history(stream, sources)
     truth: dict[int, Folded] = {}
     ours: dict[int, Folded] = {}
     for partition, log in enumerate(sources):
         done = max((block.hi for block in blocks if block.partition == partition), default=0)
         records = [record for record in log.records(committed=True) if record.offset < done]
         for block in _calm(spec, partition, records):
-            _add(truth, block, below=replayed)
+            _add(truth, block, below=below)
     for block in blocks:
-        _add(ours, block, below=replayed)
+        _add(ours, block, below=below)
     for step in truth.keys() | ours.keys():
         expected, got = _counts(truth.get(step)), _counts(ours.get(step))
         lost, extra = sum((expected - got).values()), sum((got - expected).values())

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import aiokafka
 
@@ -25,7 +25,7 @@ from agents.protocol.partitioner import bounds_partition
 from agents.protocol.release.candidates import CommitCandidates, CommitSeeds, StreamCandidates
 from agents.protocol.release.witness import Mark, judge
 from agents.worker.engine import EngineTask
-from agents.worker.ingest.partition_task import AwaitedTicks
+from agents.worker.ingest.partition_task import AwaitedTicks, SourceTask
 from schemas.releases import Seed
 
 Patches = dict[str, Any]
@@ -152,6 +152,29 @@ def offset_outside() -> Patches:
         "agents.kafka.transactions.OneChanceProducer.commit_transaction": changed,
         "agents.kafka.transactions.OneChanceProducer.send_offsets_to_transaction": later,
     }
+
+
+def copies_outside() -> Patches:
+    """Copies of a router are written outside of the transaction that says how far they reach."""
+    send = SourceTask._send_copies
+
+    async def changed(self: Any, sealed: Any) -> list[Any]:
+        outside = aiokafka.AIOKafkaProducer(bootstrap_servers=self._config.kafka.bootstrap)
+        await outside.start()
+        try:
+            await asyncio.gather(
+                *await send(cast(SourceTask, SimpleNamespace(producer=outside, _topics=self._topics)), sealed)
+            )
+        finally:
+            await outside.stop()
+        return []
+
+    return {"agents.worker.ingest.partition_task.SourceTask._send_copies": changed}
+
+
+def copies_uncommitted() -> Patches:
+    """Ingest reads copies of routers that died before they committed them."""
+    return {"agents.worker.ingest.service.AIOKafkaConsumer": _isolated("read_uncommitted")}
 
 
 def trimmed_too_early() -> Patches:
@@ -313,7 +336,7 @@ PLANTS: dict[str, Callable[[], Patches]] = {
     plant.__name__.replace("_", " "): plant
     for plant in (
         retry, late_seed, state_outside, older_state, aborted_state, ledger_not_read, stale_snapshot,
-        offset_outside, trimmed_too_early, trimmed_by_position,
+        offset_outside, copies_outside, copies_uncommitted, trimmed_too_early, trimmed_by_position,
         no_fencing, tick_forgotten, live_forgotten, live_in_vain, uncommitted_restore, witness_late, witness_read_once,
         witness_digest_ignored, witness_believes_the_log, *FROZEN,
     )

@@ -66,6 +66,7 @@ def test_many_seeds_keep_every_promise(simulator: subprocess.Popen[str]) -> None
         ("trimmed by position", 1, 4),
         ("stale snapshot", 2, 8),
         ("live forgotten", 4, 8),
+        ("copies outside", 10, 4),
     ],
 )
 def test_a_planted_fault_is_found(simulator: subprocess.Popen[str], plant: str, seed: int, steps: int) -> None:

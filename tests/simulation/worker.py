@@ -239,7 +239,10 @@ async def work(
     await table.open()
     assignment = Assignment(job, cast(DurableTable, table), crash)
     specs = source_specs(
-        checked.config, source_partitions=checked.source_partitions, audit_partitions=checked.audit_partitions
+        checked.config,
+        source_partitions=checked.source_partitions,
+        audit_partitions=checked.audit_partitions,
+        topic_partitions={topic: identity.partitions for topic, identity in checked.sources.items()},
     )
     ingest = IngestService(
         checked.config,

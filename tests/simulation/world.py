@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,6 +30,7 @@ from tests.simulation.worker import Disk, work
 JOB_PARTITIONS = 2
 SESSION_S = 240
 RESTART_S = (1.0, 20.0)
+ROUTED = 0.25  # of streams: the job places their users itself
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class World:
         self.folder = folder
         self.chance = random.Random(f"world {seed}")
         self.live = random.Random(f"live {seed}")
+        self.routing = random.Random(f"elsewhere {seed}")
         self.timeline = Timeline()
         self.broker = Broker(self.timeline, random.Random(f"broker {seed}"))
         self.network = Network(self.timeline, self.broker, random.Random(f"network {seed}"))
@@ -100,6 +103,7 @@ class World:
         for number, kind in enumerate(kinds):
             live = kind == "replay" and self.live.random() < 0.5  # replayed, and then goes live
             name = f"{'live' if live else kind}{number}"
+            routed = self.routing.random() < ROUTED
             streams.append(
                 {
                     "name": name,
@@ -123,6 +127,7 @@ class World:
                     "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
                     "options": {"depth": 2},
                     **({"audit": f"held.{name}"} if self.chance.random() < 0.1 else {}),
+                    **({"partitioner": "any"} if routed else {}),
                 }
             )
         return config_from_mapping(
@@ -210,11 +215,13 @@ class World:
                 continue
             for topic in topics:
                 for burst in events(self.chance, steps=self.length.steps, partitions=SOURCE_PARTITIONS):
-                    self.timeline.at(burst[0].at_s, self._send, topic, burst)
+                    send = partial(self._send, topic, burst, anywhere=stream.routed)
+                    self.timeline.at(burst[0].at_s, send)
 
-    def _send(self, topic: str, burst: list[Sent]) -> None:
+    def _send(self, topic: str, burst: list[Sent], *, anywhere: bool) -> None:
         for sent in burst:
-            log = self.broker.logs[topic, sent.partition]
+            place = self.routing.randrange(SOURCE_PARTITIONS) if anywhere else sent.partition
+            log = self.broker.logs[topic, place]
             log.write((sent.key, sent.value, []), now_s=self.timeline.now + EPOCH_S)
 
     def start_replay(self, name: str) -> None:
