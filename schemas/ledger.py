@@ -96,6 +96,21 @@ class LedgerGuarantee(msgspec.Struct, kw_only=True, frozen=True):
     mechanisms: list[LedgerMechanism]
 
 
+class LedgerRenewal(msgspec.Struct, kw_only=True, frozen=True):
+    """What somebody has lost at most who contributes in several periods of a bound that renews."""
+
+    periods: Annotated[int, _described("Number of periods that have begun.", ge=1)]
+    epsilon: Annotated[Amount, _described("Epsilon of a user who was in all of these periods, at `delta`.")]
+    delta: Annotated[Amount, _described("Delta of a user who was in all of these periods.")]
+    window_epsilon: Annotated[
+        Amount,
+        _described(
+            "Epsilon, at `window_delta`, of all that a user does within any time as long as one period: it touches two."
+        ),
+    ]
+    window_delta: Annotated[Amount, _described("Delta of all that a user does within such a time.")]
+
+
 class LedgerEntry(msgspec.Struct, kw_only=True, frozen=True):
     """The public account of one step: what was published, by which mechanisms, and what a user has lost at most."""
 
@@ -156,6 +171,13 @@ class LedgerEntry(msgspec.Struct, kw_only=True, frozen=True):
             "charges, at the `delta` of the guarantee."
         ),
     ]
+    renewal: Annotated[
+        LedgerRenewal | msgspec.UnsetType,
+        _described(
+            "What several periods cost, as far as periods have begun: by Gaussian composition where noise is Gaussian, "
+            "and by adding up elsewhere. Present only if the bound renews."
+        ),
+    ] = msgspec.UNSET
     guarantee: Annotated[
         LedgerGuarantee,
         _described(

@@ -20,6 +20,8 @@ SPEC = EngineSpec(
         modes=_MODES,
         uses_delta=frozenset(_MODES),
         needs_delta=frozenset(_MODES),
+        gaussian=frozenset({"default", "paper"}),
+        periods_apart=frozenset(_MODES),
         whole_unit=True,
         dates_records=True,
         # 2: every arrangement of a user's events over steps is accounted for.

@@ -16,6 +16,7 @@ SPEC = EngineSpec(
     facts=EngineFacts(
         modes=("default", "paper"),
         uses_delta=frozenset({"default"}),
+        gaussian=frozenset({"default"}),
         measured_expiry=frozenset({"paper"}),
         counts_surplus=frozenset({"default"}),
     ),

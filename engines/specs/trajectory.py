@@ -20,6 +20,8 @@ SPEC = EngineSpec(
         units=("user",),
         dates_records=True,
         uses_delta=frozenset({"default"}),
+        gaussian=frozenset({"default"}),
+        periods_apart=frozenset({"default", "paper"}),
         noise_versions={"paper": 2},
     ),
     domains={"trips": TripsDomainSection},

@@ -79,5 +79,6 @@ CONTRACT = EngineCase(
         {"privacy": {"delta": 1e-6, "epsilon": 8.0, "unit": "event", "user": None, "max_contributions": None}},
         {"privacy": {"max_contributions": 8}},
         {"privacy": {"max_contributions": 3, "per": "8h"}},
+        {"privacy": {"delta": 1e-3, "max_contributions": 3, "per": "8h"}},
     ),
 )

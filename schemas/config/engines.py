@@ -35,6 +35,9 @@ class EngineFacts:
         units: units of privacy that it supports.
         uses_delta: modes with an (epsilon, delta) guarantee; the others refuse a delta.
         needs_delta: modes among `uses_delta` that have no guarantee without a delta.
+        gaussian: modes among `uses_delta` whose noise is Gaussian, accounted for by mu squared.
+        periods_apart: modes in which no draw hides events of two periods of a bound that renews (docs/guarantee.md,
+            theorem P). What a unit does in other modes in several periods may be in one draw.
         whole_unit: whether the engine itself accounts for all contributions of a unit, because the loss of several
             contributions is not a multiple of that of one; it then runs at the epsilon and delta of the unit.
         measured_expiry: modes in which the expiry of a `ttl` is measured as a delete; in the other modes it is
@@ -50,6 +53,8 @@ class EngineFacts:
     units: tuple[Unit, ...] = ("user", "event")
     uses_delta: frozenset[str] = frozenset()
     needs_delta: frozenset[str] = frozenset()
+    gaussian: frozenset[str] = frozenset()
+    periods_apart: frozenset[str] = frozenset()
     whole_unit: bool = False
     measured_expiry: frozenset[str] = frozenset()
     counts_surplus: frozenset[str] = frozenset()

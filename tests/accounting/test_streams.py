@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.core.accounting.streams import StreamCost, Total, totals
+from engines.core.accounting import gaussian
+from engines.core.accounting.streams import Price, StreamCost, Total, price_of, price_of_periods, totals
 from schemas.config import Config, load_config, parse_config
-from schemas.errors import EngineInputError
+from schemas.errors import BudgetError, EngineInputError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAY = 86_400_000_000
@@ -55,7 +56,7 @@ def test_streams_of_the_same_users_add_up_whatever_they_read() -> None:
         )
     )
     assert [(total.who, [s.name for s in total.streams]) for total in found] == [("id", list("abc")), ("driver", ["d"])]
-    assert found[0].lifetime == (Fraction(7, 10), 0)  # exact: 0.1 + 0.2 + 0.4 in floats is not
+    assert found[0].lifetime == Price(Fraction(7, 10), 0)  # exact: 0.1 + 0.2 + 0.4 in floats is not
     assert found[0].within(1) == found[0].within(10**18) == found[0].lifetime
     assert found[0].aligned is None
 
@@ -70,9 +71,9 @@ def test_single_events_add_up_over_a_source() -> None:
         )
     )
     assert [(total.unit, total.who, total.lifetime) for total in found] == [
-        ("user", "id", (8, 0)),
-        ("event", "raw", (3, 0)),
-        ("event", "other", (4, 0)),
+        ("user", "id", Price(Fraction(8), 0)),
+        ("event", "raw", Price(Fraction(3), 0)),
+        ("event", "other", Price(Fraction(4), 0)),
     ]
 
 
@@ -80,53 +81,100 @@ def test_a_restarted_stream_adds_up_and_one_that_goes_on_does_not() -> None:
     now = config(stream("a", "1", USER.format("id")))
     assert totals(now, [now, now]) == totals(now)
     other = config(stream("a", "0.5", USER.format("id")))
-    assert totals(now, [other])[0].lifetime == (Fraction(3, 2), 0)
-    assert totals(now, [other, other, now])[0].lifetime == (Fraction(3, 2), 0)
+    assert totals(now, [other])[0].lifetime == Price(Fraction(3, 2), 0)
+    assert totals(now, [other, other, now])[0].lifetime == Price(Fraction(3, 2), 0)
     renamed = config(stream("b", "1", USER.format("id")))
-    assert totals(now, [renamed])[0].lifetime == (2, 0)
+    assert totals(now, [renamed])[0].lifetime == Price(Fraction(2), 0)
 
 
 def test_what_may_change_under_a_running_stream_costs_nothing() -> None:
     text = stream("a", "1", USER.format("id"))
     now, audited = config(text), config(text.replace('source = "raw"', 'source = "raw"\naudit = "held.out"'))
-    assert totals(now, [audited])[0].lifetime == (1, 0)
+    assert totals(now, [audited])[0].lifetime == Price(Fraction(1), 0)
 
 
 def test_renewable_bounds() -> None:
     renews = USER.format("id") + '\nper = "30d"'
     (total,) = totals(config(stream("a", "1", renews)))
     assert total.lifetime is None
-    assert total.aligned == (1, 0)
-    assert total.within(30 * DAY) == (2, 0)
-    assert total.within(60 * DAY) == (3, 0)
+    assert total.aligned == Price(Fraction(1), 0)
+    assert total.within(30 * DAY) == Price(Fraction(2), 0)
+    assert total.within(60 * DAY) == Price(Fraction(3), 0)
     (both,) = totals(config(stream("a", "1", renews), stream("b", "0.25", USER.format("id"))))
-    assert (both.lifetime, both.aligned, both.within(30 * DAY)) == (None, (Fraction(5, 4), 0), (Fraction(9, 4), 0))
+    assert (both.lifetime, both.aligned) == (None, Price(Fraction(5, 4), 0))
+    assert both.within(30 * DAY) == Price(Fraction(9, 4), 0)
     (two,) = totals(config(stream("a", "1", renews), stream("b", "1", renews.replace("30d", "7d"))))
     assert two.aligned is None
-    assert two.within(30 * DAY) == (2 + 6, 0)
+    assert two.within(30 * DAY) == Price(Fraction(2 + 6), 0)
 
 
 @given(st.integers(1, 12), st.integers(1, 40))
 def test_windows_against_every_window(per: int, window: int) -> None:
-    total = Total("user", "id", True, (StreamCost("a", "raw", Fraction(1), Fraction(1, 1000), per, 0),))
+    total = Total("user", "id", True, (StreamCost("a", "raw", Fraction(1), Fraction(0), per, 0),))
     touched = max(len({at // per for at in range(begin, begin + window)}) for begin in range(per))
-    assert total.within(window) == (touched, Fraction(touched, 1000))
+    assert total.within(window) == Price(Fraction(touched), 0)
 
 
 def test_periods_from_unknown_starts_do_not_coincide() -> None:
     def one(name: str, start: int | None) -> StreamCost:
         return StreamCost(name, "raw", Fraction(1), Fraction(0), 10, start)
 
-    assert Total("user", "id", True, (one("a", None),)).aligned == (1, 0)
+    assert Total("user", "id", True, (one("a", None),)).aligned == Price(Fraction(1), 0)
     assert Total("user", "id", True, (one("a", None), one("b", None))).aligned is None
-    assert Total("user", "id", True, (one("a", 5), one("b", 5))).aligned == (2, 0)
+    assert Total("user", "id", True, (one("a", 5), one("b", 5))).aligned == Price(Fraction(2), 0)
     assert Total("user", "id", True, (one("a", 5), one("b", 6))).aligned is None
 
 
 def test_delta_adds_up_and_stays_a_probability() -> None:
     costs = tuple(StreamCost(str(i), "raw", Fraction(1), Fraction(2, 5), None, 0) for i in range(3))
-    assert Total("user", "id", True, costs[:2]).lifetime == (2, Fraction(4, 5))
-    assert Total("user", "id", True, costs).lifetime == (3, 1)
+    assert Total("user", "id", True, costs[:2]).lifetime == Price(Fraction(2), 0.8)
+    assert Total("user", "id", True, costs).lifetime == Price(Fraction(3), 1)
+
+
+def noisy(epsilon: float, delta: float, *, apart: bool, per: int | None = 10) -> StreamCost:
+    return StreamCost("a", "raw", Fraction(epsilon), Fraction(delta), per, 0, gaussian=True, apart=apart)
+
+
+def test_twelve_periods_of_gaussian_noise() -> None:
+    one, twelve = (price_of_periods(noisy(1, 1e-6, apart=True), periods) for periods in (1, 12))
+    assert (one.gaussian, one.stated) == (None, (1.0, 1e-6))
+    assert twelve.gaussian is not None
+    assert twelve.gaussian == (pytest.approx(3.904, abs=1e-3), 1e-6)
+    assert (twelve.epsilon, twelve.delta) == (12, pytest.approx(12e-6))
+
+
+@given(st.floats(0.1, 5), st.floats(1e-9, 1e-3), st.integers(2, 40), st.booleans())
+def test_both_figures_are_of_the_same_gaussian_mechanism(
+    epsilon: float, delta: float, periods: int, apart: bool
+) -> None:
+    cost = noisy(epsilon, delta, apart=apart)
+    price = price_of_periods(cost, periods)
+    mu = gaussian.mu_for(epsilon, delta) * (math.sqrt(periods) if apart else periods)
+    assert price.gaussian is not None
+    composed, at = price.gaussian
+    assert gaussian.delta(composed, mu) <= at <= gaussian.delta(composed * (1 - 2e-5), mu)
+    assert gaussian.delta(float(price.epsilon), mu) <= price.delta * (1 + 1e-9)
+
+
+def test_what_one_draw_hides_of_several_periods_costs_more_than_their_sum() -> None:
+    """(2 epsilon, 2 delta) would not be true of a block of a table that two periods share."""
+    price = price_of_periods(noisy(1, 1e-6, apart=False), 2)
+    assert price.epsilon == 2
+    assert price.delta > 1.6 * 2e-6
+
+
+def test_streams_with_gaussian_noise_add_up_in_squares_and_pure_ones_beside_them() -> None:
+    pure = StreamCost("p", "raw", Fraction(1, 2), Fraction(0), None, 0)
+    two = price_of([(noisy(1, 1e-6, apart=True), 1), (noisy(1, 1e-7, apart=False, per=None), 1), (pure, 1)])
+    mu = math.hypot(gaussian.mu_for(1, 1e-6), gaussian.mu_for(1, 1e-7))
+    assert two.gaussian == (pytest.approx(gaussian.epsilon(1e-6, mu) + 0.5, rel=2e-5), 1e-6)
+    assert (two.epsilon, two.delta) == (Fraction(5, 2), pytest.approx(1.1e-6))
+
+
+def test_periods_of_which_nothing_is_known_are_refused() -> None:
+    unknown = StreamCost("a", "raw", Fraction(1), Fraction(1, 1000), 10, 0)
+    with pytest.raises(BudgetError, match="nothing is known"):
+        price_of_periods(unknown, 2)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
@@ -134,7 +182,7 @@ def test_the_examples_have_totals(path: Path) -> None:
     loaded = load_config(path)
     found = totals(loaded)
     assert sum(len(total.streams) for total in found) == len(loaded.streams)
-    assert all(total.within(DAY)[0] > 0 for total in found)
+    assert all(total.within(DAY).epsilon > 0 for total in found)
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, math.nan, None])

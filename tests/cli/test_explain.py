@@ -350,7 +350,7 @@ LOUD: list[tuple[dict[str, str], list[str]]] = [
         {"privacy": USER + '\nper = "28d"'},
         [
             "epsilon = 1 for what a user contributes in one aligned period",
-            "2 in any 28d in a row",
+            "epsilon = 2 in any 28d in a row",
             "NO BOUND over a life",
         ],
     ),
@@ -407,13 +407,12 @@ def test_a_user_of_ten_events_is_in_ten_steps_at_most(mode: str, per_step: str) 
         assert set(steps) == {"10"}
 
 
-def test_a_window_of_two_periods_costs_twice_delta_too() -> None:
+def test_what_several_periods_cost_is_said_by_both_compositions() -> None:
     for text in everywhere(explain(config(series("paper", privacy='per = "7d"')))):
-        assert "2ε = 2 and 2δ = 2e-06" in text
-        assert "kε and kδ" in text
-    for text in everywhere(explained(privacy=f'{USER}\nper = "7d"')):
-        assert "2ε = 2;" in text
-        assert "δ" not in text
+        assert "any 7d in a row, epsilon = 1.45468, delta = 1e-06 (or epsilon = 2, delta = 2e-06)" in text
+        assert "12 periods, epsilon = 3.90406, delta = 1e-06 (or epsilon = 12, delta = 1.2e-05)" in text
+        assert "√k μ" in text
+        assert "a user-week" in text
 
 
 def test_streams_of_the_same_users_add_up() -> None:

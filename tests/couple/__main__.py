@@ -1,7 +1,8 @@
 """`make couple RUNS=N`: N coupled pairs of runs over all settings, every planted fault, every scale mutant.
 
-Every setting is coupled twice at least, and once as dearly as it can be (`agents.local.coupling.dearest`); wide
-settings are coupled once, beside RUNS. Fewer RUNS are refused. `--only spatial/paper` couples a part of the settings.
+Every setting is coupled twice at least, and once as dearly as it can be (`agents.local.coupling.dearest`); where a
+bound renews, also with a unit in two periods; wide settings are coupled once, beside RUNS. Fewer RUNS are refused.
+`--only spatial/paper` couples a part of the settings.
 The last line is JSON:
 
 engines, modes, settings: that were coupled. runs: pairs.
@@ -35,7 +36,7 @@ from agents.local.coupling.runs import Verdict, settings
 from agents.local.offline.processes import process_pool
 from tests.couple.plants.all import PLANTS
 from tests.couple.wide import wide
-from tests.couple.work import dearest_pair, mutant, pair, plant, wide_pair
+from tests.couple.work import WINDOWS, dearest_pair, mutant, pair, plant, wide_pair, window_pair
 
 RUNS = 1000
 EACH = 2
@@ -75,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, help="how many planted faults to look for (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     options = parser.parse_args(arguments)
-    coupled = [name for name, _ in settings() if name.startswith(options.only)]
+    chosen = [(name, stream) for name, stream in settings() if name.startswith(options.only)]
+    coupled, renewing = [name for name, _ in chosen], [name for name, stream in chosen if stream.privacy.per]
     if options.runs < EACH * len(coupled):
         parser.error(
             f"{options.runs} runs leave some of {len(coupled)} settings with less than {EACH} pairs. "
@@ -95,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pairs = [pool.submit(pair, number, begin, options.only) for number in range(options.runs)]
         pairs += [pool.submit(wide_pair, name, begin) for name in broad]
         dear = [pool.submit(dearest_pair, name) for name in coupled]
+        windows = [pool.submit(window_pair, name, begin) for name in renewing]
         faults = [pool.submit(plant, index) for index in range(len(plants))]
         faults += [pool.submit(mutant, site) for site in mutants]
         bar = progress.add_task("pairs", total=len(pairs))
@@ -112,6 +115,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 unreached.append(verdict.setting)
                 console.print(f"{verdict.setting}: reaches {verdict.share:.6f} of its claim, not {reach:.6f}")
             progress.advance(bar)
+        bar = progress.add_task("pairs of two periods", total=len(windows))
+        for window in as_completed(windows):
+            for verdict in window.result():
+                totals.add(verdict)
+                _print_broken(console, verdict)
+            progress.advance(bar)
         bar = progress.add_task("faults", total=len(faults))
         for done in as_completed(faults):
             name, found = done.result()
@@ -124,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "engines": totals.parts(1),
         "modes": totals.parts(2),
         "settings": len(totals.settings),
-        "runs": len(pairs) + len(dear),
+        "runs": len(pairs) + len(dear) + WINDOWS * len(windows),
         "violations": len(totals.broken),
         "unreached": sorted(unreached),
         "uncoupled": sorted({*coupled, *broad} - totals.settings),

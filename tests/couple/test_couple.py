@@ -7,17 +7,21 @@ False alarms: none, nothing is sampled but inputs and outputs, for any of which 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
-from agents.local.coupling.dearest import dearest, dearest_of
+from agents.local.coupling.dearest import dearest, dearest_of, window_of
 from agents.local.coupling.runs import STEPS, couple, settings
 from engines.checks.contract_case import WHOLE, contract_case
+from engines.core.accounting.streams import StreamCost
 from schemas.config import ENGINES
 from schemas.config.discovery import DOMAINS
 from tests.couple.__main__ import main
 from tests.couple.planted import SHORT
 from tests.couple.plants.tabular import EPSILON_OF_MANY, of_many_marginals
+from tests.couple.work import WINDOWS
 
 pytestmark = pytest.mark.seconds(1)
 
@@ -70,6 +74,26 @@ def test_a_unit_can_use_up_its_claim(name: str) -> None:
     assert contract_case(stream.engine).reach(stream) <= verdict.share <= 1 + 1e-9
 
 
+RENEWING = [name for name, stream in SETTINGS if stream.privacy.per and stream.mode == "default"]
+SHARED = next(name for name in RENEWING if name.startswith("tabular") and dict(SETTINGS)[name].privacy.delta)
+"""A table with a delta: one block measures events of two periods together."""
+
+
+@pytest.mark.parametrize("name", RENEWING)
+def test_a_unit_in_two_periods_costs_what_the_ledger_says(name: str) -> None:
+    verdict = window_of(name, dict(SETTINGS)[name], 2)
+    assert not verdict.broken
+    assert 0 < verdict.share <= 1 + 1e-9
+
+
+def test_two_periods_of_a_table_cost_more_than_draws_at_right_angles() -> None:
+    """So a table that said that its periods are apart is found."""
+    assert window_of(SHARED, dict(SETTINGS)[SHARED], 2).share > WHOLE
+    cost = replace(StreamCost.from_stream(dict(SETTINGS)[SHARED]), apart=True)
+    with patch.object(StreamCost, "from_stream", return_value=cost):
+        assert window_of(SHARED, dict(SETTINGS)[SHARED], 2).broken
+
+
 @pytest.mark.parametrize("seed", [0, 5])
 def test_a_unit_of_a_table_with_many_marginals_pays_its_claim_early_and_late(seed: int) -> None:
     """Early, where larger marginals have no budget, events are in one-way marginals only."""
@@ -94,7 +118,7 @@ def test_the_last_line_says_what_was_found(capsys: pytest.CaptureFixture[str]) -
     last = json.loads(printed.splitlines()[-1])
     assert code == 0, printed
     assert (last["engines"], last["modes"], last["settings"]) == (1, 1, 1)
-    assert (last["runs"], last["violations"], last["unreached"], last["uncoupled"]) == (2 + 1, 0, [], [])
+    assert (last["runs"], last["violations"], last["unreached"], last["uncoupled"]) == (2 + 1 + WINDOWS, 0, [], [])
     assert last["worst_loss"] <= 1 + 1e-9
     assert last["planted"] == last["planted_caught"] == 2
 

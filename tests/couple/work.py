@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from agents.local.coupling.dearest import dearest
+from agents.local.coupling.dearest import dearest, window_of
 from agents.local.coupling.mutants import Site
 from agents.local.coupling.runs import Verdict, couple, settings
 from engines.checks.contract_case import contract_case
 from tests.couple.planted import found_mutant, found_plant
 from tests.couple.plants.all import PLANTS
 from tests.couple.wide import couple_wide, wide
+
+WINDOWS = 3
+"""Pairs with a unit in two periods, of each setting whose bound renews."""
 
 
 def pair(number: int, begin: int, only: str) -> Verdict:
@@ -22,6 +25,12 @@ def dearest_pair(name: str) -> tuple[Verdict, float]:
     """The dearest pair of a setting, and the share of its claim that it has to reach."""
     stream = dict(settings())[name]
     return dearest(name, stream), contract_case(stream.engine).reach(stream)
+
+
+def window_pair(name: str, begin: int) -> list[Verdict]:
+    """Pairs of a setting whose bound renews, with a unit in two periods."""
+    stream = dict(settings())[name]
+    return [window_of(name, stream, begin + number) for number in range(WINDOWS)]
 
 
 def wide_pair(name: str, begin: int) -> Verdict:

@@ -16,7 +16,7 @@ from agents.protocol.clock import StepClock
 from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.release.public_records import instant, ledger_entry
 from agents.show.explain.words import public, step_warning
-from engines.core.accounting.streams import totals
+from engines.core.accounting.streams import Price, totals
 from engines.core.contract import Release
 from engines.core.registry import build_engine
 from engines.series.build import clock
@@ -232,7 +232,7 @@ def test_the_ledger_says_periods_of_the_calendar() -> None:
 def test_periods_of_two_zones_do_not_coincide() -> None:
     second = TEXT[TEXT.index("[[streams]]") :].replace('"ev"', '"other"').replace("raw.ev", "raw.other")
     one = ('"America/New_York"', '"Etc/GMT+5"')
-    assert totals(config(text=TEXT + second))[0].aligned == (2, 0)
+    assert totals(config(text=TEXT + second))[0].aligned == Price(Fraction(2), 0)
     assert totals(config(text=TEXT + second.replace(*one)))[0].aligned is None
 
 

@@ -14,7 +14,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.show.report import section_html
 from agents.show.view import view_of
 from agents.show.views.markov import bars, leakage_lines, leakage_sections
-from engines.core.accounting.streams import totals
+from engines.core.accounting.streams import Price, totals
 from engines.core.registry import build_domain, build_engine
 from engines.markov.engine import Markov
 from schemas.config import Config, parse_config
@@ -149,7 +149,7 @@ def test_users_are_bounded_and_their_budgets_add_up_under_replacement(tmp_path: 
     with pytest.raises(ConfigError, match="user_key_file"):
         SourceSpec.from_stream(stream, build_domain(stream), key=None, partitions=2)
     (total,) = totals(config)
-    assert (total.unit, total.who, total.lifetime) == ("user", "u", (Fraction(2), Fraction(0)))
+    assert (total.unit, total.who, total.lifetime) == ("user", "u", Price(Fraction(2), 0))
 
 
 def lines(folder: Path, *changes: tuple[str, str], chain: str = CHAIN) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import msgspec
+
 from engines.checks.coupling import CouplingBroken, Recorder
 from engines.checks.coupling.loss import Losses, composed_epsilon
 from engines.core.accounting import gaussian
 from engines.core.noise.witness import ExceedsLaw, ExponentialLaw
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
+from schemas.ledger import LedgerEntry
 
 ROUNDING = 1e-9
 """Relative error of sums of logarithms in floating point; rational losses have none."""
@@ -18,7 +21,9 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The guarantee for one unit: `epsilon` of pure DP, or mu squared of Gaussian DP, or (epsilon, delta)."""
+    """The guarantee for one unit, or for all that it does within a window: `epsilon` of pure DP, or mu squared of
+    Gaussian DP, or (epsilon, delta).
+    """
 
     epsilon: Fraction
     delta: float = 0.0
@@ -27,6 +32,12 @@ class Claim:
     def from_stream(stream: Stream) -> Claim:
         """Return the claim of a configured stream."""
         return Claim(stream.privacy.epsilon_fraction, float(stream.privacy.delta))
+
+    @staticmethod
+    def of_window(entry: LedgerEntry) -> Claim:
+        """Return the claim of a ledger for any time as long as a period of a bound that renews."""
+        assert not isinstance(entry.renewal, msgspec.UnsetType)
+        return Claim(Fraction(entry.renewal.window_epsilon), entry.renewal.window_delta)
 
     def share(self, losses: Losses) -> float:
         """Return the share of the claim that these losses use; it is at most 1 if the claim holds."""

@@ -9,7 +9,7 @@ pairs seldom meet all of that at once.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -157,7 +157,37 @@ def dearest_unit(stream: Stream, chance: random.Random, steps: int) -> list[Sent
     most, per_step = _bounds(stream)
     # Of gathered steps some mechanisms see nothing.
     begins = (*BEGINS, gathered_steps(stream))
-    begin = max(0, min(chance.choice(begins), len(span) - -(-most // per_step)))
+    return _contributions(stream, chance, span, max(0, min(chance.choice(begins), len(span) - -(-most // per_step))))
+
+
+def unit_of_two_periods(stream: Stream, chance: random.Random, steps: int) -> list[Sent]:
+    """Return all that one unit may do within as long as a period: as late as can be in one, and early in the next."""
+    period = stream.period_steps
+    assert period is not None, "the bound renews"
+    first, second = range(period), range(period, 2 * period)
+    if getattr(stream.domain, "readings", False):
+        return _readings(stream, steps, [*first, *second])
+    most, per_step = _bounds(stream)
+    late, drawn = max(0, period - -(-most // per_step)), chance.getstate()
+    before = _contributions(stream, chance, first, late)
+    chance.setstate(drawn)  # the same events again
+    return before + _contributions(stream, chance, second, 0)
+
+
+def window_of(name: str, stream: Stream, seed: int) -> Verdict:
+    """Couple a pair whose unit is in two periods, under one of `ADVERSARIES` by the seed."""
+    assert stream.period_steps is not None, "the bound renews"
+    adversary = ADVERSARIES[seed % len(ADVERSARIES)](random.Random(f"{name}/{seed}"))
+    steps = max(2 * stream.period_steps + (stream.ttl_steps or 0), _steps(stream))
+    unit = unit_of_two_periods
+    return couple(
+        name, stream, seed, steps=steps, crowd=FEW, sealing=False, unit=unit, adversary=adversary, window=True
+    )
+
+
+def _contributions(stream: Stream, chance: random.Random, span: Sequence[int], begin: int) -> list[Sent]:
+    """Return as many contributions as the bounds let through, one like the other, from a step of the span on."""
+    most, per_step = _bounds(stream)
     steps_of = [span[min(begin + number // per_step, len(span) - 1)] for number in range(most)]
     seed, life, events = chance.random(), stream.trip_life, []
     for number, step in enumerate(steps_of):

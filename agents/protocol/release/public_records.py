@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
+from engines.core.accounting.streams import StreamCost, price_of_periods
 from engines.core.contract import Release
 from engines.core.many_records import RecordColumns, parts_of
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
-from schemas.ledger import LedgerEntry, LedgerGuarantee
+from schemas.ledger import LedgerEntry, LedgerGuarantee, LedgerRenewal
 from schemas.releases import PublicRecord
 from schemas.steps import CalendarLength
 from schemas.zones import zone
@@ -139,9 +140,9 @@ def ledger_entry(
     `epsilon_spent` is what the engine's accountants were charged so far (`spent`, of one contribution), in a gathering
     step as in any other: an upper bound over all users, at the delta of the guarantee. It can be the whole epsilon from
     the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
-    the bound renews, both numbers are those of one aligned period of that length, a sliding window of that length can
-    cost twice as much, in epsilon and in delta, and a lifetime has no bound. Where periods are of the calendar,
-    `epsilon_per` says so, and `epsilon_per_us` is what the shortest has: whoever counts periods by it counts too many.
+    the bound renews, both numbers are those of one aligned period of that length, and `renewal` says what several
+    cost: a lifetime has no bound. Where periods are of the calendar, `epsilon_per` says so, and `epsilon_per_us` is
+    what the shortest has: whoever counts periods by it counts too many.
 
     Args:
         draw: names the noise of the step, so that a second answer has another chain even where it says the same.
@@ -170,8 +171,20 @@ def ledger_entry(
         epsilon_per_us=stream.privacy.per_us,
         epsilon_per=str(per) if isinstance(per, CalendarLength) else msgspec.UNSET,
         epsilon_spent=float(spent * stream.contributions),
+        renewal=_renewal(stream, release.step),
         guarantee=msgspec.convert(guarantee.as_json(), LedgerGuarantee),
         notes=dict(release.notes),
         witness=witness or msgspec.UNSET,
     ).with_chain()
     return entry.encode(), entry.chain
+
+
+def _renewal(stream: Stream, step: int) -> LedgerRenewal | msgspec.UnsetType:
+    """Return what the periods up to a step cost together; nothing where the bound never renews."""
+    if stream.period_steps is None:
+        return msgspec.UNSET
+    cost, periods = StreamCost.from_stream(stream), step // stream.period_steps + 1
+    (epsilon, delta), window = price_of_periods(cost, periods).stated, price_of_periods(cost, 2).stated
+    return LedgerRenewal(
+        periods=periods, epsilon=epsilon, delta=delta, window_epsilon=window[0], window_delta=window[1]
+    )

@@ -214,6 +214,7 @@ class StreamSeen:
             "epsilon_warning": stream.privacy.epsilon_warning,
             "epsilon_spent": latest.get("epsilon_spent", 0.0),
             "epsilon_per_us": latest.get("epsilon_per_us", stream.privacy.per_us),
+            "renewal": latest.get("renewal"),
             "delta": guarantee.get("delta", stream.privacy.delta),
             "private": bool(guarantee.get("private", True)),
             "note": guarantee.get("note", ""),

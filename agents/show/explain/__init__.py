@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from agents.show.explain import words
-from agents.show.explain.parts import Budget, Explanation, Notch, Roads, SharedBudget, StreamExplanation
+from agents.show.explain.parts import Budget, Explanation, Notch, Renewal, Roads, SharedBudget, StreamExplanation
 from agents.show.view import expected_error, view_of
 from engines.core.accounting.streams import totals
 from engines.core.registry import build_engine
@@ -50,7 +50,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
     """Explain one stream. Raises: BudgetError and EngineInputError, as `explain`."""
     guarantee = build_engine(stream).guarantee()
     budget = Budget.of(stream, guarantee)
-    roads = Roads.of(stream)
+    roads, renewal = Roads.of(stream), Renewal.from_stream(stream)
     return StreamExplanation(
         name=stream.name,
         engine=stream.engine,
@@ -63,6 +63,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         promise=words.promise(stream),
         plain=(
             *words.plain(stream, budget),
+            *([renewal.sentence()] if renewal else ()),
             *view_of(stream).remarks(stream),
             words.record_time(stream),
             *([guarantee.note] if guarantee.note else []),
@@ -76,6 +77,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         errors=expected_error(stream),
         notches=tuple(_notches(stream)),
         roads=roads,
+        renewal=renewal,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from agents.show.noise import RELEASES, ErrorModel, NoiseFacts, noise_facts
 from agents.show.view import expected_error
-from engines.core.accounting.streams import Total
+from engines.core.accounting.streams import Price, StreamCost, Total, price_of_periods
 from schemas.config import Stream, format_duration, format_length
 from schemas.errors import BudgetError, EngineInputError
 from schemas.guarantee import Guarantee, Mechanism, Unit, max_posterior
@@ -186,6 +186,7 @@ class Notch:
         }
 
 
+YEAR_US = 365 * 86_400_000_000
 SUGGESTED_DELTA = 1e-6
 """What the road with a delta is shown at, where the stream has none."""
 Road = Literal["pure", "gaussian"]
@@ -283,6 +284,7 @@ class StreamExplanation:
     errors: ErrorModel
     notches: tuple[Notch, ...]
     roads: Roads | None
+    renewal: Renewal | None
 
     def duration(self, releases: int) -> str:
         """Return how long so many releases take."""
@@ -297,6 +299,7 @@ class StreamExplanation:
             "step": format_length(self.step),
             "step_seconds": self.step.total_seconds() if isinstance(self.step, timedelta) else None,
             "budget": self.budget.as_json(),
+            "renewal": None if self.renewal is None else self.renewal.as_json(),
             "public_by_assumption": [asdict(point) for point in self.public],
             "not_protected": [asdict(point) for point in self.unprotected],
             "expected_error": {
@@ -324,6 +327,41 @@ class StreamExplanation:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewal:
+    """What periods of a bound that renews cost together, in three cases: (what, how many periods, price)."""
+
+    cases: tuple[tuple[str, int, Price], ...]
+
+    @staticmethod
+    def from_stream(stream: Stream) -> Renewal | None:
+        """Return it; None where the bound never renews."""
+        if stream.privacy.per is None:
+            return None
+        cost = StreamCost.from_stream(stream)
+        assert cost.per_us is not None
+        year = cost.periods_within(YEAR_US)
+        cases = {
+            f"any {format_length(stream.privacy.per)} in a row": 2,
+            "12 periods": 12,
+            "any 365 days in a row": year,
+        }
+        return Renewal(tuple((what, periods, price_of_periods(cost, periods)) for what, periods in cases.items()))
+
+    def sentence(self) -> str:
+        return "Together: " + "; ".join(f"{what}, {price_words(price)}" for what, _, price in self.cases) + "."
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [{"what": what, "periods": periods, **price_json(price)} for what, periods, price in self.cases]
+
+
+def price_json(price: Price) -> dict[str, Any]:
+    """Return both figures of a price; the second is null where there is one."""
+    composed = None if price.gaussian is None else {"epsilon": price.gaussian[0], "delta": price.gaussian[1]}
+    added = {"epsilon": float(price.epsilon), "epsilon_exact": str(price.epsilon), "delta": price.delta}
+    return {**added, "gaussian_composition": composed}
+
+
+@dataclass(frozen=True, slots=True)
 class SharedBudget:
     """Streams whose budgets add up for the same people, or the same events: a total of the ledger, in words."""
 
@@ -340,11 +378,11 @@ class SharedBudget:
             whom = f"one user (field {total.who})"
         names = ", ".join(self.names[:-1]) + f" and {self.names[-1]}"
         if total.lifetime is not None:
-            return f"Streams {names} add up for {whom}: {_price(total.lifetime)} together, for ever."
+            return f"Streams {names} add up for {whom}: {price_words(total.lifetime)} together, for ever."
         longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)
         period = format_duration(timedelta(microseconds=longest))
-        parts = [f"{_price(total.aligned)} in one aligned period"] if total.aligned is not None else []
-        parts.append(f"{_price(total.within(longest))} in any {period} in a row")
+        parts = [f"{price_words(total.aligned)} in one aligned period"] if total.aligned is not None else []
+        parts.append(f"{price_words(total.within(longest))} in any {period} in a row")
         return f"Streams {names} add up for {whom}: {', '.join(parts)}, and no bound over a lifetime."
 
     def as_json(self) -> dict[str, Any]:
@@ -353,16 +391,18 @@ class SharedBudget:
             "unit": self.total.unit,
             "who": self.total.who,
             "streams": list(self.names),
-            "lifetime_epsilon": None if lifetime is None else float(lifetime[0]),
-            "lifetime_epsilon_exact": None if lifetime is None else str(lifetime[0]),
-            "lifetime_delta": None if lifetime is None else float(lifetime[1]),
+            "lifetime": None if lifetime is None else price_json(lifetime),
             "sentence": self.sentence(),
         }
 
 
-def _price(cost: tuple[Fraction, Fraction]) -> str:
-    epsilon, delta = cost
-    return f"epsilon = {exact(epsilon)}" + (f", delta = {float(delta):g}" if delta else "")
+def price_words(price: Price) -> str:
+    """Return both figures of a price, as far as there are two. Both hold."""
+    added = f"epsilon = {exact(price.epsilon)}" + (f", delta = {price.delta:.3g}" if price.delta else "")
+    if price.gaussian is None:
+        return added
+    epsilon, delta = price.gaussian
+    return f"epsilon = {epsilon:.6g}, delta = {delta:g} (or {added})"
 
 
 @dataclass(frozen=True, slots=True)

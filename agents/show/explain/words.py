@@ -8,21 +8,22 @@ from decimal import Decimal
 from fractions import Fraction
 from statistics import NormalDist
 
-from agents.show.explain.parts import Budget, Point, decimal, exact
+from agents.show.explain.parts import Budget, Point, decimal, exact, price_words
 from agents.show.view import view_of
 from engines.core.accounting import gaussian
+from engines.core.accounting.streams import StreamCost, price_of_periods
 from engines.core.accounting.user_level import group_delta
 from schemas.config import Stream, format_duration, format_length
 from schemas.config.privacy import Privacy
 from schemas.guarantee import Guarantee, format_percent, max_posterior
-from schemas.steps import CalendarLength
+from schemas.steps import CalendarLength, Length
 from schemas.topics import Topics
 
 
 def promise(stream: Stream) -> str:
     """Return who is protected, against what, at what price: one sentence, from the configuration alone.
 
-    Epsilon and delta of a sliding window are twice those of an aligned period, because it can touch two of them.
+    A sliding window as long as an aligned period can touch two of them.
     """
     privacy = stream.privacy
     price = f"epsilon = {_plain(privacy.epsilon)}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
@@ -40,11 +41,10 @@ def promise(stream: Stream) -> str:
         who = "Everything that one user contributes to readings that somebody else aggregated, in every step"
     if privacy.per is None:
         return f"{who} in the whole life of the stream, is hidden with {price}."
-    period = format_length(privacy.per)
-    twice = _plain(2 * privacy.epsilon) + (f" and {2 * privacy.delta:g}" if privacy.delta else "")
+    window = price_of_periods(StreamCost.from_stream(stream), 2)
     return (
-        f"{who} in each aligned period of {period}, is hidden with {price} a period: {twice} over any {period} in a "
-        f"row, and adding up from period to period."
+        f"{who} in each aligned period of {format_length(privacy.per)}, is hidden with {price} a period: "
+        f"{price_words(window)} over any {format_length(privacy.per)} in a row, and adding up from period to period."
     )
 
 
@@ -113,7 +113,16 @@ def unit_of(stream: Stream) -> str:
     who = f"one user (field {privacy.user})" if privacy.bounds_users else "one user, in every reading"
     if privacy.per is None:
         return f"{who}: all that the user contributes, for ever"
-    return f"{who} in one aligned period of {format_length(privacy.per)}"
+    return f"{who} in one aligned period of {format_length(privacy.per)}{_registry_word(privacy.per)}"
+
+
+_DURATIONS = {timedelta(hours=1): "hour", timedelta(days=1): "day", timedelta(days=7): "week"}
+
+
+def _registry_word(per: Length) -> str:
+    """Return the unit as registries of deployments call it, where they have a word: user-day, user-month."""
+    word = (per.unit if per.number == 1 else None) if isinstance(per, CalendarLength) else _DURATIONS.get(per)
+    return f" (a user-{word})" if word else ""
 
 
 def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
@@ -207,7 +216,7 @@ def _but_for(budget: Budget) -> str:
 
 def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, ...]:
     """Return the guarantee in symbols."""
-    epsilon, delta = exact(budget.unit_epsilon), budget.delta
+    epsilon, delta, cost = exact(budget.unit_epsilon), budget.delta, StreamCost.from_stream(stream)
     over = (
         "all steps together" if stream.privacy.per is None else "all steps together, D and D' differing in one period"
     )
@@ -227,11 +236,14 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
         lines.append(f"ε of one {stream.contribution} = {budget.terms} = {budget.event_epsilon}")
         lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
     if stream.privacy.per is not None:
-        twice = f"2ε = {exact(2 * budget.unit_epsilon)}" + (f" and 2δ = {2 * delta:g}" if delta else "")
+        several = "k periods: kε"
+        if delta:
+            several = (
+                f"k periods: {'√k μ' if cost.apart else 'kμ'}-Gaussian DP" if cost.gaussian else "k periods: kε and kδ"
+            )
         lines.append(
-            f"any {format_length(stream.privacy.per)} in a row touch two periods: {twice};  k periods: kε"
-            + (" and kδ" if delta else "")
-            + ", without bound"
+            f"any {format_length(stream.privacy.per)} in a row touch two periods: "
+            f"{price_words(price_of_periods(cost, 2))};  {several}, without bound"
         )
     return tuple(lines)
 
@@ -246,11 +258,11 @@ def alerts(stream: Stream) -> Iterator[str]:
             f'{several(privacy)}, and nothing bounds k.{more} Where the data has a user id, set unit = "user".'
         )
     if privacy.per is not None:
-        period = format_length(privacy.per)
+        period, window = format_length(privacy.per), price_of_periods(StreamCost.from_stream(stream), 2)
         yield (
             f"The bound renews every {period}: epsilon = {exact(privacy.epsilon_fraction)} for what a user contributes "
-            f"in one aligned period, {exact(2 * privacy.epsilon_fraction)} in any {period} in a row, and NO BOUND over "
-            "a lifetime: after k periods it is k times epsilon."
+            f"in one aligned period, {price_words(window)} in any {period} "
+            "in a row, and NO BOUND over a lifetime: it grows from period to period."
         )
     for told in (stream.privacy.delta_warning, stream.privacy.epsilon_warning):
         if told is not None:

@@ -3,23 +3,51 @@
 Streams that name the same user field speak of the same people, whichever topics they read: their budgets add up. So do
 a stream and itself restarted with another configuration, because both sets of releases are out. Streams that protect
 single events add up over one source topic.
-Guarantee: each total bounds what all releases together cost one user; basic composition, epsilons and deltas apart.
+Guarantee: each total bounds what all releases together cost one user: by basic composition, and where noise is Gaussian
+    by Gaussian DP too, exactly (docs/guarantee.md, theorem P).
     NOT covered: a person with several ids or under differently named fields, other jobs, and state that was deleted to
     start the same configuration anew.
+Source: [dong2019]; [balle2018].
 Units: epsilon in nats; windows in microseconds of event time.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from engines.core.accounting.arguments import check_whole
 from schemas.config import Config, Stream
+from schemas.errors import BudgetError
 from schemas.guarantee import Unit
 from schemas.steps import CalendarLength
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What somebody pays: (epsilon, delta), and where noise is Gaussian what its own composition gives.
+
+    Both are upper bounds of the same releases, at deltas that may differ; the one of Gaussian noise is rounded up.
+
+    Attributes:
+        epsilon, delta: by adding up periods and streams.
+        gaussian: (epsilon, delta) by adding up mu squared, at the largest delta that is configured for one period; None
+            where there is no Gaussian noise, or one period of one stream of it.
+    """
+
+    epsilon: Fraction
+    delta: float
+    gaussian: tuple[float, float] | None = None
+
+    @property
+    def stated(self) -> tuple[float, float]:
+        """The figure at the delta of one period where there is one, and the sums elsewhere."""
+        return self.gaussian or (float(self.epsilon), self.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +59,7 @@ class StreamCost:
             Where periods are of the calendar: what the shortest has.
         start_us: of the stream, microseconds since 1970; None: when it was first started.
         calendar: units and zone of periods of the calendar, which may differ where the first ones coincide.
+        gaussian, apart: see `gaussian` and `periods_apart` of `schemas.config.engines.EngineFacts`.
     """
 
     name: str
@@ -40,10 +69,12 @@ class StreamCost:
     per_us: int | None
     start_us: int | None
     calendar: tuple[str, str] | None = None
+    gaussian: bool = False
+    apart: bool = False
 
     @staticmethod
     def from_stream(stream: Stream) -> StreamCost:
-        privacy = stream.privacy
+        privacy, facts = stream.privacy, stream.facts
         return StreamCost(
             stream.name,
             stream.source,
@@ -52,7 +83,68 @@ class StreamCost:
             privacy.per_us,
             stream.time.start_us,
             (str(privacy.per), stream.time.timezone) if isinstance(privacy.per, CalendarLength) else None,
+            gaussian=bool(privacy.delta) and stream.mode in facts.gaussian,
+            apart=stream.mode in facts.periods_apart,
         )
+
+    def periods_within(self, window_us: int) -> int:
+        """Return how many periods a window of this length touches at most, if it begins just before one ends."""
+        return 1 if self.per_us is None else (window_us - 2) // self.per_us + 2
+
+    def mu_squared(self, periods: int) -> Fraction:
+        """Return what so many periods cost by Gaussian DP (theorem P): draws apart are at right angles, and in one draw
+        all that the unit does adds up.
+        """
+        from engines.core.accounting.gaussian import mu_squared_for  # here: what is pure need not load scipy
+
+        return mu_squared_for(self.epsilon, float(self.delta)) * (periods if self.apart else periods**2)
+
+    def added(self, periods: int) -> tuple[Fraction, float]:
+        """Return (periods * epsilon, delta) of so many periods, by adding them up."""
+        epsilon = periods * self.epsilon
+        if self.apart or periods == 1 or not self.delta:
+            return epsilon, float(periods * self.delta)
+        if not self.gaussian:
+            raise BudgetError(f"stream {self.name}: nothing is known of what several periods cost together")
+        from engines.core.accounting import gaussian
+
+        return epsilon, gaussian.delta(epsilon, math.sqrt(self.mu_squared(periods)))
+
+
+def price_of(costs: Iterable[tuple[StreamCost, int]]) -> Price:
+    """Return what somebody pays who is in each of these streams, in so many of its periods (theorem P).
+
+    Raises: BudgetError for a stream whose periods have a delta that cannot be added up.
+    """
+    costs = list(costs)
+    added = [cost.added(periods) for cost, periods in costs]
+    epsilon, delta = sum((each for each, _ in added), Fraction(0)), min(sum(each for _, each in added), 1.0)
+    noisy = [(cost, periods) for cost, periods in costs if cost.gaussian]
+    if not noisy or (len(noisy) == 1 and noisy[0][1] == 1):
+        return Price(epsilon, delta)
+    from engines.core.accounting import gaussian
+
+    least = max(float(cost.delta) for cost, _ in noisy)
+    mu_squared = sum((cost.mu_squared(periods) for cost, periods in noisy), Fraction(0))
+    others = [cost.added(periods) for cost, periods in costs if not cost.gaussian]
+    composed = gaussian.epsilon(least, math.sqrt(mu_squared)) + math.fsum(float(each) for each, _ in others)
+    return Price(epsilon, delta, (rounded_up(composed), min(least + math.fsum(each for _, each in others), 1.0)))
+
+
+@lru_cache(maxsize=256)
+def price_of_periods(cost: StreamCost, periods: int) -> Price:
+    """Return what somebody pays who is in so many periods of one stream. Raises: as `price_of`."""
+    return price_of([(cost, periods)])
+
+
+def rounded_up(value: float) -> float:
+    """Return six digits that are not below a number, so that another machine's last digit changes nothing.
+
+    >>> rounded_up(3.9041251), rounded_up(2.0)
+    (3.90413, 2.0)
+    """
+    number = Decimal(value)
+    return float(number.quantize(Decimal((0, (1,), number.adjusted() - 5)), rounding=ROUND_CEILING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +164,27 @@ class Total:
     streams: tuple[StreamCost, ...]
 
     @property
-    def lifetime(self) -> tuple[Fraction, Fraction] | None:
-        """(epsilon, delta) for ever; None where a bound renews: then nothing holds over a lifetime."""
+    def lifetime(self) -> Price | None:
+        """The price for ever; None where a bound renews: then nothing holds over a lifetime."""
         if any(stream.per_us is not None for stream in self.streams):
             return None
-        return self._times(lambda stream: 1)
+        return price_of((stream, 1) for stream in self.streams)
 
     @property
-    def aligned(self) -> tuple[Fraction, Fraction] | None:
-        """(epsilon, delta) in one period; None where nothing renews, or where periods of streams do not coincide."""
+    def aligned(self) -> Price | None:
+        """The price of one period; None where nothing renews, or where periods of streams do not coincide."""
         renewing = [stream for stream in self.streams if stream.per_us is not None]
         begins = {(stream.per_us, stream.start_us, stream.calendar) for stream in renewing}
         coincide = len(renewing) == 1 or (len(begins) == 1 and renewing[0].start_us is not None)
-        return self._times(lambda stream: 1) if coincide else None
+        return price_of((stream, 1) for stream in self.streams) if coincide else None
 
-    def within(self, window_us: int) -> tuple[Fraction, Fraction]:
-        """Return (epsilon, delta) in any window of this length, wherever it begins: two periods for a period's length.
+    def within(self, window_us: int) -> Price:
+        """Return the price of any window of this length, wherever it begins: two periods for a period's length.
 
         Raises: EngineInputError if the window is below one microsecond.
         """
         check_whole(window_us=window_us)
-        # At worst the window begins with the last microsecond of a period.
-        return self._times(lambda stream: 1 if stream.per_us is None else (window_us - 2) // stream.per_us + 2)
-
-    def _times(self, uses: Callable[[StreamCost], int]) -> tuple[Fraction, Fraction]:
-        epsilon = sum((uses(stream) * stream.epsilon for stream in self.streams), Fraction(0))
-        delta = sum((uses(stream) * stream.delta for stream in self.streams), Fraction(0))
-        return epsilon, min(delta, Fraction(1))
+        return price_of((stream, stream.periods_within(window_us)) for stream in self.streams)
 
 
 def totals(config: Config, earlier: Iterable[Config] = ()) -> tuple[Total, ...]:

@@ -56,6 +56,10 @@ export class Ledger {
   }
 }
 
+function price(epsilon, delta) {
+  return `${+epsilon.toPrecision(4)}` + (delta ? ` with delta = ${+delta.toPrecision(3)}` : "");
+}
+
 export class Budget {
   constructor() {
     this.root = element("div", {});
@@ -74,8 +78,10 @@ export class Budget {
       String(+Number(each.scale).toPrecision(4)), String(+Number(each.epsilon).toPrecision(4)), String(each.uses)]);
     replace(this.root,
       element("p", {}, `All that was published so far costs ${unit} at most epsilon = ${spent}${period}.`
-        + (s.delta ? ` It holds but for a probability delta = ${s.delta}.` : "")),
+        + (s.delta ? ` That is with delta = ${s.delta}.` : "")),
       meter,
+      ...(s.renewal ? [element("p", {}, `${s.unit === "user" ? "A user" : "Somebody"} who was in all ${number.format(s.renewal.periods)} periods so far `
+        + `pays at most epsilon = ${price(s.renewal.epsilon, s.renewal.delta)}; for any time as long as one period it is ${price(s.renewal.window_epsilon, s.renewal.window_delta)}.`)] : []),
       element("p", { class: "small" }, "It is a bound over all users, and can be the whole epsilon from the first release on. " + left),
       ...(s.epsilon_warning ? [element("p", { class: "bad" }, s.epsilon_warning)] : []),
       ...(s.private ? [] : [element("p", { class: "bad" }, `NOT PRIVATE. ${s.note}`)]),
