@@ -109,8 +109,8 @@ RULES = (
         # The registry is the table of names and builders that belongs to the contract: no engine is named here. What
         # the ledger says was spent is read from the accountants that are part of every engine's state.
         ours="agents.protocol schemas "
-        "engines.core.accounting.accountant engines.core.contract engines.core.many_records engines.core.noise "
-        "engines.core.registry",
+        "engines.core.accounting.accountant engines.core.accounting.streams engines.core.contract "
+        "engines.core.many_records engines.core.noise engines.core.registry",
         standard=PURE | {"datetime", "zoneinfo"},  # to write a given time, never to ask for one: see CLOCKS
         others=frozenset({"numpy", "orjson", "msgspec"}),
     ),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-import msgspec
-
 from engines.checks.coupling import CouplingBroken, Recorder
 from engines.checks.coupling.loss import Losses, composed_epsilon
 from engines.core.accounting import gaussian
 from engines.core.noise.witness import ExceedsLaw, ExponentialLaw
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
-from schemas.ledger import LedgerEntry
+from schemas.ledger import LedgerEntry, LedgerRenewal
 
 ROUNDING = 1e-9
 """Relative error of sums of logarithms in floating point; rational losses have none."""
@@ -36,7 +34,7 @@ class Claim:
     @staticmethod
     def of_window(entry: LedgerEntry) -> Claim:
         """Return the claim of a ledger for any time as long as a period of a bound that renews."""
-        assert not isinstance(entry.renewal, msgspec.UnsetType)
+        assert isinstance(entry.renewal, LedgerRenewal)
         return Claim(Fraction(entry.renewal.window_epsilon), entry.renewal.window_delta)
 
     def share(self, losses: Losses) -> float:
