@@ -203,7 +203,7 @@ def few_trips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the pictures of reports empty: to draw them is nine tenths of a small simulation. They are drawn where
+    """Leave the pictures of reports empty: to draw them takes most of a small simulation. They are drawn where
     tests look at reports, of every engine in tests/reports.
     """
     monkeypatch.setattr(charts, "image", lambda figure, kind, *, alt: f'<img alt="{html.escape(alt, quote=True)}">')
