@@ -39,7 +39,18 @@ from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.reader import paths_of
-from agents.protocol.formats.values import NOT_FINITE, NUMBER, TEXT, Kinds, cell, number, plain, with_point
+from agents.protocol.formats.values import (
+    JSON_FRACTION,
+    NOT_FINITE,
+    NUMBER,
+    TEXT,
+    Kinds,
+    cell,
+    json_whole,
+    number,
+    plain,
+    with_point,
+)
 from agents.protocol.ingest.decode import EventFields
 from engines.core.registry import build_domain
 from schemas.config.formats import CsvSection
@@ -98,10 +109,8 @@ def _json_row(line: bytes, number: int) -> Row:
     return BrokenLine.from_line(line, number)
 
 
-# JSON's own grammar of numbers, so that ids such as 007 keep their zeros. 18 digits always fit 64 bits.
-_WHOLE = r"^-?(0|[1-9][0-9]{0,17})$"
-_NUMBER = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_JSON_NUMBER = re.compile(_NUMBER.replace("$", r"\Z"), re.ASCII)
+_WHOLE = json_whole("{0,17}")  # 18 digits always fit 64 bits
+_NUMBER = re.compile(_WHOLE + JSON_FRACTION, re.ASCII)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-9]{2})", re.ASCII)
@@ -114,10 +123,10 @@ def _csv_column(name: str, column: Any, *, kinds: Kinds, decimal: str) -> list[A
         return list(column.to_pylist())
     if wanted is None or "number" in wanted:
         present = column.is_valid()
-        whole = pc.match_substring_regex(column, _WHOLE)
+        whole = pc.match_substring_regex(column, f"^{_WHOLE}$")
         if _all(whole, present):
             return list(column.cast(pa.int64()).to_pylist())
-        is_number = pc.match_substring_regex(column, _NUMBER)
+        is_number = pc.match_substring_regex(column, f"^{_NUMBER.pattern}$")
         # Where texts can stand too, some digits count that floats have no room for.
         if wanted in (None, NUMBER) and decimal == "." and _all(is_number, present) and not pc.any(whole).as_py():
             floats = column.cast(pa.float64())
@@ -130,7 +139,7 @@ def _csv_column(name: str, column: Any, *, kinds: Kinds, decimal: str) -> list[A
 def _guessed(text: str, *, decimal: str) -> Any:
     """Return a cell of which nobody knows what it can be."""
     pointed = with_point(text, decimal)
-    value = number(pointed) if pointed is not None and _JSON_NUMBER.match(pointed) else text
+    value = number(pointed) if pointed is not None and _NUMBER.fullmatch(pointed) else text
     return text if value is NOT_FINITE else value
 
 

@@ -39,8 +39,20 @@ NOT_FINITE: Final = msgspec.Raw(b"1e999")
 # Possessive, or a crafted text of a megabyte would be looked at as often as it has digits.
 _NUMBER = re.compile(r"\s*+([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)\s*+", re.ASCII)
 _NO_NUMBER = re.compile(r"\s*+[+-]?(?:nan|inf|infinity)\s*+", re.ASCII | re.IGNORECASE)
-# JSON's own grammar, where a text can stand as well: so that ids such as 007 keep their zeros.
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?", re.ASCII)
+JSON_FRACTION: Final = r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+"""What may follow the whole part of a number in JSON; for Arrow's regular expressions too."""
+
+
+def json_whole(more: str) -> str:
+    """Return JSON's grammar of whole numbers, which has no zeros before others: ids such as 007 are none.
+
+    Args: more: how many digits may follow the first one, as `*`.
+    """
+    return f"-?(?:0|[1-9][0-9]{more})"
+
+
+# Where a text can stand as well.
+_JSON_NUMBER = re.compile(json_whole("*") + JSON_FRACTION, re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 _PLAIN = frozenset((str, int, bool, type(None)))
 _MOST_BITS = 1024
