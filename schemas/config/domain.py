@@ -45,6 +45,7 @@ class Question:
         public: the fact of a public file that answers the question.
         field_keys: keys of the section that name the fields with that fact.
         count: required number of numbers; 0 for any.
+        of_user: name of the field that is computed of the user's where each user has one of what is asked.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Question:
     public: FromPublic = ""
     field_keys: tuple[str, ...] = ()
     count: int = 0
+    of_user: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class TripsDomainSection(DomainSection):
     def questions(cls) -> tuple[Question | TablesQuestion, ...]:
         text = "Which field tells a user's trips apart?"
         return (
-            Question(key="trip", kind="field", text=text, hints=("trip_id", "trip", "ride", "drive")),
+            Question(key="trip", kind="field", text=text, hints=("trip_id", "trip", "ride", "drive"), of_user="track"),
             *COORDINATE_QUESTIONS,
             BOUNDS_QUESTION,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import stat
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -173,6 +174,39 @@ def test_a_part_of_a_time_is_not_taken_for_the_time(place: Path) -> None:
     )
     _, said, _ = call(*usual, "--set", "time.field=hour")
     assert "--set time.format=VALUE: How is hour written?" in said
+
+
+def test_a_time_in_parts_and_a_trip_of_all_a_user_has_are_said_with_their_columns(place: Path) -> None:
+    """What is said is what is typed, and then nothing is left to fill in."""
+    Path("rows.csv").write_text("Year,month,day,hour,storm,lon,lat\n" + "1997,3,5,6,r,13.5,52.5\n" * 9)
+    usual = ("init", "--from", "rows.csv", "--engine", "trajectory", "--out", "job.toml", "--overwrite")
+    told = [
+        "privacy.user=storm",
+        "privacy.max_contributions=9",
+        "domain.bounds=[13, 52, 14, 53]",
+        "time.start=1997-03-01",
+    ]
+    known = [word for each in told for word in ("--set", each)]
+    code, said, _ = call(*usual, *known)
+    assert code == 1
+    advice = [
+        word for line in said.splitlines() if "to fill in" in line for word in shlex.split(re.sub("'s", "", line))
+    ]
+    offered = [advice[at + 1].rstrip(".,") for at, word in enumerate(advice) if word == "--set"]
+    offered = [each for each in offered if not each.endswith(("VALUE:", "=FORMAT;"))]
+    assert {"time.field=at", "time.format=%Y-%m-%d-%H", "map.track=storm", "domain.trip=track"} < set(offered)
+    assert call(*usual, *known, *[word for each in offered for word in ("--set", each)])[0] == 0
+    assert load_config("job.toml").streams[0].time.format == "%Y-%m-%d-%H"
+
+
+def test_numbers_that_are_written_as_texts_are_numbers_of_a_table(place: Path) -> None:
+    rows = [{"at": "2024-01-01", "fare": fare, "zip": "07030", "zone": "n/a"} for fare in ("12.50", "7", None)]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = call("init", "--from", "rows.jsonl", "--engine", "tabular", *EVENTS, "--out", "job.toml")
+    assert "fare (numbers as text), zip (text), zone (text)" in said[2] + said[1]
+    written = Path("job.toml").read_text()
+    assert re.search(r'field = "fare", edges =', written)
+    assert re.search(r'field = "zip", values =', written)
 
 
 def test_where_the_sample_does_not_tell_day_from_month_both_are_named(place: Path) -> None:

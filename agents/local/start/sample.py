@@ -26,7 +26,7 @@ import orjson
 
 from agents.local.offline.files import FileError, RowFile, open_rows
 from agents.local.offline.seen import FIRST_ROWS, LOOKED_AT, reads, time_forms, tried
-from agents.protocol.formats.values import TEXT
+from agents.protocol.formats.values import TEXT, number
 from agents.protocol.replay import Row
 from schemas.config.domain import FieldKind
 from schemas.config.timing import NUMERIC_FORMATS
@@ -60,6 +60,7 @@ class FieldSeen:
     Attributes:
         name: name or path of the field.
         kind: type of its values; None if all sampled values are null, lists or objects.
+        texts: whether its numbers are written as texts, some of them with a fraction: ids and codes have none.
         times: values of `[streams.time] format` with which ingest reads its values as times; empty if there is none,
             several if the sample does not distinguish day and month.
         days: whether its values are dates without a time of day.
@@ -69,10 +70,12 @@ class FieldSeen:
     kind: FieldKind | None
     times: tuple[str, ...] = ()
     days: bool = False
+    texts: bool = False
 
     def __str__(self) -> str:
         written = f", time as {' or '.join(self.times)}" if self.times else ""
-        return f"{self.name} ({self.kind or 'unknown'}{written})"
+        kind = "numbers as text" if self.texts else self.kind or "unknown"
+        return f"{self.name} ({kind}{written})"
 
 
 def fields_of_file(path: Path, csv: CsvSection | None = None) -> tuple[FieldSeen, ...]:
@@ -169,7 +172,10 @@ def _seen(name: str, values: list[Any]) -> FieldSeen:
     days = bool(times) and all(
         isinstance(each, (str, int)) and len(str(each)) <= 10 for each in values if each is not None
     )
-    return FieldSeen(name, _kind(values), times, days and times[0] not in NUMERIC_FORMATS)
+    numbers = set() if times else {type(number(each)) if isinstance(each, str) else None for each in values if each}
+    texts = float in numbers <= {int, float}
+    days = days and times[0] not in NUMERIC_FORMATS
+    return FieldSeen(name, "number" if texts else _kind(values), times, days, texts)
 
 
 def _with_paths(values: Mapping[str, list[Any]], prefix: str = "") -> dict[str, list[Any]]:

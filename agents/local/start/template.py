@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,9 @@ WIDTH = 112
 LONG = 88
 """Characters of a list that stands in one line."""
 TIME_HINTS = ("timestamp", "datetime", "time", "date", "at", "ts", "when", "hour", "day")
+TIME_PARTS: Mapping[str, str] = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M", "second": "%S"}
+"""Names of fields that hold a part of a time -> how it is written."""
+DATE_PARTS = 3
 OF_THE_FILE: Mapping[str, type[Section]] = {"job": JobSection, "kafka": Kafka}
 """Sections beside the streams, of which `--set` may say keys too."""
 NO_FIELDS = ("source", "name", "audit", "engine", "mode")
@@ -256,7 +259,7 @@ class Template:
             offered = self._offered(asked, times)
             more = f" Of {', '.join(offered)}" if offered else (
                 " None of the sample's is a whole time in a form that is known: name one, with how it is written as "
-                "--set time.format=FORMAT; parts such as an hour alone are none"
+                f"--set time.format=FORMAT; {self._of_parts() or 'parts such as an hour alone are none'}"
             )  # fmt: skip
             self.to_fill["time.field"] = asked.text + more, '"FIELD"'
         at = known.get(str(self.values.get("time.field")))
@@ -274,6 +277,19 @@ class Template:
             )  # fmt: skip
             self.to_fill["time.format"] = f"How is {at.name} written? Of the sample {why}", '"FORMAT"'
         return "1 day" if at is not None and at.days else "1h"
+
+    def _of_parts(self) -> str:
+        """Return what makes a time of fields that are named as its parts; "" where year, month and day are not."""
+        free = {name.lower(): name for name in self._offered(Question(key="field", kind="field"), self._fields)}
+        parts = list(takewhile(free.__contains__, TIME_PARTS))
+        if len(parts) < DATE_PARTS:
+            return ""
+        texts = ", ".join(f"to_string({free[part]})" for part in parts)
+        form = "-".join(TIME_PARTS[part] for part in parts)
+        return (
+            f"""or, of {", ".join(free[part] for part in parts)}, --set "map.at=join('-', [{texts}])" --set """
+            f"time.field=at --set time.format={form}"
+        )
 
     def _domain(self, spec: EngineSpec, folder: Path) -> bool:
         """Answer what the domain must say. Returns: whether the records that it describes name users."""
@@ -304,6 +320,11 @@ class Template:
         why = "" if self._public is None else self._public.too_many(question.public, [str(each) for each in about])
         offered = self._offered(question, fields) if question.kind == "field" else []
         asked = question.text or f"What is {key}?"
+        if question.of_user:
+            user = self.values.get("privacy.user", "USER")
+            asked += (
+                f" Where each user has one, say --set map.{question.of_user}={user} --set {key}={question.of_user}."
+            )
         self.to_fill[key] = why or asked + (f" Of {', '.join(offered)}" if offered else public), _blank(question)
         return None
 
