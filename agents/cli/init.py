@@ -150,6 +150,8 @@ def init(
         if fields:
             say("fields: " + ", ".join(map(str, fields)))
         typer.echo(f"wrote {out}: stream {name}, {source} -> {name}.synthetic, engine {engine}")
+        if fields and "time.field" in done.values:
+            say(f"time of an event: {done.values['time.field']}; another one: --set time.field=FIELD")
         if done.made_key is not None:
             warn(
                 f"{done.made_key} is the secret of the hash of user ids: back it up, and keep it for as long as the "

@@ -209,6 +209,16 @@ def test_numbers_that_are_written_as_texts_are_numbers_of_a_table(place: Path) -
     assert re.search(r'field = "zip", values =', written)
 
 
+def test_the_only_field_that_can_be_the_time_is_taken_and_named(place: Path) -> None:
+    usual = ("init", "--from", "rows.csv", "--engine", "spatial", *EVENTS, "--out", "job.toml", "--overwrite")
+    Path("rows.csv").write_text("began,x,y\n" + "1600000000,1,2\n" * 9)
+    _, said, also = call(*usual)
+    assert "time of an event: began" in said + also
+    assert load_toml("job.toml")["time"]["field"] == "began"
+    Path("rows.csv").write_text("began,ended,x,y\n" + "1600000000,1600000001,1,2\n" * 9)
+    assert "time of an event? Of began, ended" in call(*usual)[1]
+
+
 def test_where_the_sample_does_not_tell_day_from_month_both_are_named(place: Path) -> None:
     Path("rows.csv").write_text("at,x,y\n" + "01/02/2016,1,2\n" * 9)
     usual = ("init", "--from", "rows.csv", "--engine", "spatial", *EVENTS, "--out", "job.toml", "--overwrite")

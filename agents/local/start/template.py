@@ -246,15 +246,17 @@ class Template:
             each for each in self._fields
             if each.times and (form is None or form in each.times) and not _NO_TIME.search(each.name.lower())
         ]  # fmt: skip
-        # A number is a time by its name alone: nearly any is one of some year.
+        # Among others a number is a time by its name alone.
         if not self._fields or told is not None:
             self._ask("time.field", asked)
         elif likely := _likely(self._offered(asked, times), TIME_HINTS):
             self.values["time.field"] = likely
             self._used.add(likely)
-        elif len(texts := [each for each in self._offered(asked, times) if known[each].kind == "text"]) == 1:
-            self.values["time.field"] = texts[0]
-            self._used.add(texts[0])
+        elif len(only := self._offered(asked, times)) == 1 or (
+            len(only := [each for each in only if known[each].kind == "text"]) == 1
+        ):
+            self.values["time.field"] = only[0]
+            self._used.add(only[0])
         else:
             offered = self._offered(asked, times)
             more = f" Of {', '.join(offered)}" if offered else (
