@@ -355,6 +355,16 @@ def test_dev_plays_a_file_takes_in_live_events_and_leaves_nothing_behind(place: 
     assert not any(walk.user_of(row) in text for walk in (PURCHASES, STORMS) for row in walk.rows)
 
 
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq, which makes lines for kcat, is not installed")
+def test_lines_for_kcat_are_made_as_printed(tmp_path: Path) -> None:
+    rows = [{"rider_id": rider, "note": note} for rider, note in (("007", 'a\ttab and "quotes"'), ("zoë", None))]
+    (tmp_path / "rides.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    [command] = re.findall(r"^jq .*$", PAGE, re.MULTILINE)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    lines = [line.split("\t") for line in (tmp_path / "events.txt").read_text().splitlines()]
+    assert [(user, json.loads(event)) for user, event in lines] == [(row["rider_id"], row) for row in rows]
+
+
 def send(walk: Walk, line: str, folder: Path, part: slice = slice(None)) -> None:
     events = [(walk.user_of(row), json.dumps(row)) for row in walk.rows[part]]
     asyncio.run(produce(line, f"raw.{walk.name}", events, folder))
