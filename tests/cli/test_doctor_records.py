@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,13 @@ def became(text: str, lines: list[bytes]) -> list[tuple[int, str, str, dict[str,
 def test_each_line_is_the_event_that_it_becomes_or_why_not() -> None:
     found = became(TEXT, [json.dumps(record).encode() for record, *_ in LINES])
     assert found == [(at, *expected) for at, (_, *expected) in enumerate(LINES, 1)]
+
+
+@pytest.mark.parametrize("step", ["100ms", "1s", "1d", "1 year"])
+def test_a_record_of_today_is_in_a_stream_that_nobody_has_started(step: str) -> None:
+    record = GOOD | {"at": datetime.now(UTC).isoformat()}
+    [(_, reason, field, _)] = became(TEXT.replace('"1d"', f'"{step}"'), [json.dumps(record).encode()])
+    assert (reason, field) == ("ACCEPTED", "")
 
 
 def test_a_line_is_a_record_of_the_streams_own_format() -> None:

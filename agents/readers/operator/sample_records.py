@@ -51,8 +51,7 @@ def outcomes(stream: Stream, lines: Iterable[bytes]) -> Iterator[Outcome]:
     if stream.format not in TEXT:
         stream = stream.model_copy(update={"format": "json", "key_format": "text"})
     rows = stream.format == "json" and stream.envelope == "none"
-    start_us = 0 if stream.time.start_us is None else stream.time.start_us
-    spec = filters_of(stream, partitions=1, start_us=start_us, rows=rows)
+    spec = filters_of(stream, partitions=1, start_us=stream.time.start_us, rows=rows)
     # No tick says how far the stream has come.
     spec = dataclasses.replace(spec, clock=StepClock(spec.clock.steps, max_ahead=1 << 40))
     decoder, pure, about = spec.decoder(), PureFilter(spec, 0), reason_fields(spec.fields)

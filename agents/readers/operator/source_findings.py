@@ -25,6 +25,7 @@ from agents.protocol.userhash import KEY_BYTES
 from agents.readers.operator.findings import Finding, Verdict
 from engines.core.registry import build_domain
 from schemas.errors import BrokerError, ConfigError, EngineInputError
+from schemas.releases import STEP_LIMIT
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
@@ -67,9 +68,13 @@ async def newest_records(config: Config, stream: Stream, *, partitions: int, sta
 def filters_of(stream: Stream, *, partitions: int, start_us: int | None, rows: bool = False) -> SourceSpec:
     """Return the spec of a source with all filters and no bounds. Its key hashes nothing that is kept.
 
-    Args: rows: see `SourceSpec.from_stream`.
+    Args:
+        start_us: begin of step 0; None where nobody has set it yet: long ago, but with many steps still to come.
+        rows: see `SourceSpec.from_stream`.
     """
-    steps = stream.time.steps_from(LONG_AGO_US if start_us is None else start_us)
+    if start_us is None:
+        start_us = max(LONG_AGO_US, time.time_ns() // 1000 - STEP_LIMIT // 2 * stream.time.shortest_us)
+    steps = stream.time.steps_from(start_us)
     spec = SourceSpec.from_stream(
         stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps, rows=rows
     )
