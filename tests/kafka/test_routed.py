@@ -20,6 +20,7 @@ import tomli_w
 import agents.worker.ingest.partition_task
 from agents.kafka.status import status
 from agents.kafka.topics import acl_lines, check_topics, create_topics, ends_of
+from agents.local.offline.replay import ReplayOptions, replay
 from agents.protocol.partitioner import home_partition
 from agents.readers.operator.source_findings import source_findings
 from agents.worker.failpoints import VARIABLE
@@ -115,6 +116,34 @@ async def test_records_of_any_producer_are_taken_in_once_over_kills(
     assert findings[f"routing of {stream.name}"].detail.startswith("0 records")
     assert "WRONG_PARTITION" not in findings[f"events of {stream.name}"].detail
     await what_cannot_change(bench)
+
+
+@pytest.mark.nightly
+async def test_a_routed_history_goes_live(bootstrap: str, tmp_path: Path) -> None:
+    """Rows of the past two steps, then live producers of librdkafka in the same stream; nobody's bound begins anew."""
+    begin = datetime.datetime.now(datetime.UTC).replace(minute=0, second=0, microsecond=0) - datetime.timedelta(hours=3)
+    bench = Bench(bootstrap, tmp_path, partitions=PARTITIONS)
+    start = begin.strftime("%Y-%m-%dT%H:%M:%S")
+    bench.streams = [bench.stream("s", partitioner="any", time={"clock": "replay", "start": start, "step": "1h"})]
+    config, [stream] = bench.config, bench.config.streams
+    await create_topics(config, source_partitions=PARTITIONS)
+    rows = [
+        {"user": f"u{row % USERS}", "at": begin.timestamp() + 3600 * (row >= USERS) + row, "x": 0.5, "y": 0.5}
+        for row in range(2 * USERS)
+    ]
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    until_time = (begin + datetime.timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M:%S")
+    async with bench.running():
+        done = await replay(config, stream, path, ReplayOptions(then_live=True, until=until_time))
+        assert (done.rows, done.live_from) == (len(rows), 2)
+        sent = await asyncio.to_thread(produce, bench, 300)
+        await until(bench.result, lambda result: sum(result.reasons.values()) >= len(rows) + len(sent))
+    result = await bench.result()
+    assert sum(result.reasons.values()) == len(rows) + len(sent)
+    assert "WRONG_PARTITION" not in result.reasons
+    live = Counter(user for user in sent.values() if user is not None)
+    assert result.reasons["ACCEPTED"] == sum(min(BOUND, 2 + live[f"u{user}"]) for user in range(USERS))
 
 
 async def what_cannot_change(bench: Bench) -> None:
