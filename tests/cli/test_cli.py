@@ -166,8 +166,8 @@ def test_a_configuration_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({}, "at most 20 events in each aligned period of 28d, is hidden with epsilon = 1 a period: 2 over any 28d"),
-        ({"epsilon = 1.0": "epsilon = 0.10"}, "epsilon = 0.1 a period: 0.2 over"),
+        ({}, "at most 20 events in each aligned period of 28d, is hidden with epsilon = 1 a period: epsilon = 2 over"),
+        ({"epsilon = 1.0": "epsilon = 0.10"}, "epsilon = 0.1 a period: epsilon = 1/5 = 0.2 over"),
         ({'per = "28d"': ""}, "in the whole life of the stream, is hidden with epsilon = 1."),
         ({"max_contributions = 20": "max_contributions = 20\nmax_per_step = 3"}, "at most 20 events, 3 a step"),
     ],

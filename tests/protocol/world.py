@@ -81,6 +81,7 @@ def toy_stepper() -> Stepper:
         mode="default",
         contributions=1,
         privacy=SimpleNamespace(unit="event", max_contributions=None, per=None, per_us=None),
+        period_steps=None,
         time=SimpleNamespace(field="at", format="s", timezone="UTC", records="released"),
     )
     clock: Any = SimpleNamespace(start_of=lambda step: step * 10**6, end_of=lambda step: (step + 1) * 10**6)
