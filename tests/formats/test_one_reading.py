@@ -10,7 +10,9 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 import msgspec
@@ -170,6 +172,31 @@ def check(form: str, folder: Path, event: Event) -> None:
     }
     found["frame"] = of_frame(form, event)
     assert {name: each for name, each in found.items() if each not in (None, first)} == {}, first
+
+
+@pytest.mark.parametrize("form", STREAMS)
+@given(
+    moment=st.datetimes(datetime(2019, 12, 31), datetime(2020, 1, 2)).map(lambda each: each.replace(fold=0)),
+    zone=st.sampled_from([None, UTC, timezone(timedelta(hours=5, minutes=30))]),
+)
+def test_a_timestamp_is_written_as_the_stream_writes_times(form: str, moment: datetime, zone: tzinfo | None) -> None:
+    """In a file as in frames; one without a zone is of the stream's."""
+    event = EVENT | {"at": moment.replace(tzinfo=zone), "code": "7"}
+    at = (moment.replace(tzinfo=zone or UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    expected = of_topic(form, "json", event | {"at": written(at, form)})
+    table = pa.Table.from_pylist([event])
+    with TemporaryDirectory() as folder:
+        found = of_file(form, Path(folder) / "rows.parquet", event, "parquet")
+    frames = [BatchReader(STREAMS[form], SPECS[form]).read(batch).records for batch in (table, [event])]
+    assert [found, *(fate(SPECS[form], record) for [record] in frames)] == [expected] * 3
+
+
+def written(at_us: int, form: str) -> Any:
+    if form in NUMERIC_FORMATS:
+        whole, rest = divmod(at_us * 1000, NUMERIC_FORMATS[form])
+        return at_us * 1000 / NUMERIC_FORMATS[form] if rest else whole
+    local = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
+    return local.isoformat() if form == "iso" else local.strftime(form)
 
 
 EVENT = {"at": DAY, "who": "ann", "km": "12.50", "flag": "TRUE", "code": 7}

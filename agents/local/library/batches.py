@@ -24,21 +24,19 @@ import difflib
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 import pyarrow as pa
 
-from agents.local.offline.files import has_json, moments, values
+from agents.local.offline.files import has_json, moments, values, write_time
 from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.reader import ABSENT, paths_of
 from agents.protocol.formats.values import NOT_FINITE
-from agents.protocol.ingest.times import EPOCH, ONE_US
 from agents.protocol.replay import row_field
-from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import BatchError
 
 if TYPE_CHECKING:
@@ -79,7 +77,7 @@ class BatchReader:
         self._time_of = row_field(stream.time.field, mapping)
         self._paths = paths_of(ROWS, self._fields)
         self._stream, self._time_field = stream.name, stream.time.field
-        self._format, self._zone = stream.time.format, stream.time.zone
+        self._timing = stream.time
 
     def read(self, batch: object) -> BatchRows:
         """Return rows as JSON records, in their order.
@@ -166,7 +164,7 @@ class BatchReader:
     def _time(self, value: object) -> Any:
         """Return a time as JSON, whatever Python, numpy or pandas call it; None where it is no time."""
         if isinstance(value, datetime):
-            return self._moment(value)
+            return write_time(value, self._timing)
         if type(value) in _PLAIN:
             return value
         try:
@@ -177,27 +175,9 @@ class BatchReader:
     def _cells(self, name: str, column: Any) -> list[Any]:
         if not pa.types.is_timestamp(column.type):
             return values(name, column)
-        write = self._moment if name == self._time_field else datetime.isoformat
-        return [None if each is None else write(each[0]) for each in moments(column)]
-
-    def _moment(self, moment: datetime) -> Any:
-        """Return a time as the configuration writes it; one without a zone is of the configured one."""
-        try:
-            return self._written(moment)
-        except Exception:  # no year of a calendar in that zone, NaT, a zone's own code: refused as a row without a time
-            return None
-
-    def _written(self, moment: datetime) -> Any:
-        """Raises: OverflowError, ValueError; whatever the code of its zone does."""
-        if moment != moment:
-            raise ValueError("NaT, which pandas counts among times")
-        if self._format == "iso":
-            return moment.isoformat()
-        aware = moment.replace(tzinfo=self._zone) if moment.tzinfo is None else moment
-        if self._format not in NUMERIC_FORMATS:
-            return aware.astimezone(self._zone).strftime(self._format)
-        ns, unit = (aware.astimezone(UTC) - EPOCH) // ONE_US * 1000, NUMERIC_FORMATS[self._format]
-        return ns // unit if ns % unit == 0 else ns / unit
+        if name != self._time_field:
+            return [None if each is None else each[0].isoformat() for each in moments(column)]
+        return [None if each is None else write_time(each[0], self._timing) for each in moments(column)]
 
 
 def _cell(value: Any) -> Any:

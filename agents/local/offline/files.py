@@ -8,7 +8,8 @@ other rows of its batch or column, so a row is the same JSON at every batch size
 
 CSV has texts alone. An empty cell is null. Where it is known what a column's values can be (`RowFile.kinds`), a cell
 is read as in a topic (`agents.protocol.formats.values`). Elsewhere what JSON would call a number is that number, and
-everything else is text: `007`, `NaN`, `1e400`, numbers of 19 digits and more. Parquet times become ISO 8601 texts.
+everything else is text: `007`, `NaN`, `1e400`, numbers of 19 digits and more. Timestamps of Parquet become ISO 8601
+texts, and in the time column of a stream what its `time.format` says.
 """
 
 from __future__ import annotations
@@ -52,12 +53,15 @@ from agents.protocol.formats.values import (
     with_point,
 )
 from agents.protocol.ingest.decode import EventFields
+from agents.protocol.ingest.times import EPOCH, ONE_US
 from engines.core.registry import build_domain
 from schemas.config.formats import CsvSection
+from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import PrivstreamError, without_context
 
 if TYPE_CHECKING:
     from schemas.config import Stream
+    from schemas.config.timing import Timing
 
 
 _READ_BYTES = 1 << 20
@@ -111,7 +115,6 @@ def _json_row(line: bytes, number: int) -> Row:
 
 _WHOLE = json_whole("{0,17}")  # 18 digits always fit 64 bits
 _NUMBER = re.compile(_WHOLE + JSON_FRACTION, re.ASCII)
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-9]{2})", re.ASCII)
 
@@ -160,6 +163,29 @@ def values(name: str, column: Any) -> list[Any]:
     if pa.types.is_floating(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
         return list(found)
     return [_json(value) for value in found]
+
+
+def write_time(moment: datetime.datetime, time: Timing) -> str | int | float | None:
+    """Return a timestamp as the configuration writes times; None where that cannot be, as of NaT or of no year there.
+
+    Args: moment: one without a zone is of the configured one.
+    """
+    try:
+        return _time_text(moment, time)
+    except Exception:  # of whatever the code of a zone raises: refused as a row without a time
+        return None
+
+
+def _time_text(moment: datetime.datetime, time: Timing) -> str | int | float:
+    if moment != moment:
+        raise ValueError("NaT, which pandas counts among times")
+    if time.format == "iso":
+        return moment.isoformat()
+    aware = moment.replace(tzinfo=time.zone) if moment.tzinfo is None else moment
+    if time.format not in NUMERIC_FORMATS:
+        return aware.astimezone(time.zone).strftime(time.format)
+    ns, unit = (aware.astimezone(datetime.UTC) - EPOCH) // ONE_US * 1000, NUMERIC_FORMATS[time.format]
+    return ns // unit if ns % unit == 0 else ns / unit
 
 
 def moments(column: Any) -> list[tuple[datetime.datetime, int] | None]:
@@ -323,6 +349,7 @@ class RowFile:
     Attributes:
         kinds: what values of a column can be, where that is known; for files that hold texts alone.
         csv: layout of such files.
+        time: of the stream that the rows are for, in whose format the timestamps of its column are written.
     """
 
     path: Path
@@ -330,6 +357,7 @@ class RowFile:
     gzipped: bool
     kinds: Kinds = field(default_factory=dict)
     csv: CsvSection = field(default_factory=CsvSection)
+    time: Timing | None = None
 
     def summary(self) -> FileSummary:
         """Return the SHA-256 of the file's bytes, and its rows. One pass, constant memory. Raises: FileError."""
@@ -499,7 +527,14 @@ class RowFile:
                         "Fix: leave it out, or store it as text."
                     )
             for batch in file.iter_batches(batch_size=batch_rows):
-                yield _part(batch, values)
+                yield _part(batch, self._values)
+
+    def _values(self, name: str, column: Any) -> list[Any]:
+        """Return a Parquet column as the JSON values of an event."""
+        time = self.time
+        if time is None or name != time.field or not pa.types.is_timestamp(column.type) or time.format == "iso":
+            return values(name, column)
+        return [None if each is None else write_time(each[0], time) for each in moments(column)]
 
     def _jsonl(self, batch_rows: int) -> Iterator[Part]:
         with self._open() as stream:
@@ -601,7 +636,7 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
         )
     # What expressions read is text, as in a record of CSV.
     others = {} if stream.map is None else dict.fromkeys(columns, TEXT)
-    return replace(file, kinds={**others, **kinds})
+    return replace(file, kinds={**others, **kinds}, time=None if stream.time.field in mapped else stream.time)
 
 
 def _sentence(field: str, key: str, columns: tuple[str, ...]) -> str:
