@@ -87,9 +87,18 @@ def _try_records(stream: Stream, path: Path, *, as_json: bool) -> None:
     from schemas.events import Reason
 
     try:
-        lines = (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).splitlines()
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
         raise PrivstreamError(f"{path} cannot be read: {error.strerror}. Fix: name a file of records.") from None
+    if stream.format == "csv" and (csv := stream.csv) is not None and csv.encoding != "utf-8":
+        try:
+            data = data.decode(csv.encoding).encode()  # lines are told apart in UTF-8
+        except UnicodeError:
+            raise PrivstreamError(
+                f"{path} is not {csv.encoding}, as encoding in [streams.csv] says. Fix: correct the key."
+            ) from None
+        stream = stream.model_copy(update={"csv": csv.model_copy(update={"encoding": "utf-8"})})
+    lines = data.splitlines()
     if stream.format not in TEXT:
         say(f'records of format "{stream.format}" are no text: each line is read as the JSON of one')
     found = list(outcomes(stream, lines))

@@ -111,3 +111,18 @@ def test_the_command_shows_values_and_ends_with_1_where_one_is_refused(tmp_path:
     ]
     assert call("doctor", "--record", sample).exit_code == 2
     assert call("doctor", config, "--record", tmp_path / "no.jsonl").exit_code == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
+def test_lines_are_told_apart_in_the_encoding_of_their_file(tmp_path: Path, encoding: str) -> None:
+    config, sample = tmp_path / "job.toml", tmp_path / "sample.csv"
+    table = f'format = "csv"\ncsv = {{ encoding = "{encoding}" }}\npartitioner = "none"'
+    config.write_text(TEXT[: TEXT.index("[streams.map]")].replace('partitioner = "none"', table))
+    sample.write_bytes("who,at,shop\nzoë,2020-01-01T00:00:00,north\n".encode(encoding))
+    found = call("doctor", config, "--record", sample, "--json")
+    assert found.exit_code == 0, found.output
+    [record] = json.loads(found.stdout)["records"]
+    assert (record["reason"], record["fields"]["who"]) == ("ACCEPTED", "zoë")
+    sample.write_bytes(b"\xff\xfe\x00")
+    refused = call("doctor", config, "--record", sample).output
+    assert ("fix: correct the key" in refused) == (encoding == "utf-16")  # each line of UTF-8 is judged by itself
