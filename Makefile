@@ -32,7 +32,7 @@ PARALLEL := -n logical --dist loadfile --no-loadscope-reorder
 test nightly: export OMP_NUM_THREADS := 1
 
 test: setup  ## run every test, the real broker's and the doctests included
-	$(PY) -m pytest -q $(PARALLEL) --durations=15 --doctest-modules schemas engines tests $(ARGS)
+	$(PY) -m pytest -q $(PARALLEL) --durations=15 --doctest-modules schemas engines agents tests $(ARGS)
 
 test-page: setup  ## the live page in a headless Chromium: figures in the last line (ARGS=--images: screenshots of docs/)
 	@$(PY) -m tests.page $(ARGS)
@@ -41,7 +41,7 @@ check: setup  ## format, lint, strict types, import rules, doctests; no broker
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -q --doctest-modules schemas engines tests/architecture tests/test_docs.py tests/test_doors.py tests/test_names.py
+	$(PY) -m pytest -q --doctest-modules schemas engines agents tests/architecture tests/test_docs.py tests/test_doors.py tests/test_names.py
 
 bench: bench-ingest bench-step bench-growth  ## speed and memory; SIZE=smallest shows in seconds that a bench-... runs
 

@@ -68,6 +68,7 @@ class StepClock:
     def last_over(self, now_us: int, *, grace_us: int) -> int:
         """The last step whose end plus grace is reached, of all that there can be; -1 or less before any.
 
+        >>> from schemas.steps import FixedSteps
         >>> StepClock(FixedSteps(start_us=100, step_us=10), max_ahead=1).last_over(125, grace_us=5)
         1
         """
