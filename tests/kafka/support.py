@@ -15,6 +15,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 
+from agents.kafka.clients import close_client
 from agents.kafka.topics import topic_identities
 from agents.worker.app import ROLES
 from agents.worker.process import prepare
@@ -141,7 +142,7 @@ async def records_of(bootstrap: str, topic: str, *, partition: int = 0, committe
                 found += batch
         return found
     finally:
-        await consumer.stop()
+        await close_client(consumer)
 
 
 async def until(
