@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.local.coupling.dearest import dearest, window_of
+from agents.local.coupling.dearest import ADVERSARIES, dearest, window_of
 from agents.local.coupling.mutants import Site
 from agents.local.coupling.runs import Verdict, couple, settings
 from engines.checks.contract_case import contract_case
@@ -10,8 +10,10 @@ from tests.couple.planted import found_mutant, found_plant
 from tests.couple.plants.all import PLANTS
 from tests.couple.wide import couple_wide, wide
 
-WINDOWS = 3
-"""Pairs with a unit in two periods, of each setting whose bound renews."""
+CALM = (0, 4, 6)
+"""Of `ADVERSARIES`, which pairs with a unit in two periods have: trees as deep as can be take gigabytes there."""
+WINDOWS = len(CALM)
+"""Such pairs, of each setting whose bound renews."""
 
 
 def pair(number: int, begin: int, only: str) -> Verdict:
@@ -30,7 +32,8 @@ def dearest_pair(name: str) -> tuple[Verdict, float]:
 def window_pair(name: str, begin: int) -> list[Verdict]:
     """Pairs of a setting whose bound renews, with a unit in two periods."""
     stream = dict(settings())[name]
-    return [window_of(name, stream, begin + number) for number in range(WINDOWS)]
+    first = begin - begin % len(ADVERSARIES)
+    return [window_of(name, stream, first + number) for number in CALM]
 
 
 def wide_pair(name: str, begin: int) -> Verdict:
