@@ -117,18 +117,18 @@ def price_of(costs: Iterable[tuple[StreamCost, int]]) -> Price:
     Raises: BudgetError for a stream whose periods have a delta that cannot be added up.
     """
     costs = list(costs)
-    added = [cost.added(periods) for cost, periods in costs]
-    epsilon, delta = sum((each for each, _ in added), Fraction(0)), min(sum(each for _, each in added), 1.0)
+    added = [(cost, *cost.added(periods)) for cost, periods in costs]
+    epsilon, delta = sum((each for _, each, _ in added), Fraction(0)), min(sum(each for _, _, each in added), 1.0)
     noisy = [(cost, periods) for cost, periods in costs if cost.gaussian]
     if not noisy or (len(noisy) == 1 and noisy[0][1] == 1):
         return Price(epsilon, delta)
     from engines.core.accounting import gaussian
 
-    least = max(float(cost.delta) for cost, _ in noisy)
+    at = max(float(cost.delta) for cost, _ in noisy)
     mu_squared = sum((cost.mu_squared(periods) for cost, periods in noisy), Fraction(0))
-    others = [cost.added(periods) for cost, periods in costs if not cost.gaussian]
-    composed = gaussian.epsilon(least, math.sqrt(mu_squared)) + math.fsum(float(each) for each, _ in others)
-    return Price(epsilon, delta, (rounded_up(composed), min(least + math.fsum(each for _, each in others), 1.0)))
+    others = [(float(each), delta) for cost, each, delta in added if not cost.gaussian]
+    composed = gaussian.epsilon(at, math.sqrt(mu_squared)) + math.fsum(each for each, _ in others)
+    return Price(epsilon, delta, (rounded_up(composed), min(at + math.fsum(each for _, each in others), 1.0)))
 
 
 @lru_cache(maxsize=256)

@@ -80,7 +80,7 @@ export class Budget {
       element("p", {}, `All that was published so far costs ${unit} at most epsilon = ${spent}${period}.`
         + (s.delta ? ` That is with delta = ${s.delta}.` : "")),
       meter,
-      ...(s.renewal ? [element("p", {}, `${s.unit === "user" ? "A user" : "Somebody"} who was in all ${number.format(s.renewal.periods)} periods so far `
+      ...(s.renewal ? [element("p", {}, `${s.unit === "user" ? "A user" : "Somebody"} who was in ${s.renewal.periods === 1 ? "the one period" : `all ${number.format(s.renewal.periods)} periods`} so far `
         + `pays at most epsilon = ${price(s.renewal.epsilon, s.renewal.delta)}; for any time as long as one period it is ${price(s.renewal.window_epsilon, s.renewal.window_delta)}.`)] : []),
       element("p", { class: "small" }, "It is a bound over all users, and can be the whole epsilon from the first release on. " + left),
       ...(s.epsilon_warning ? [element("p", { class: "bad" }, s.epsilon_warning)] : []),
