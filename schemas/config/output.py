@@ -33,16 +33,10 @@ class OutputSection(Section):
 
     def field_problems(self, time: str, fields: RecordFields) -> Iterator[ConfigProblem]:
         """Yield what a schema cannot say of records; keys are relative to the stream. Args: time: the time's field."""
-        if not self.typed:
+        if self.format != "avro":
             return
-        if time in fields:
-            yield ConfigProblem(
-                "output.format",
-                f'field "{time}" of synthetic records would be the time of the record and a value of the engine',
-                'name another time.field, such as one that [streams.map] computes, or set format = "json"',
-            )
         for name in (time, *fields):
-            if self.format == "avro" and not _AVRO_NAME.fullmatch(name):
+            if not _AVRO_NAME.fullmatch(name):
                 computed = re.sub(r"\W", "_", name.rpartition(".")[2], flags=re.ASCII)
                 yield ConfigProblem(
                     "output.format",

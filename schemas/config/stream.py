@@ -125,8 +125,15 @@ class Stream(Source):
     """Options of `engine`; absent: all have their defaults."""
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Yield what the schema of the output cannot say."""
-        yield from self.output.field_problems(self.time.field, ENGINES[self.engine].records(self.domain))
+        """Yield what synthetic records, and the schema of the output, cannot say."""
+        fields = ENGINES[self.engine].records(self.domain)
+        if self.time.field in fields:
+            yield ConfigProblem(
+                "time.field",
+                f'field "{self.time.field}" of synthetic records would be their time and a value of the engine',
+                "name another field, such as one that [streams.map] computes",
+            )
+        yield from self.output.field_problems(self.time.field, fields)
 
     def with_overrides(
         self,
