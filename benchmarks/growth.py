@@ -1,7 +1,8 @@
 """Resident memory of a worker's ingest and engine over many steps: `python -m benchmarks.growth [--steps N]`.
 
-A stream of users with a renewing bound goes record by record through the job's own classes, in one process. Memory must
-be the same after a tenth of the steps and after all of them, and so must the size of a candidate, which is the state.
+A stream of users with a renewing bound goes record by record through the job's own classes, in one process. What may
+grow are the dates of the records alive: "dates" is what they take in memory, "saved" what of a candidate they are. All
+else must be the same after a tenth of the steps and after all of them: resident memory and candidates, less the dates.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
 from benchmarks.size import sized
 from engines.core.registry import build_domain
+from schemas import wire
 from schemas.config import parse_config
 
 EVENTS = 500
@@ -47,6 +49,7 @@ format = "s"
 start = "2020-01-01T00:00:00"
 step = "{STEP_S}s"
 clock = "replay"
+records = "dated"
 [streams.domain]
 kind = "box"
 x = "x"
@@ -87,15 +90,23 @@ def main() -> None:
         ingest.committed(at=step)
         assert block is not None
         stepper.fold(step, block)
-        body = stepper.compute(step.to_bytes(32, "big")).encode()
+        candidate = stepper.compute(step.to_bytes(32, "big"))
+        body = b"".join(candidate.encode())
         if step + 1 in marks:
+            assert stepper.release is not None
+            assert candidate.arrays is not None
+            dates = {name: array for name, array in candidate.arrays.items() if name.startswith("dating/")}
             gc.collect()
             marks[step + 1] = {
                 "rss_mb": round(process.memory_info().rss / 1e6, 1),
                 "candidate_kb": round(len(body) / 1e3, 1),
                 "users_in_bounds": ingest.users,
+                "records": stepper.release.total,
+                "dates_mb": round(sum(array.nbytes for array in dates.values()) / 1e6, 1),
+                "saved_kb": round(len(wire.encode(wire.Kind.STATE, {}, dates, level=3)) / 1e3, 1),
             }
-    table = Table("after steps", "resident MB", "candidate kB", "users in bounds")
+        del candidate  # as the job does, before it computes the next one
+    table = Table("after steps", "resident MB", "candidate kB", "users in bounds", "records", "dates MB", "saved kB")
     for after, mark in marks.items():
         table.add_row(str(after), *(str(value) for value in mark.values()))
     console.print(table)
@@ -106,6 +117,9 @@ def main() -> None:
         "rss_mb_late": late["rss_mb"],
         "candidate_kb_early": early["candidate_kb"],
         "candidate_kb_late": late["candidate_kb"],
+        "records_late": late["records"],
+        "dates_mb_late": late["dates_mb"],
+        "saved_kb_late": late["saved_kb"],
         "seconds": round(time.perf_counter() - started, 1),
     }
     print(json.dumps(report))

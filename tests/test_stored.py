@@ -42,7 +42,7 @@ from agents.protocol.ingest.route import PartitionRoute
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.trip_bounds import CELLS, MAX_LIFE
 from agents.protocol.ingest.user_table import BUCKETS, SEGMENT_USERS
-from agents.protocol.release.dating import Dating
+from agents.protocol.release.dating import StepTable, fixed_width
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.merge import BlockMerge
@@ -56,6 +56,7 @@ from schemas.blocks import Block, Folded
 from schemas.config.privacy import Privacy
 from schemas.config.tabular import MAX_ATTRIBUTES, MAX_VALUES
 from schemas.config.trajectory import MAX_STEPS
+from schemas.errors import EngineInputError
 from schemas.events import Reason, Tick, encode_going_live, encode_tick, read_tick
 from schemas.releases import (
     STEP_LIMIT,
@@ -204,11 +205,13 @@ ACCOUNTANTS = st.builds(
 )
 
 
-def dating_back(steps: dict[str, int]) -> dict[str, int]:
-    first, second = Dating(), Dating()
-    first._steps = dict(steps)
+def dates_back(steps: dict[str, int]) -> dict[str, int]:
+    first, second = StepTable(), StepTable()
+    first.add(fixed_width(steps), np.array([*steps.values()], np.int64))
     second.restore(travelled(first.arrays()))
-    return second._steps
+    read = dict(zip(steps, second.pop(fixed_width(steps)).tolist(), strict=True))
+    assert len(second) == 0
+    return read
 
 
 def lives_back(lives: Lives) -> Lives:
@@ -364,11 +367,13 @@ FORMATS: Sequence[Format] = (
     Format("agents.protocol.ingest.route.PartitionRoute.seal", whole(1, 2**63 - 1), progress_back),
     Format("agents.protocol.release.json_rows.json_rows", rows(), rows_back),
     Format(
-        "agents.protocol.release.dating.Dating.arrays",
+        "agents.protocol.release.dating.StepTable.arrays",
         st.dictionaries(
-            st.text(max_size=9).filter(lambda name: "\n" not in name), whole(0, STEP_LIMIT - 1), max_size=4
+            st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=9),
+            whole(0, STEP_LIMIT - 1),
+            max_size=4,
         ),
-        dating_back,
+        dates_back,
     ),
     Format("agents.protocol.release.merge.BlockMerge.arrays", BLOCKS.map(merged), merge_back, of=merge_of),
     Format("agents.protocol.release.held_out.HeldOutAudit.encode", BLOCKS.map(audited), audit_back, of=audit_of),
@@ -502,6 +507,7 @@ NOT_STORED: Mapping[str, str] = {
     "agents.local.library.release._column": "a column for the caller",
     "agents.local.library.batches._dumps": "a row of the caller's, in the form of a raw record",
     "agents.protocol.fingerprint._flat": "compares fields as JSON would read them",
+    "agents.protocol.release.dating.Dating.arrays": "those of its StepTable",
     "agents.protocol.release.held_out.HeldOutAudit.measure": "a record for operators, which nothing reads back",
     "agents.protocol.release.merge.BlockMerge.progress": "stored with BlockMerge.arrays",
     "agents.protocol.release.json_rows._json_column": "a part of json_rows",
@@ -573,7 +579,7 @@ NARROW: Mapping[str, str] = {
     "agents.protocol.ingest.snapshots": "narrowed",
     "agents.protocol.ingest.user_table": "places in a segment; counts are checked by `FoundUsers.write`",
     "agents.protocol.partitioner": "hashes of 32 bits, as Kafka's clients compute them",
-    "agents.protocol.release.dating": "steps below STEP_LIMIT",
+    "agents.protocol.release.dating": "narrowed",
     "engines.tabular.records": "narrowed codes, of attributes with MAX_VALUES at most",
 }
 """Modules that name types of two or four bytes, and why what they hold fits."""
@@ -615,5 +621,7 @@ def test_a_number_that_does_not_fit_is_not_stored() -> None:
     for header in ({"a": float("nan")}, {"a": (1,)}, {"a": Fraction(1, 3)}):
         with pytest.raises((TypeError, ValueError)):
             wire.encode(wire.Kind.STATE, header, {})
-    with pytest.raises(ValueError, match="line break"):
-        dating_back({"a\nb": 1})
+    with pytest.raises(EngineInputError, match="NUL"):
+        dates_back({"a\0": 1})
+    with pytest.raises(OverflowError, match="stored as another one"):
+        dates_back({"a": STEP_LIMIT})

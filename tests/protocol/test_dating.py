@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.local.job import LocalIngest, planned
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.release.dating import Dating, dated
+from agents.protocol.release.dating import Dating, StepTable, dated, fixed_width
 from agents.protocol.release.stepper import Stepper
 from engines.core.contract import Release, SyntheticRecord
 from engines.core.many_records import parts_of
 from engines.core.registry import build_domain
+from schemas import wire
 from schemas.blocks import Block
 from schemas.config import ConfigError, Stream, parse_config
-from schemas.releases import Candidate, unframe_records
+from schemas.errors import EngineInputError
+from schemas.releases import STEP_LIMIT, Candidate, unframe_records
 
 TEXT = """
 [job]
@@ -90,21 +93,81 @@ def release(step: int, added: list[str], removed: list[str]) -> Release:
     return Release(step, [SyntheticRecord(name, {}) for name in added], removed, (), 0)
 
 
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6) | st.text(
+    "ab", max_size=3
+)
+
+
+def state(table: StepTable | Dating) -> bytes:
+    return wire.encode(wire.Kind.STATE, {}, table.arrays())
+
+
+def table_of(steps: Mapping[str, int]) -> StepTable:
+    table = StepTable()
+    table.add(fixed_width(steps), np.array([*steps.values()], np.int64))
+    return table
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_the_table_is_a_dict_of_equal_bytes_whatever_came_before(data: st.DataObject) -> None:
+    """Every step withdraws some and adds some, to a table that goes on and to one that is restored each time."""
+    model: dict[str, int] = {}
+    tables = [StepTable(), StepTable()]
+    for _ in range(data.draw(st.integers(1, 4))):
+        gone = [name for name in data.draw(st.permutations(sorted(model))) if data.draw(st.booleans())]
+        expected = [model.pop(name) for name in gone]
+        assert [table.pop(fixed_width(gone)).tolist() for table in tables] == [expected] * 2
+        drawn = data.draw(st.dictionaries(NAMES, st.integers(0, STEP_LIMIT - 1)))
+        new = {name: step for name, step in drawn.items() if name not in model}
+        tables[0].add(fixed_width(new), np.array([*new.values()], np.int64))
+        for name, step in reversed(new.items()):
+            tables[1].add(fixed_width([name]), np.array([step]))
+        model |= new
+        assert len({state(table) for table in [*tables, table_of(model)]}) == 1
+        saved = wire.decode(wire.Kind.STATE, state(tables[1]))[1]
+        tables[1] = StepTable()
+        tables[1].restore(saved)
+    assert len(tables[0]) == len(tables[1]) == len(model)
+    assert [table.pop(fixed_width(model)).tolist() for table in tables] == [[*model.values()]] * 2
+
+
+@pytest.mark.parametrize("alive", [{}, {"b": 3}, {"a": 1, "bc": 2, "c": 3}])
+def test_what_breaks_the_contract_is_refused(alive: dict[str, int]) -> None:
+    for gone in (["x"], ["bb"], ["b", "bcd"], [*alive, *alive][: 2 * len(alive)] or [""]):
+        table = table_of(alive)
+        with pytest.raises(EngineInputError, match="withdrew"):
+            table.pop(fixed_width(gone))
+        assert state(table) == state(table_of(alive))
+    for new in (["z", "z"], [*alive, "z"] if alive else ["", ""]):
+        with pytest.raises(EngineInputError, match="added"):
+            table_of(alive).add(fixed_width(new), np.zeros(len(new), np.int64))
+    with pytest.raises(EngineInputError, match="NUL"):
+        fixed_width(["a", "a\0"])
+    with pytest.raises(OverflowError):
+        table_of({"a": STEP_LIMIT})
+
+
 def test_a_restart_goes_on() -> None:
     first, second = Dating(), Dating()
-    second.restore(first.arrays())
-    for step, (added, removed) in enumerate([(["a", "b"], []), (["c"], ["a"]), (["d", "e"], ["c"]), ([], ["b", "d"])]):
+    for step, (added, removed, steps) in enumerate(
+        [(["a", "b"], [], [0, 0]), (["c", "e"], ["a"], [0, 1]), (["d"], ["e", "c"], [0]), ([], ["b", "d"], [])]
+    ):
         given_ = release(step, added, removed)
-        found = []
         for each in (first, second):
             steps_of = each.take(given_)
-            found.append([step for part in parts_of(given_.added) for step in steps_of(part)])
-        assert found[0] == found[1]
-        third = Dating()
-        third.restore(second.arrays())
-        second = third
-        assert first.arrays().keys() == second.arrays().keys()
-    assert first._steps == second._steps == {"e": 2}
+            assert [step for part in parts_of(given_.added) for step in steps_of(part)] == steps
+        assert state(first) == state(second)
+        second = Dating()
+        second.restore(first.arrays())
+
+
+def test_a_record_alive_takes_the_bytes_of_its_id_and_step() -> None:
+    """And saved, with ids that come as those of engine `spatial` do, under two."""
+    count = 20_000
+    table = table_of({f"{place // 16:05x}-{place % 16:x}": place % 50 for place in range(count)})
+    assert sum(array.nbytes for array in table.arrays().values()) == count * (len("00000-0") + 4)
+    assert len(state(table)) < 2 * count
 
 
 def stream(*changes: tuple[str, str]) -> Stream:
