@@ -7,6 +7,7 @@ PrivstreamError                     stops
 ├── BudgetError                     stream    a release would cost more than the budget that is left
 ├── StepError                       stream    a state machine of one stream failed in a way that nobody foresaw
 ├── WireError                       stream    bytes of an unknown kind, version or checksum
+├── EncodedSizeError                stream    a record would be larger than any that is read back
 ├── PromiseError                    stream    the history contradicts itself: a step could get a second answer
 │   ├── GapError                              a source offset range is missing or counted twice
 │   ├── ForkError                             two different seeds, candidates or publications of one step
@@ -118,6 +119,10 @@ class WireError(PrivstreamError, stops="stream"):
 
 class StepError(PrivstreamError, stops="stream"):
     """A state machine of one stream failed with an unexpected error: a bug of this program, or of a library."""
+
+
+class EncodedSizeError(PrivstreamError, stops="stream"):
+    """A private record would be larger than any that is read back; it was not written."""
 
 
 class PromiseError(PrivstreamError, stops="stream"):

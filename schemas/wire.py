@@ -23,10 +23,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from schemas.errors import WireError
+from schemas.errors import EncodedSizeError, WireError
 
 Arrays = Mapping[str, np.ndarray]
-MAX_DECODED_BYTES = 1 << 30  # a forged length must not exhaust memory
+MAX_DECODED_BYTES = 1 << 30
+"""Most bytes of a record before it is compressed. `encode` writes no more, and `decode` reads no more: a forged
+length must not exhaust memory."""
 
 
 class Kind(Enum):
@@ -54,15 +56,19 @@ def encode(kind: Kind, header: Mapping[str, Any], arrays: Arrays, *, level: int 
         header: a JSON object; keys are sorted, so that equal headers give equal bytes.
         arrays: numpy arrays of fixed-width types, of any shape; names must not be empty.
         level: zstd level; 1 is right for hot paths.
-    Raises: TypeError or ValueError for a header that JSON does not preserve, such as one with NaN.
+    Raises: EncodedSizeError if it would have more than `MAX_DECODED_BYTES`; TypeError or ValueError for a header that
+        JSON does not preserve, such as one with NaN.
     """
     text = orjson.dumps(header, option=orjson.OPT_SORT_KEYS)
     if orjson.loads(text) != header:
         raise ValueError(f"JSON does not preserve the header of a {kind.name} record: use texts, numbers, lists, dicts")
     metadata = {"header": text.decode()}
     tensors = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    body = zstandard.ZstdCompressor(level=level, write_checksum=True).compress(save_tensors(tensors, metadata=metadata))
-    return kind.value + bytes([VERSION]) + body
+    body = save_tensors(tensors, metadata=metadata)
+    if len(body) > MAX_DECODED_BYTES:
+        size, most = f"{len(body):,}", f"{MAX_DECODED_BYTES:,}"
+        raise EncodedSizeError(f"a {kind.name} record would have {size} bytes, more than the {most} that are read back")
+    return kind.value + bytes([VERSION]) + zstandard.ZstdCompressor(level=level, write_checksum=True).compress(body)
 
 
 def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -72,9 +78,11 @@ def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarra
     """
     _check_kind(kind, data)
     try:
-        body = zstandard.ZstdDecompressor().decompress(
-            data[5:], max_output_size=MAX_DECODED_BYTES, allow_extra_data=False
-        )
+        packed = memoryview(data)[5:]
+        # What `max_output_size` says is not heeded where the frame says its size, as those of `encode` do.
+        if not 0 <= zstandard.frame_content_size(packed) <= MAX_DECODED_BYTES:
+            raise WireError(f"{kind.name} record of {len(data)} bytes says no size, or more than {MAX_DECODED_BYTES:,}")
+        body = zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
         length = int.from_bytes(body[:8], "little")
         header = orjson.loads(orjson.loads(body[8 : 8 + length])["__metadata__"]["header"])
         return header, load_tensors(body)

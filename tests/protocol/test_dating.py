@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zstandard import frame_content_size
 
 from agents.local.job import LocalIngest, planned
 from agents.protocol.ingest.spec import SourceSpec
@@ -23,7 +24,7 @@ from engines.core.registry import build_domain
 from schemas import wire
 from schemas.blocks import Block
 from schemas.config import ConfigError, Stream, parse_config
-from schemas.errors import EngineInputError
+from schemas.errors import EncodedSizeError, EngineInputError
 from schemas.releases import STEP_LIMIT, Candidate, unframe_records
 
 TEXT = """
@@ -250,6 +251,21 @@ def test_a_crash_dates_no_record_anew() -> None:
     assert [each.payload for each in run(stream(), made, restart=4)] == [each.payload for each in whole]
     assert [each.chain for each in run(stream(), made, restart=6)] == [each.chain for each in whole]
     assert not any(name.startswith("dating/") for name in run(stream(('records = "dated"', "")), made)[0].arrays or {})
+
+
+def test_more_records_than_can_be_read_back_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream stops behind an answer that everybody can read, and a restart comes as far and stops again."""
+    made = blocks(stream(), 9)
+    whole = run(stream(), made)
+    sizes = [frame_content_size(each.encode().state[5:]) for each in whole]
+    monkeypatch.setattr(wire, "MAX_DECODED_BYTES", sizes[4])
+    assert max(sizes[:5]) == sizes[4] < sizes[5]
+    stepper = Stepper.from_stream(stream(), 1)
+    stepper.restore(Candidate.decode(*whole[4].encode()))
+    for offset, block in enumerate(made):
+        stepper.fold(offset, block)
+    with pytest.raises(EncodedSizeError, match="a STATE record would have"):
+        stepper.compute(bytes([5]) * 32).encode()
 
 
 @pytest.mark.parametrize(

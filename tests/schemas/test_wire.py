@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
+from schemas import wire
 from schemas.blocks import Block, Folded
-from schemas.errors import RecordError, WireError
+from schemas.errors import EncodedSizeError, RecordError, WireError
 from schemas.events import encode_tick, read_tick
 from schemas.releases import (
     CHANNELS,
@@ -70,6 +72,30 @@ def test_damaged_bytes_are_refused_and_never_crash(junk: bytes, at: int, bit: in
     # A bit of zstd's frame header may mean nothing; then the checksum vouches for the content.
     assert header == {"step": 1}
     np.testing.assert_array_equal(arrays["x"], np.arange(5))
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_what_is_written_is_never_too_large_to_be_read(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
+    array = {"x": np.zeros(1000, np.uint8)}
+    whole = frame_content_size(encode(Kind.STATE, {}, array)[5:])
+    monkeypatch.setattr(wire, "MAX_DECODED_BYTES", whole - over)
+    if over:
+        with pytest.raises(EncodedSizeError, match=f"STATE record would have {whole:,} bytes"):
+            encode(Kind.STATE, {}, array)
+    else:
+        assert decode(Kind.STATE, encode(Kind.STATE, {}, array))[1]["x"].size == 1000
+
+
+def test_a_forged_length_is_refused_before_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode(Kind.STATE, {}, {"x": np.zeros(1000, np.uint8)})
+    long = b"\x28\xb5\x2f\xfd\xe4" + (2**50).to_bytes(8, "little") + b"\x01\0\0"
+    unsized = ZstdCompressor(write_content_size=False).compress(ZstdDecompressor().decompress(data[5:]))
+    for body in (long, unsized):
+        with pytest.raises(WireError, match="says no size, or more"):
+            decode(Kind.STATE, data[:5] + body)
+    monkeypatch.setattr(wire, "MAX_DECODED_BYTES", 999)
+    with pytest.raises(WireError, match="more than 999"):
+        decode(Kind.STATE, data)
 
 
 def test_an_unknown_version_names_both_versions() -> None:

@@ -17,6 +17,7 @@ from schemas.errors import (
     BudgetError,
     ConfigError,
     DescriptorsError,
+    EncodedSizeError,
     EngineInputError,
     FingerprintError,
     ForkError,
@@ -97,6 +98,11 @@ ADVICE = (
         "A step that cannot be computed",
         (StepError, EngineInputError, BudgetError),
         "report it with the line of the log; keep the topics: a version that is corrected goes on behind the last step",
+    ),
+    Advice(
+        "A state that is too large",
+        (EncodedSizeError,),
+        'start the stream anew under another name, with less that stays alive (ttl), or with time.records = "released"',
     ),
     Advice(
         "The configuration is refused",
