@@ -56,6 +56,7 @@ class EngineCase:
         accounting leaves over there, and why.
     in_mode: from a mode and a variant to the variant as the mode takes it.
     longer: more variants, which are coupled only: of spans longer than a contract test.
+    of_default: more variants that are coupled only, of mode `default` alone: what other modes refuse.
     wide: from a mode to variants with more cells, fields, contributions and charges than the constants of its code at
         which it takes another way; they are coupled in few steps with a crowd in one of them.
     """
@@ -75,6 +76,7 @@ class EngineCase:
     reach: Callable[[Stream], float] = lambda _: WHOLE
     in_mode: Changed = _unchanged
     longer: Sequence[Variant] = ()
+    of_default: Sequence[Variant] = ()
 
     def dearest_of(self, domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
         """Raw records of one contribution that costs most."""
@@ -90,7 +92,8 @@ class EngineCase:
         gathered = {"privacy": {"surplus": 2}, "options": {"initial_steps": 8}}
         gathers = "initial_steps" in ENGINES[self.engine].options.model_fields
         counted = [more, gathered] if gathers else [more]
-        return (*self.tried(mode), *self.longer, *(counted if self._counts_surplus(mode) else []))
+        own = self.of_default if mode == "default" else ()
+        return (*self.tried(mode), *self.longer, *own, *(counted if self._counts_surplus(mode) else []))
 
     def coupled_wide(self, mode: str) -> Sequence[Variant]:
         """All wide variants of a mode: its own, and what every engine that can is tried with: a surplus under a cap, a

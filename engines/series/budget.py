@@ -9,6 +9,7 @@ Units: weights are relative; their squares are in proportion to a measurement's 
 `GaussianBudget` measures a step's totals with discrete noise on a fine lattice, accounted by Gaussian DP, exactly. A
 total, an integer, is multiplied by 2**refinement, and discrete Gaussian noise is added to that. So noise lies on
 integers, and the lattice is so fine that Gaussian DP holds for it to 75 digits (`accounting.lattice`).
+`PureBudget` measures the counts of histograms with discrete Laplace noise, where there is no delta.
 Source: [balle2018]; [dong2019]. How much of it a step gets is a channel's affair (`channels`).
 Units: totals in lattice steps of their field; variances in their squares.
 """
@@ -18,13 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, log2, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engines.core.accounting import Accountant
 from engines.core.accounting.gaussian import mu_squared_for
 from engines.core.accounting.lattice import sigma_squared_of
-from engines.core.noise import NoiseSource, gaussian_mechanism
+from engines.core.noise import DiscreteLaplace, NoiseSource, gaussian_mechanism, laplace_mechanism, scale_for
 from engines.core.noise.private import clipped
+from engines.series.fields import Total
 from schemas.errors import EngineInputError
 
 
@@ -180,10 +182,11 @@ class NoisyTotal:
     """One noisy total. Public. Units: lattice steps, and their squares.
 
     Attributes:
+        value: a float, or `(bins,)` counts of a histogram, of which `variance` is that of each.
         share: of the budget of a span that it cost, where that is not the same for every step.
     """
 
-    value: float
+    value: Any
     variance: float
     share: float | None = None
 
@@ -237,13 +240,46 @@ class GaussianBudget:
         """Return 1 / variance of a field's measurement if all of it were spent at once, up to rounding."""
         return float(self.mu_squared * self.shares[field]) / (self.shifts[field] * self.presence.per_step) ** 2
 
-    def measure(self, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> NoisyTotal:
-        """Draw noise for one total.
+    def measure(self, field: int, total: Total, sigma_squared: Fraction, noise: NoiseSource) -> NoisyTotal:
+        """Draw noise for one total, or for each count of a histogram.
 
         A total that would leave int64 is moved to its end: a monotone function with steps of one at most, so
         sensitivity stays.
         """
         factor = 1 << self.refinement(field)
-        refined = clipped(total * factor, -_LARGEST, _LARGEST)
+        refined = clipped(total, -(_LARGEST // factor), _LARGEST // factor) * factor
         noisy = gaussian_mechanism(refined, sigma_squared, noise)
         return NoisyTotal(noisy / factor, float(sigma_squared) / factor**2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureBudget:
+    """Public constants of histograms without a delta: discrete Laplace noise of one scale for all steps.
+
+    An event moves one count of one step by 1 (`SeriesField.shift`), so a unit moves all counts of a histogram in all
+    steps of a span by its events at most, in L1 norm, wherever they are.
+
+    Args: as `GaussianBudget` has them.
+    """
+
+    epsilon: Fraction
+    presence: Presence
+    shares: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        if self.presence.most is None:
+            raise EngineInputError("histograms need a bound on a unit's events")
+
+    def scale(self, field: int) -> Fraction:
+        """Return the scale of a field's noise, in events."""
+        assert self.presence.most is not None
+        return scale_for(self.presence.most, self.epsilon * self.shares[field])
+
+    def accountant(self) -> Accountant:
+        """An unspent budget of one span."""
+        return Accountant(epsilon=self.epsilon)
+
+    def measure(self, field: int, counts: Total, noise: NoiseSource) -> NoisyTotal:
+        """Draw noise for each count of a histogram."""
+        scale = self.scale(field)
+        return NoisyTotal(laplace_mechanism(counts, scale, noise), DiscreteLaplace(scale).variance)

@@ -30,6 +30,7 @@ def domain(stream: Stream) -> SeriesDomain:
                 limits=field.limits,
                 sensitivity=field.sensitivity,
                 share=Fraction(field.share),
+                edges=field.edges,
             )
             for field in section.series
         )

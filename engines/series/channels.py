@@ -2,7 +2,8 @@
 
 Guarantee: all measurements of a span together are mu-GDP for one unit, mu from (epsilon, delta): by `FixedChannel`
     whatever the arrangement of the unit's events, and by `AdaptiveChannel` whatever earlier releases made of the
-    amounts, as long as a unit in every step is accounted for. Proof: docs/engines/sequence.md, lemmas D and B.
+    amounts, as long as a unit in every step is accounted for. Proof: docs/engines/sequence.md, lemmas D and B. By
+    `PureChannel` they are epsilon-DP: lemma H there.
 Source: [balle2018]; [dong2019]; [smith2022] (a fixed total, adaptively spent).
 Units: totals in lattice steps of their field; amounts in 2**-60 of the budget of a span.
 """
@@ -20,7 +21,8 @@ from engines.core.accounting import Cost
 from engines.core.contract import State
 from engines.core.noise import NoiseSource
 from engines.series.bank import FilterBank
-from engines.series.budget import GaussianBudget, NoisyTotal, WeightSchedule
+from engines.series.budget import GaussianBudget, NoisyTotal, PureBudget, WeightSchedule
+from engines.series.fields import Total
 from schemas.errors import EngineInputError
 
 WHOLE = 2**60
@@ -31,7 +33,7 @@ _LEAST_AMOUNT = WHOLE >> 40
 class Channel(Protocol):
     """What measures the totals of steps; keeps what its span has spent."""
 
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+    def measure(self, step: int, totals: Sequence[Total], noise: NoiseSource) -> list[NoisyTotal] | None:
         """Charge a step, then draw; None where nothing is left for it. Raises: BudgetError before noise is drawn."""
         ...
 
@@ -61,7 +63,7 @@ class FixedChannel:
         worst = self.schedule.worst(budget.presence)
         return budget.sigma_squared(field, moved=worst, mu_squared=budget.mu_squared * budget.shares[field] * weight)
 
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+    def measure(self, step: int, totals: Sequence[Total], noise: NoiseSource) -> list[NoisyTotal] | None:
         """See `Channel.measure`."""
         span, at = self.budget.presence.where(step)
         sigmas = [self.sigma_squared(index, at) for index in range(len(totals))]
@@ -75,6 +77,31 @@ class FixedChannel:
             for index, (total, sigma) in enumerate(zip(totals, sigmas, strict=True))
             if sigma is not None
         ]
+
+    def arrays(self) -> State:
+        return {"span": np.array([self._span], np.int64), **self._accountant.state()}
+
+    def restore(self, state: State) -> None:
+        """See `Channel.restore`."""
+        (self._span,) = state["span"].tolist()
+        self._accountant = self._accountant.restore(state)
+
+
+class PureChannel:
+    """Laplace noise for counts of histograms, the same in every step. A span is charged as a whole when it begins."""
+
+    def __init__(self, budget: PureBudget) -> None:
+        self.budget = budget
+        self._span = -1
+        self._accountant = budget.accountant()
+
+    def measure(self, step: int, totals: Sequence[Total], noise: NoiseSource) -> list[NoisyTotal] | None:
+        """See `Channel.measure`."""
+        span, _ = self.budget.presence.where(step)
+        if span != self._span:
+            self._accountant = self.budget.accountant().charged(Cost.pure_dp(self.budget.epsilon))
+            self._span = span
+        return [self.budget.measure(index, counts, noise.child("series", index)) for index, counts in enumerate(totals)]
 
     def arrays(self) -> State:
         return {"span": np.array([self._span], np.int64), **self._accountant.state()}
@@ -104,7 +131,7 @@ class AdaptiveChannel:
         """Return all that a field may spend in a span."""
         return floor(WHOLE * self.budget.shares[field])
 
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+    def measure(self, step: int, totals: Sequence[Total], noise: NoiseSource) -> list[NoisyTotal] | None:
         """See `Channel.measure`."""
         budget = self.budget
         span, at = budget.presence.where(step)

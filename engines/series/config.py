@@ -1,7 +1,7 @@
 """The recipe of a series engine, all of it public: how a mode measures totals, and what it makes of what was measured.
 
 A mode is a `Channel`, which gives totals their noise, and a `SeriesEstimator` for each field, which makes a released
-value of its noisy totals.
+value of its noisy totals. Histograms need no estimator: what is released of them is made of one step's counts.
 Guarantee: the channel's; an estimator sees measurements only.
 Units: lattice steps.
 """
@@ -21,8 +21,8 @@ from engines.core.accounting import gaussian
 from engines.core.contract import State
 from engines.core.state import written
 from engines.series.bank import Clock, FilterBank
-from engines.series.budget import GaussianBudget, Presence, WeightSchedule
-from engines.series.channels import AdaptiveChannel, Channel, FixedChannel
+from engines.series.budget import GaussianBudget, Presence, PureBudget, WeightSchedule
+from engines.series.channels import AdaptiveChannel, Channel, FixedChannel, PureChannel
 from engines.series.fields import SeriesDomain, shares
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
@@ -52,7 +52,7 @@ class SeriesConfig:
     """Args:
 
     name: of the stream. domain: its fields. mode: one of `modes`; those of the paper are in `papers.config`.
-    epsilon, delta: of one unit over a span.
+    epsilon, delta: of one unit over a span. Histograms have Laplace noise where delta is 0.
     presence: where a unit can be.
     horizon: steps after which nothing is released; None: for ever.
     clock: of days and weeks, if steps have one.
@@ -81,7 +81,7 @@ class SeriesConfig:
             raise EngineInputError(f"mode must be one of {', '.join(sorted(self.modes))}")
         if self.epsilon <= 0:
             raise EngineInputError("epsilon must be positive")
-        if not 0 < self.delta < 1:
+        if not (0 < self.delta < 1 or (self.pure and self.delta == 0)):
             raise EngineInputError("delta must be positive and below 1")
         if self.horizon is not None and self.horizon < 1:
             raise EngineInputError("horizon must be at least one step")
@@ -103,6 +103,15 @@ class SeriesConfig:
         )
 
     @property
+    def pure(self) -> bool:
+        """True where noise is Laplace noise: histograms, and no delta."""
+        return self.domain.histograms and not self.delta
+
+    @property
+    def laplace(self) -> PureBudget:
+        return PureBudget(epsilon=self.epsilon, presence=self.presence, shares=self.shares)
+
+    @property
     def schedule(self) -> WeightSchedule:
         """Public weights of the steps, where the budget is not adaptive."""
         return WeightSchedule(decay=self.decay)
@@ -117,16 +126,19 @@ class SeriesConfig:
         """True where the budget of a step depends on releases: a unit is in every step of a span that ends."""
         return (
             self.mode == "default"
+            and not self.domain.histograms
             and self.decay is None
             and self.presence.steps is not None
             and self.presence.everywhere
         )
 
     def build(self) -> tuple[Channel, Sequence[SeriesEstimator]]:
-        """Return the channel of the mode and an estimator for each field, before the first step.
+        """Return the channel of the mode and an estimator for each field but histograms, before the first step.
 
         Raises: EngineInputError.
         """
+        if self.domain.histograms:
+            return (PureChannel(self.laplace) if self.pure else self.fixed), []
         budget, steps = self.gaussian, self.presence.steps
         if self.adaptive:
             assert steps is not None
@@ -148,6 +160,17 @@ class SeriesConfig:
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """What the mode promises for a span."""
+        if self.pure:
+            return tuple(
+                Mechanism(
+                    name=f"{field.name}: counts of all bins in all steps of a span together",
+                    distribution="discrete Laplace",
+                    l1_sensitivity=field.shift,
+                    scale=self.laplace.scale(index),
+                    epsilon=self.epsilon * share,
+                )
+                for index, (field, share) in enumerate(zip(self.domain.fields, self.shares, strict=True))
+            )
         if self.adaptive:
             budget, steps = self.gaussian, self.presence.steps
             assert steps is not None

@@ -2,16 +2,17 @@
 
 A step's total is put on a public lattice of integers, gets exact noise there (`channels`), and what is released is made
 of the noisy totals alone. The default is a filter bank with an adaptive budget; beside it there is the paper's releaser
-(`papers`).
-Guarantee: (epsilon, delta)-DP for one unit over a span (the horizon, or each aligned period), whatever its events, up
-    to the bounds of `Presence`. Beyond the horizon nothing is released any more. Proofs: docs/engines/sequence.md.
+(`papers`). Of a histogram every bin is such a total (`histograms`).
+Guarantee: (epsilon, delta)-DP, of histograms without a delta epsilon-DP, for one unit over a span (the horizon, or each
+    aligned period), whatever its events, up to the bounds of `Presence`. Beyond the horizon nothing is released any
+    more. Proofs: docs/engines/sequence.md.
 Source: [zhang2022]; the default is ours.
 Units: released values are in the raw field's units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engines.core.contract import Batch, Release, State, SyntheticRecord
@@ -19,7 +20,8 @@ from engines.core.noise import NoiseSource
 from engines.core.state import head, numbers_of, reading
 from engines.series.budget import NoisyTotal
 from engines.series.config import SeriesConfig
-from engines.series.fields import SeriesField
+from engines.series.fields import SeriesField, Total
+from engines.series.histograms import NoisyHistogram
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
@@ -69,7 +71,7 @@ class Series:
 
     | case | what happens |
     |---|---|
-    | a step without events | a value: its total is 0 |
+    | a step without events | a value: its total is 0; no mean and no percentile where noise says that there is none |
     | a step without a reading (`of = "value"`) | no record; the note says so; nothing is made up |
     | beyond the horizon | empty releases with a note, no noise |
 
@@ -99,10 +101,7 @@ class Series:
         totals, present = self.config.domain.totals(batch.events)
         measured = self._measured(batch.step, totals, present, noise)
         over = measured is None
-        values = [
-            estimator.update(one.value, one.variance)
-            for one, estimator in zip(measured or (), self._estimators if measured else (), strict=True)
-        ]
+        values = [self._released(index, one) for index, one in enumerate(measured or ())]
         self._next += 1
         added = [self._record(batch.step, values)] if values else []
         self._alive += len(added)
@@ -118,7 +117,7 @@ class Series:
         )
 
     def _measured(
-        self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource
+        self, step: int, totals: Sequence[Total], present: bool, noise: NoiseSource
     ) -> Sequence[NoisyTotal] | None:
         """Return a noisy total for each field; none where no reading came; None where the budget is used up."""
         if self._over(step):
@@ -138,16 +137,32 @@ class Series:
             return {"over": "the horizon is reached and the budget used up: nothing is released any more"}
         return {} if present else {"missing": "no reading came in this step"}
 
-    def _record(self, step: int, values: Sequence[tuple[float, float]]) -> SyntheticRecord:
-        """Args: values: by field, the estimate and the variance of its error."""
+    def _released(self, index: int, one: NoisyTotal) -> Mapping[str, float | None]:
+        """Return what is released of a noisy total, by the names of a record's fields."""
+        field = self.config.domain.fields[index]
+        if field.edges is not None:
+            return _of_histogram(field.name, NoisyHistogram(field.edges, one.value, one.variance))
+        estimate, variance = self._estimators[index].update(one.value, one.variance)
+        return _of_number(field, estimate, max(variance, 0.0) ** 0.5)
+
+    def _record(self, step: int, values: Sequence[Mapping[str, float | None]]) -> SyntheticRecord:
+        """Args: values: by field, what is released of it."""
         fields: dict[str, Any] = {"step": step}
-        for field, (estimate, variance) in zip(self.config.domain.fields, values, strict=True):
-            fields |= _released(field, estimate, max(variance, 0.0) ** 0.5)
+        for each in values:
+            fields |= each
         return SyntheticRecord(str(step), fields, step)
 
     def _measurement(self, step: int, index: int, one: NoisyTotal) -> dict[str, Any]:
         """Return a noisy total as it is published, in the raw field's units."""
         field = self.config.domain.fields[index]
+        if field.edges is not None:
+            return {
+                "field": field.name,
+                "of_step": step,
+                "edges": list(field.edges),
+                "counts": one.value.tolist(),
+                "variance": one.variance,
+            }
         value, variance = field.real(one.value), one.variance * field.unit**2
         measurement = {"field": field.name, "of_step": step, "value": value, "variance": variance}
         return measurement if one.share is None else {**measurement, "budget_share": one.share}
@@ -185,7 +200,7 @@ def _below(prefix: str, state: State) -> State:
     return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
-def _released(field: SeriesField, estimate: float, deviation: float) -> dict[str, float]:
+def _of_number(field: SeriesField, estimate: float, deviation: float) -> dict[str, float]:
     """Return the released value of a field, its standard error and its 90 % interval. Args: in lattice steps."""
     low, high = field.range
     middle, width = field.real(estimate), _NORMAL_90 * deviation * field.unit
@@ -195,5 +210,18 @@ def _released(field: SeriesField, estimate: float, deviation: float) -> dict[str
         f"{field.name}_low": min(max(middle - width, low), high),
         f"{field.name}_high": min(max(middle + width, low), high),
     }
-    # Digits beyond these are noise, and make records long.
-    return {name: float(f"{number:.{_DIGITS}g}") for name, number in numbers.items()}
+    return {name: _short(number) for name, number in numbers.items()}
+
+
+def _of_histogram(field: str, histogram: NoisyHistogram) -> dict[str, float | None]:
+    """Return the released numbers of a histogram, each with its standard error and its 90 % interval."""
+    released: dict[str, float | None] = {}
+    for what, one in histogram.numbers(_NORMAL_90).items():
+        parts = {"": one.value, "_se": one.error, "_low": one.low, "_high": one.high}
+        released |= {f"{field}_{what}{part}": None if x is None else _short(x) for part, x in parts.items()}
+    return released
+
+
+def _short(number: float) -> float:
+    """Without digits that are noise, and make records long."""
+    return float(f"{number:.{_DIGITS}g}")

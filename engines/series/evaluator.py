@@ -8,6 +8,7 @@ from math import nan
 from typing import Any, Literal
 
 from engines.series.fields import SeriesDomain
+from engines.series.histograms import NoisyHistogram
 from schemas.blocks import Folded
 
 
@@ -15,21 +16,14 @@ from schemas.blocks import Folded
 class SeriesEvaluator:
     """Implements `engines.core.contract.Evaluator`: `true`, `released` and `se` of the step.
 
-    With several fields each name ends in the field's: `true_volume`.
+    With several numbers each name ends in the number's: `true_volume`, `true_delay_p95`.
     """
 
     domain: SeriesDomain
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        return tuple(
-            f"{name}{self._tail(index)}"
-            for index in range(len(self.domain.fields))
-            for name in ("true", "released", "se")
-        )
-
-    def _tail(self, index: int) -> str:
-        return f"_{self.domain.fields[index].name}" if len(self.domain.fields) > 1 else ""
+        return tuple(f"{what}{tail}" for _, tail in compared(self.domain) for what in ("true", "released", "se"))
 
     @property
     def scope(self) -> Literal["alive", "step"]:
@@ -37,7 +31,7 @@ class SeriesEvaluator:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return ("step", *(name for field in self.domain.fields for name in (field.name, f"{field.name}_se")))
+        return ("step", *(part for name, _ in compared(self.domain) for part in (name, f"{name}_se")))
 
     def size(self, truth: Folded) -> int:
         """Events of the step."""
@@ -45,23 +39,47 @@ class SeriesEvaluator:
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """Of the record that the step added. Not a number where there is none."""
-        totals, present = self.domain.totals(truth)
-        found = {}
-        for index, field in enumerate(self.domain.fields):
-            tail = self._tail(index)
-            found[f"true{tail}"] = totals[index] * field.unit if present else nan
-            for name, column in (("released", field.name), ("se", f"{field.name}_se")):
+        found: dict[str, float] = {}
+        true = self._numbers(truth)
+        for name, tail in compared(self.domain):
+            found[f"true{tail}"] = true[name]
+            for what, column in (("released", name), ("se", f"{name}_se")):
                 values = synthetic[column]
-                found[f"{name}{tail}"] = float(values[0]) if len(values) else nan
+                found[f"{what}{tail}"] = float(values[0]) if len(values) and values[0] is not None else nan
         return found
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.exact`."""
-        (true, present), (released, _) = self.domain.totals(truth), self.domain.totals(kept)
-        found = {}
-        for index, field in enumerate(self.domain.fields):
-            tail = self._tail(index)
-            found[f"true{tail}"] = true[index] * field.unit if present else nan
-            found[f"released{tail}"] = released[index] * field.unit
-            found[f"se{tail}"] = 0.0
+        true, released = self._numbers(truth), self._numbers(kept)
+        found: dict[str, float] = {}
+        for name, tail in compared(self.domain):
+            found |= {f"true{tail}": true[name], f"released{tail}": released[name], f"se{tail}": 0.0}
         return found
+
+    def _numbers(self, events: Folded) -> dict[str, float]:
+        """Return the exact numbers of a step by their names. Of a histogram, percentiles as from counts of bins."""
+        totals, present = self.domain.totals(events)
+        numbers = {}
+        for field, total in zip(self.domain.fields, totals, strict=True):
+            if field.edges is None:
+                numbers[field.name] = total * field.unit if present else nan
+                continue
+            histogram = NoisyHistogram(field.edges, total, 0.0)
+            for what in COMPARED:
+                value = histogram.number(what, 1.0).value
+                numbers[f"{field.name}_{what}"] = nan if value is None else value
+        return numbers
+
+
+COMPARED = ("count", "p50", "p95")
+"""Numbers of a histogram that are compared."""
+
+
+def compared(domain: SeriesDomain) -> list[tuple[str, str]]:
+    """Return the name of each number that is compared, and what it adds to the names of its metrics."""
+    names = [
+        name
+        for field in domain.fields
+        for name in ([field.name] if field.edges is None else [f"{field.name}_{what}" for what in COMPARED])
+    ]
+    return [(name, f"_{name}" if len(names) > 1 else "") for name in names]

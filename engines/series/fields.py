@@ -13,7 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -25,7 +26,9 @@ from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
-Of = Literal["sum", "count", "value"]
+Of = Literal["sum", "count", "value", "histogram"]
+Total = Any
+"""What a step has of a field: a whole number, or `(bins,)` int64 counts of a histogram."""
 _SUM_BITS = 13
 """A summed event of the largest size is at least 2**13 lattice steps: rounding is far below any useful noise."""
 _VALUE_BITS = 10
@@ -33,6 +36,8 @@ _VALUE_BITS = 10
 _END = 2**60
 _LARGEST = 2**45
 """Of a single value, in lattice steps; totals of 2**17 of them still are exact."""
+_FULL = 2**40
+"""Events that a bin counts at most."""
 _READ = Fraction(1, 2**8)
 """Lattice steps by which reading two decimals as float64 can take them further apart: a last digit at `_LARGEST`."""
 
@@ -43,11 +48,12 @@ class SeriesField:
 
     Args:
         name: of the raw events' field, and of the released one. With `of = "count"` no field is read.
-        of: `sum` of the field over a step's events; their `count`; or the `value` of a reading that was aggregated
-            upstream (the mean where a step has several).
-        limits: values outside are clipped to them; not for a count.
+        of: `sum` of the field over a step's events; their `count`; the `value` of a reading that was aggregated
+            upstream (the mean where a step has several); or the `histogram` of the field.
+        limits: values outside are clipped to them; not for a count or a histogram.
         sensitivity: `value` only: how much one user can move a reading.
         share: of the budget, relative to the other fields' shares.
+        edges: of a histogram's bins, ascending. There is a bin below the first and one above the last.
     Raises: EngineInputError.
     """
 
@@ -58,11 +64,16 @@ class SeriesField:
     limits: tuple[float, float] | None = None
     sensitivity: float | None = None
     share: Fraction = Fraction(1)
+    edges: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.share <= 0:
             raise EngineInputError("share must be positive")
-        if self.of == "count":
+        if (self.of == "histogram") != (self.edges is not None):
+            raise EngineInputError("a histogram has edges, and nothing else has")
+        if self.edges is not None and not (len(self.edges) > 1 and all(a < b for a, b in pairwise(self.edges))):
+            raise EngineInputError("edges must be two or more numbers in ascending order")
+        if self.of in ("count", "histogram"):
             return
         if self.limits is None or not -math.inf < self.limits[0] < self.limits[1] < math.inf:
             raise EngineInputError("limits must be two finite numbers, the lower one first")
@@ -74,7 +85,7 @@ class SeriesField:
     @property
     def exponent(self) -> int:
         """The lattice step is 2**exponent."""
-        if self.of == "count":
+        if self.of in ("count", "histogram"):
             return 0
         if self.of == "value":
             assert self.sensitivity is not None
@@ -89,7 +100,9 @@ class SeriesField:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Limits of one event's value on the lattice."""
+        """Limits of one event's value on the lattice; of a histogram, its first and its last bin."""
+        if self.edges is not None:
+            return 0, len(self.edges)
         if self.limits is None:
             return 1, 1
         low, high = self.lattice(np.array(self.limits)).tolist()
@@ -104,7 +117,11 @@ class SeriesField:
         float64 and clipped, each is off by at most 2^-9 of a lattice step (no limit is beyond 2^45 of them), so they
         differ by s + 2^-8 steps at most; and floor(a) - floor(b) is at most ceil(d) where a - b is at most d. The mean
         of n readings is floor(sum / n): sums differ by n times that at most, so the floors by that at most.
+        `histogram`: an event has one bin (`lattice` is a function), so it moves one count by 1 and the others by
+        nothing: the vector of counts by 1, in L1 and in L2 norm.
         """
+        if self.of == "histogram":
+            return 1
         if self.of == "value":
             assert self.sensitivity is not None
             return math.ceil(Fraction(self.sensitivity) / Fraction(self.unit) + _READ)
@@ -124,10 +141,14 @@ class SeriesField:
 
     def lattice(self, values: FloatArray) -> IntArray:
         """Clip to the limits and put on the lattice. Exact but for the rounding that is meant: 2**-exponent is a
-        power of two. A reading is rounded down (see `shift`), a summed value to the nearest.
+        power of two. A reading is rounded down (see `shift`), a summed value to the nearest. Of a histogram, the number
+        of the bin: 0 below the first edge, and the number of edges above the last.
         """
         if self.of == "count":
             return np.ones(len(values), np.int64)
+        if self.edges is not None:
+            bins = np.searchsorted(self.edges, values, "right")
+            return np.where(values == self.edges[-1], len(self.edges) - 1, bins).astype(np.int64)
         assert self.limits is not None
         scaled = np.ldexp(np.clip(values, *self.limits), -self.exponent)
         return (np.floor(scaled) if self.of == "value" else np.rint(scaled)).astype(np.int64)
@@ -139,7 +160,7 @@ class SeriesField:
 
 @dataclass(frozen=True, slots=True)
 class SeriesDomain:
-    """Implements `engines.core.contract.Domain`. All fields are readings, or none is."""
+    """Implements `engines.core.contract.Domain`. All fields are readings, or none is; so with histograms."""
 
     written_as: ClassVar[str] = "SeriesDomain"
 
@@ -150,11 +171,18 @@ class SeriesDomain:
             raise EngineInputError("fields must be at least one, with different names")
         if len({field.of == "value" for field in self.fields}) > 1:
             raise EngineInputError("readings and sums over users cannot be in one stream")
+        if len({field.of == "histogram" for field in self.fields}) > 1:
+            raise EngineInputError("histograms and other numbers cannot be in one stream")
 
     @property
     def readings(self) -> bool:
         """True where every record is a reading of all fields."""
         return self.fields[0].of == "value"
+
+    @property
+    def histograms(self) -> bool:
+        """True where every field is a histogram."""
+        return self.fields[0].of == "histogram"
 
     @property
     def number_fields(self) -> tuple[str, ...]:
@@ -203,8 +231,9 @@ class SeriesDomain:
                 outside |= (values < field.limits[0]) | (values > field.limits[1])
         return outside
 
-    def totals(self, events: Folded) -> tuple[list[int], bool]:
-        """Totals of a step in lattice steps, one for each field, exact up to 2**60; and whether there are any.
+    def totals(self, events: Folded) -> tuple[list[Total], bool]:
+        """Totals of a step in lattice steps, one for each field, exact up to 2**60; and whether there are any. Of a
+        histogram, `(bins,)` events in each bin, exact up to 2**40.
 
         A step without events has totals of 0. A step without readings has none: the second value is False. Totals are
         private; whether there are any is public.
@@ -213,7 +242,7 @@ class SeriesDomain:
         return self.sums(events), not self.readings or readings_came(events)
 
     @aggregate
-    def sums(self, events: Folded) -> list[int]:
+    def sums(self, events: Folded) -> list[Total]:
         """The totals of `totals`; private. One event moves each by its field's shift at most."""
         if events.keys.ndim != 2 or events.keys.shape[1] != self.words or (events.counts <= 0).any():
             raise EngineInputError("events are of another domain")
@@ -222,6 +251,8 @@ class SeriesDomain:
             low, high = field.bounds
             if ((values[:, word] < low) | (values[:, word] > high)).any():
                 raise EngineInputError("a key is outside the domain")
+        if self.histograms:
+            return [_counts(field, values[:, word], events.counts) for word, field in enumerate(self.fields)]
         # Python's integers: no overflow that would tell of the values.
         counts: list[int] = events.counts.tolist()
         sums = [sum(v * n for v, n in zip(column, counts, strict=True)) for column in values.T.tolist()]
@@ -230,6 +261,13 @@ class SeriesDomain:
             sums = [total // size for total in sums]
         # Moved to an end that is never met: monotone, so that totals of neighbours come no further apart.
         return [max(-_END, min(_END, total)) for total in sums]
+
+
+def _counts(field: SeriesField, bins: IntArray, counts: IntArray) -> IntArray:
+    """Return events in each bin. Cut at an end that is never met, which moves no neighbours further apart."""
+    found = np.zeros(field.bounds[1] + 1, np.int64)
+    np.add.at(found, bins, counts)
+    return np.minimum(found, _FULL)
 
 
 def readings_came(events: Folded) -> bool:

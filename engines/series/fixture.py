@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
@@ -22,7 +23,10 @@ def _in_mode(mode: str, variant: Variant) -> Variant:
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     fields = {}
     for field in domain.series:
-        if field.of != "count":
+        if field.edges is not None:
+            # In every bin, also those outside, and on edges.
+            fields[field.name] = chance.choice([field.edges[0] - 1, *field.edges, 2 * field.edges[-1]])
+        elif field.of != "count":
             low, high = field.limits
             # Values at a limit move most; one beyond it is clipped, and must not move more.
             fields[field.name] = chance.choice([high, high, low, low + (high - low) * chance.random(), 3 * high])
@@ -30,8 +34,9 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
 
 
 def _dearest(domain: Any, chance: Chance) -> list[dict[str, Any]]:
-    """At the limit that is farther from zero, in every field."""
-    return [{field.name: max(field.limits, key=abs) for field in domain.series if field.of != "count"}]
+    """At the limit that is farther from zero, in every field; in a bin of its histogram."""
+    read = [field for field in domain.series if field.of != "count"]
+    return [{field.name: max(field.limits or field.edges, key=abs) for field in read}]
 
 
 def _reach(stream: Stream) -> float:
@@ -42,10 +47,27 @@ def _reach(stream: Stream) -> float:
 
 
 def _wide(mode: str) -> list[Variant]:
-    """Many fields, of limits whose lower end is the larger one, and a horizon far beyond what is run."""
+    """Many fields, of limits whose lower end is the larger one, and a horizon far beyond what is run; many bins."""
     fields = [{"name": f"f{at}", "of": "sum", "limits": [-40.0, 4.0]} for at in range(9)]
     many = {"max_contributions": 12, "max_per_step": 5}
-    return [{"domain": {"fields": fields}, "options": {"horizon": 20_000}, "privacy": many}]
+    wide: list[Variant] = [{"domain": {"fields": fields}, "options": {"horizon": 20_000}, "privacy": many}]
+    if mode == "default":
+        edges = {"from": 1, "to": 1e6, "bins": 300, "scale": "log"}
+        wide.append(_histograms([{"name": "ms", "of": "histogram", "edges": edges}], {**many, "delta": None}))
+    return wide
+
+
+def _histograms(fields: Sequence[Mapping[str, Any]], privacy: Mapping[str, Any]) -> Variant:
+    """A variant with histograms, without an end."""
+    return {"domain": {"fields": fields}, "options": {"horizon": None}, "privacy": privacy}
+
+
+_EDGES = [0.0, 1.0, 2.5, 4.0]
+_ONE: list[Mapping[str, Any]] = [{"name": "km", "of": "histogram", "edges": _EDGES}]
+_TWO: list[Mapping[str, Any]] = [
+    *_ONE,
+    {"name": "ms", "of": "histogram", "edges": {"from": 1, "to": 100, "bins": 4, "scale": "log"}, "share": 3},
+]
 
 
 CONTRACT = EngineCase(
@@ -98,5 +120,13 @@ CONTRACT = EngineCase(
             "domain": {"fields": [{"name": "v", "of": "value", "limits": [-10.0, 30.0], "sensitivity": 0.5}]},
             "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
         },
+    ),
+    of_default=(
+        _histograms(_ONE, {"delta": None}),
+        _histograms(_TWO, {"delta": None, "max_contributions": 8, "per": "12h"}),
+        _histograms(
+            _ONE, {"delta": None, "unit": "event", "user": None, "max_contributions": None, "max_per_step": None}
+        ),
+        _histograms(_TWO, {"max_contributions": 5, "max_per_step": 3}),
     ),
 )

@@ -1,21 +1,28 @@
-"""Engine `series`: one number a step, or several: counts, sums, readings."""
+"""Engine `series`: one number a step, or several: counts, sums, readings, histograms with their percentiles."""
 
 from __future__ import annotations
 
-from schemas.config.engines import INTEGER, NUMBER, EngineFacts, EngineSpec, RecordFields
+from schemas.config.engines import INTEGER, NUMBER, EngineFacts, EngineSpec, RecordFields, RecordKind
 from schemas.config.series import SeriesDomainSection, SeriesOptions
 
+_OR_NONE: frozenset[RecordKind] = frozenset({"number", "null"})
 _MODES = ("default", "paper", "paper-binomial")
 
 
 def _records(domain: SeriesDomainSection) -> RecordFields:
     suffixes = ("", "_se", "_low", "_high")
-    return {"step": INTEGER, **{field.name + suffix: NUMBER for field in domain.series for suffix in suffixes}}
+    numbers = [
+        # Where noise says that a step has no values, they have no mean and no percentiles.
+        (name, NUMBER if name in (field.name, f"{field.name}_count") else _OR_NONE)
+        for field in domain.series
+        for name in field.released
+    ]
+    return {"step": INTEGER, **{name + suffix: kinds for name, kinds in numbers for suffix in suffixes}}
 
 
 SPEC = EngineSpec(
     name="series",
-    summary="numbers over time, as counts and sums of a step's events: one noisy number a step",
+    summary="numbers over time, as counts, sums and percentiles of a step's events: noisy numbers each step",
     facts=EngineFacts(
         modes=_MODES,
         uses_delta=frozenset(_MODES),

@@ -131,6 +131,11 @@ class DomainSection(Section):
         """Fields of the raw events that the domain reads and that synthetic records hold, in order."""
 
     @property
+    def all_counts(self) -> bool:
+        """Whether all that is measured are counts, for which modes that need a delta have Laplace noise without one."""
+        return False
+
+    @property
     def coordinates(self) -> tuple[str, str] | None:
         """Fields of a synthetic record that hold its x and y; None if records have no place."""
         return None

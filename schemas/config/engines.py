@@ -34,7 +34,8 @@ class EngineFacts:
         modes: names of its modes, `default` first.
         units: units of privacy that it supports.
         uses_delta: modes with an (epsilon, delta) guarantee; the others refuse a delta.
-        needs_delta: modes among `uses_delta` that have no guarantee without a delta.
+        needs_delta: modes among `uses_delta` that have no guarantee without a delta, but for counts alone
+            (`DomainSection.all_counts`).
         gaussian: modes among `uses_delta` whose noise is Gaussian, accounted for by mu squared.
         periods_apart: modes in which no draw hides events of two periods of a bound that renews (docs/guarantee.md,
             theorem P). What a unit does in other modes in several periods may be in one draw.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, StrictBool, StrictInt
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
 
 from schemas.config.domain import NUMBERS, DomainSection, Question, TablesQuestion
 from schemas.config.options import OptionsSection, Share
@@ -37,6 +38,67 @@ Weight = Annotated[
 ]
 
 
+MAX_BINS = 1000
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+"""Names and levels of the percentiles that are released of a histogram."""
+OF_HISTOGRAM = ("count", "mean", *PERCENTILES)
+"""Numbers that are released of a histogram."""
+
+
+class EdgesSection(Section):
+    """`edges` as a rule: bins of equal width, or of equal ratio."""
+
+    header: ClassVar[str] = "edges"
+
+    first: Number = Field(alias="from", examples=[1])
+    """Lower edge of the first bin; what is below has a bin of its own."""
+    last: Number = Field(alias="to", examples=[1000])
+    """Upper edge of the last bin; what is above has a bin of its own."""
+    bins: StrictInt = Field(ge=1, le=MAX_BINS, examples=[30])
+    """Number of bins between the two."""
+    scale: Literal["linear", "log"] = Field("linear", examples=["log"])
+    """Whether bins have equal widths, or upper edges that are equal multiples of the lower ones."""
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Refuse bins that do not ascend."""
+        if self.first >= self.last:
+            yield ConfigProblem("to", "is not above from", "write from = 0 and to = 100, say")
+        elif self.scale == "log" and self.first <= 0:
+            yield ConfigProblem(
+                "from", "is not above 0, where multiples of it are edges", 'raise it, or write scale = "linear"'
+            )
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """All edges, to twelve digits: the same on every machine."""
+        parts = [each / self.bins for each in range(self.bins + 1)]
+        if self.scale == "log":
+            ratio = self.last / self.first
+            found = [self.first * ratio**part for part in parts]
+        else:
+            found = [self.first + (self.last - self.first) * part for part in parts]
+        return (self.first, *(float(f"{edge:.12g}") for edge in found[1:-1]), self.last)
+
+
+def _edges(value: Any) -> Any:
+    """Return the edges that a rule stands for; a list stays as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    section: EdgesSection = EdgesSection.__pydantic_validator__.validate_python(value)
+    return section.edges
+
+
+Edges = Annotated[
+    tuple[Number, ...],
+    must(
+        lambda edges: 2 <= len(edges) <= MAX_BINS + 1 and all(low < high for low, high in pairwise(edges)),
+        f"are not 2 to {MAX_BINS + 1} numbers in ascending order",
+        "sort them, and write fewer where there are more",
+    ),
+    BeforeValidator(_edges),
+]
+
+
 class SeriesFieldSection(Section):
     """An entry of `fields`: one series."""
 
@@ -44,18 +106,33 @@ class SeriesFieldSection(Section):
 
     name: FieldName = Field(examples=["volume"])
     """Field of the raw events (but for a count), and of the released records."""
-    of: Literal["sum", "count", "value"] = Field(examples=["sum"])
-    """`sum` of the field over the events of a step, their `count`, or the `value` of a reading aggregated upstream."""
+    of: Literal["sum", "count", "value", "histogram"] = Field(examples=["sum"])
+    """`sum` of the field over the events of a step, their `count`, the `value` of a reading aggregated upstream, or the
+    `histogram` of the field over the events of a step, with its percentiles.
+    """
     limits: Limits | None = Field(None, examples=[[0, 10000]])
     """Public limits; values outside are clipped to them, and counted."""
     sensitivity: Sensitivity | None = Field(None, examples=[1])
     """With `value` only: how far one user can move a reading."""
+    edges: Edges | None = Field(None, examples=[{"from": 1, "to": 1000, "bins": 30, "scale": "log"}])
+    """With `histogram` only: public edges of its bins, as a list, or as a rule of `from`, `to`, `bins` and `scale`,
+    which is "linear" or "log". A bin includes its lower edge, the last one its upper edge too. Values outside are
+    counted in two bins of their own.
+    """
     share: FieldShare = Field(Decimal(1), examples=[1])
     """Share of the budget, relative to the shares of the other fields."""
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse limits and sensitivities that are missing or meaningless."""
-        if self.of != "count" and self.limits is None:
+        if self.of == "histogram" and self.edges is None:
+            yield ConfigProblem(
+                "edges",
+                "missing: nothing says which bins a histogram has",
+                "add edges = { from = 0, to = 100, bins = 20 }, with your own ends, which must not come from the data",
+            )
+        if self.of != "histogram" and self.edges is not None:
+            yield ConfigProblem("edges", f"a {self.of} has no bins", 'set of = "histogram", or remove the key')
+        if self.of not in ("count", "histogram") and self.limits is None:
             yield ConfigProblem(
                 "limits",
                 "missing: without public limits one user could move the release by any amount",
@@ -63,6 +140,8 @@ class SeriesFieldSection(Section):
             )
         if self.of == "count" and self.limits is not None:
             yield ConfigProblem("limits", "a count adds 1 for each event and reads no field", "remove the key")
+        if self.of == "histogram" and self.limits is not None:
+            yield ConfigProblem("limits", "a histogram has edges: what is outside is counted as that", "remove the key")
         if self.of == "value" and self.sensitivity is None:
             yield ConfigProblem(
                 "sensitivity",
@@ -70,20 +149,28 @@ class SeriesFieldSection(Section):
                 "add sensitivity = 1 if the reading counts people, or the largest contribution of one person",
             )
         if self.of != "value" and self.sensitivity is not None:
-            yield ConfigProblem("sensitivity", f"the limits of a {self.of} are its sensitivity", "remove the key")
+            why = {
+                "histogram": "an event is in one bin of a histogram, which is its sensitivity",
+                "count": "an event adds 1 to a count, which is its sensitivity",
+                "sum": "the limits of a sum are its sensitivity",
+            }
+            yield ConfigProblem("sensitivity", why[self.of], "remove the key")
         max_limit = _MAX_LIMIT * (self.sensitivity or 1.0)
         if self.of == "value" and self.limits is not None and max(map(abs, self.limits)) > max_limit:
             yield ConfigProblem(
                 "limits", "are wider than 2^34 times the sensitivity", "write narrower limits, or another unit"
             )
 
+    @property
+    def released(self) -> tuple[str, ...]:
+        """Names of the numbers that are released of it."""
+        return tuple(f"{self.name}_{what}" for what in OF_HISTOGRAM) if self.of == "histogram" else (self.name,)
+
 
 class SeriesDomainSection(DomainSection):
     """`kind = "series"`: one series of numbers, or several."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
-
-    outside: ClassVar[str] = "Values outside are clipped and counted."
 
     kind: Literal["series"] = "series"
     series: tuple[SeriesFieldSection, ...] = Field(
@@ -121,6 +208,17 @@ class SeriesDomainSection(DomainSection):
         return all(field.of == "value" for field in self.series)
 
     @property
+    def all_counts(self) -> bool:
+        """See `DomainSection`: true of histograms."""
+        return all(field.of == "histogram" for field in self.series)
+
+    @property
+    def outside(self) -> str:  # type: ignore[override]
+        if self.all_counts:
+            return "Values outside are in two bins of their own."
+        return "Values outside are clipped and counted."
+
+    @property
     def names_user(self) -> bool:  # type: ignore[override]
         return not self.readings
 
@@ -144,6 +242,15 @@ class SeriesDomainSection(DomainSection):
                 "mix readings, whose users are unknown, with sums over users",
                 'describe them as two streams: one with of = "value" only',
             )
+        if not self.all_counts and any(field.of == "histogram" for field in self.series):
+            yield ConfigProblem(
+                "fields",
+                "mix histograms, whose noise is that of counts, with other numbers",
+                'describe them as two streams: one with of = "histogram" only, which counts its events too',
+            )
+        released = [name for field in self.series for name in field.released]
+        if len(set(released)) < len(released):
+            yield ConfigProblem("fields", "would release two numbers under one name", "rename a field")
 
 
 class SeriesOptions(OptionsSection):
@@ -166,6 +273,14 @@ class SeriesOptions(OptionsSection):
         """Refuse a stream without an end whose total cost would not be finite, and options that have no effect."""
         if self.decay is not None and mode == "paper-binomial":
             yield ConfigProblem("options.decay", f'mode "{mode}" has no weights that could decay', "remove the key")
+        if isinstance(domain, SeriesDomainSection) and domain.all_counts:
+            if mode != "default":
+                yield ConfigProblem("mode", f'mode "{mode}" has no histograms', 'set mode = "default"')
+            if self.decay is not None:
+                yield ConfigProblem(
+                    "options.decay", "is not for histograms: each step has the same noise, for ever", "remove the key"
+                )
+            return
         if privacy is None or not isinstance(domain, SeriesDomainSection):
             return
         if privacy.per is not None or self.horizon is not None:

@@ -168,6 +168,11 @@ class Stream(Source):
         return ENGINES[self.engine].facts
 
     @property
+    def needs_delta(self) -> bool:
+        """Whether the stream has no guarantee without a delta."""
+        return self.mode in self.facts.needs_delta and not self.domain.all_counts
+
+    @property
     def horizon(self) -> int | None:
         """Number of steps after which nothing more is measured; None if there is no end."""
         horizon: int | None = getattr(self.options, "horizon", None)
@@ -357,7 +362,8 @@ class StreamParts(InputParts):
                 f"is above {MAX_DELTA}: one user in a hundred may be entirely unprotected",
                 "write a number far below one divided by the number of your users, such as 1e-6",
             )
-        if self.privacy.delta == 0.0 and self.mode in facts.needs_delta:
+        counts = self.domain is None or self.domain.all_counts
+        if self.privacy.delta == 0.0 and self.mode in facts.needs_delta and not counts:
             yield ConfigProblem(
                 "privacy.delta",
                 f'mode "{self.mode}" adds Gaussian noise, which has no guarantee without a delta',

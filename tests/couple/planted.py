@@ -52,17 +52,18 @@ def found_mutant(site: Site) -> str:
 def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     """Settings of the site's engine, or those with a surplus where no engine is the site's.
 
-    First those with a delta where it draws Gaussian noise, then those of `FIRST` and of modes that the site's module is
-    named after, then one of each mode. Each is tried in short pairs first.
+    First those with a delta where it draws Gaussian noise, without one where it draws Laplace noise, then those of
+    `FIRST` and of modes that the site's module is named after, then one of each mode. Each is tried in short pairs
+    first.
     """
     every = list(settings(SHARED.get(site.engine, site.engine))) or [each for each in settings() if each[1].surplus]
     module = site.module.rpartition(".")[2]
     first = next((first for part, first in FIRST.items() if part in site.module), "/")
-    gaussian = "gaussian" in site.name
+    gaussian, laplace = "gaussian" in site.name, site.called in ("laplace_mechanism", "scale_for")
 
     def last(name: str, stream: Stream) -> tuple[bool, bool, bool]:
         named = name.startswith(first) or name.split("/")[1] in module
-        return gaussian and not stream.privacy.delta, not named, not _longer(name)
+        return (laplace if stream.privacy.delta else gaussian), not named, not _longer(name)
 
     every.sort(key=lambda each: last(*each))
     tries = max(2, TRIES // len(every))

@@ -40,6 +40,10 @@ def sums(fields: ModuleType) -> None:
         told = [domain.sums(Folded(key, np.array([full + more])))[0] for more in AROUND]
         assert 0 < max(abs(y - x) for x, y in pairwise(told)) <= domain.fields[0].shift
         assert abs(told[-1]) == abs(told[-2]) == fields._END
+    bins = fields.SeriesDomain((fields.SeriesField(name="km", of="histogram", edges=(0.0, 4.0)),))
+    key = np.array([[1]], np.uint64)
+    counts = [int(bins.sums(Folded(key, np.array([fields._FULL + more])))[0][1]) for more in AROUND]
+    assert counts == [fields._FULL + min(more, 0) for more in AROUND]
 
 
 def totals_at_their_end(largest: int, measure: Callable[[int], float]) -> None:

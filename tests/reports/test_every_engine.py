@@ -59,7 +59,7 @@ def test_two_roads_to_a_promise_are_compared_where_the_stream_could_take_both() 
     """A surplus is counted under pure epsilon only: once `explain` ended there with a defect of privstream."""
     for stream in streams():
         roads = Roads.of(stream)
-        assert roads is None or not (stream.surplus or stream.mode in stream.facts.needs_delta)
+        assert roads is None or not (stream.surplus or stream.needs_delta)
 
 
 @pytest.mark.parametrize(("engine", "index"), KINDS)

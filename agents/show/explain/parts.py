@@ -211,7 +211,7 @@ class Roads:
     def of(stream: Stream) -> Roads | None:
         """Return both roads; None where there is one only."""
         facts, privacy = stream.facts, stream.privacy
-        if stream.mode not in facts.uses_delta or stream.mode in facts.needs_delta or stream.surplus:
+        if stream.mode not in facts.uses_delta or stream.needs_delta or stream.surplus:
             return None
         delta = privacy.delta or SUGGESTED_DELTA
         others = [privacy.model_copy(update={"delta": each}) for each in (0.0, delta)]

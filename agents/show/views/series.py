@@ -16,6 +16,7 @@ from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, View
 from engines.core.accounting import gaussian
 from engines.series.build import config
 from engines.series.config import SeriesConfig
+from engines.series.evaluator import compared
 from schemas.arrays import FloatArray
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
@@ -36,8 +37,17 @@ WIDE = 1.645
 def _domain(stream: Stream) -> str:
     parts = []
     for field in config(stream).domain.fields:
-        of = {"sum": f"the sum of {field.name}", "count": "the number of events", "value": f"the reading {field.name}"}
+        of = {
+            "sum": f"the sum of {field.name}",
+            "count": "the number of events",
+            "value": f"the reading {field.name}",
+            "histogram": f"the histogram of {field.name}",
+        }
         text = f"{of[field.of]} in each step"
+        if field.edges is not None:
+            bins = f"{len(field.edges) - 1:,} bins from {field.edges[0]:g} to {field.edges[-1]:g}"
+            parts.append(f"{text}, in {bins}, one for what is below and one for what is above")
+            continue
         if field.limits is not None:
             text += f", values clipped to [{field.limits[0]:g}, {field.limits[1]:g}]"
         if field.sensitivity is not None:
@@ -50,6 +60,8 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     """Return the noise of one step's measurement; filters make less of it, by how much depends on the series."""
     recipe = config(stream)
     what = "noise of one measurement"
+    if recipe.domain.histograms:
+        return _histogram_model(recipe, guarantee)
     return ErrorModel(
         tuple(
             Answer.steady(f"{field.name}, one step", 1, what, noise_facts(mechanism))
@@ -66,9 +78,38 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     )
 
 
+def _histogram_model(recipe: SeriesConfig, guarantee: Guarantee) -> ErrorModel:
+    """Return the noise of one bin and of the number of all events of a step."""
+    answers = []
+    for field, mechanism in zip(recipe.domain.fields, guarantee, strict=True):
+        bins = field.bounds[1] + 1
+        facts = noise_facts(mechanism)
+        answers.append(Answer.steady(f"{field.name}, one bin of a step", 1, "noise of one count", facts))
+        answers.append(Answer.steady(f"{field.name}, all {bins:,} bins of a step", bins, "noise of one count", facts))
+    return ErrorModel(
+        tuple(answers),
+        sizes="draws",
+        growth="The error of a step does not grow with the number of releases",
+        formula="sd of the noise of one bin, times the root of the bins that are added up",
+        conditions="The rank of a percentile errs by the noise of the bins on its far side, over the events of the "
+        "step: half as many bins, or steps of twice the length, are better. Over n steps the noise of a bin is the "
+        "root of n as large: let a step be as long as the window that you ask about. Each release has its intervals. "
+        "Events beyond the bounds are not in it. privstream simulate measures the error on your own data.",
+        unit="events",
+    )
+
+
 def _remarks(stream: Stream) -> Iterator[str]:
     """Say how the budget is accounted for, and what the length of the stream costs."""
     recipe = config(stream)
+    if recipe.domain.histograms:
+        yield (
+            "An event is in one bin of one step, so all bins of all steps together move by as much as a user has events"
+            + (": that is what the noise hides." if recipe.pure else " (in L2 norm at most).")
+        )
+    if recipe.pure:
+        yield from _length(recipe)
+        return
     if recipe.mode == "paper-binomial":
         yield (
             "Binomial noise is accounted by lemma A.2 and theorem A.3 of the paper (Zhang, Khalili, Liu 2022), which "
@@ -133,9 +174,8 @@ def sections(stream: Stream, truth: HeldOutAudit, steps: Sequence[StepRow]) -> I
 
 
 def _names(stream: Stream) -> Sequence[tuple[str, str]]:
-    """Return the name of each field, and what it adds to the keys of its figures."""
-    names = [field.name for field in config(stream).domain.fields]
-    return [(name, f"_{name}" if len(names) > 1 else "") for name in names]
+    """Return the name of each number that is compared, and what it adds to the keys of its figures."""
+    return compared(config(stream).domain)
 
 
 def _table(tail: str, steps: Sequence[StepRow]) -> tuple[FloatArray, Sequence[datetime]]:
@@ -261,5 +301,5 @@ VIEW = View(
     events=lambda stream: "readings" if config(stream).domain.readings else "events",
     records=lambda stream: "released values",
     remarks=_remarks,
-    picture=lambda stream: SeriesPicture([field.name for field in config(stream).domain.fields]),
+    picture=lambda stream: SeriesPicture([name for name, _ in _names(stream)]),
 )

@@ -13,18 +13,21 @@ from unittest.mock import patch
 
 import numpy as np
 
+from engines.checks.contract_case import contract_case
 from engines.core.accounting import gaussian
 from engines.core.contract import State, SyntheticRecord
 from engines.core.noise import NoiseSource, discrete_gaussian, gaussian_mechanism, seeded
 from engines.core.noise.binomial import binomial_mechanism
 from engines.core.noise.private import aggregate
 from engines.series import engine as series
+from engines.series import fields
 from engines.series.bank import FilterBank
-from engines.series.budget import GaussianBudget, NoisyTotal, Presence, WeightSchedule
+from engines.series.budget import GaussianBudget, NoisyTotal, Presence, PureBudget, WeightSchedule
 from engines.series.channels import AdaptiveChannel
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.papers import ar1 as series_binomial
 from engines.series.papers.ar1 import Releaser
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from tests.couple.plants import Fault, Plant, Planted, edit, peeked, plants, remembered, replaced
 
@@ -229,6 +232,27 @@ def carried_over() -> Iterator[None]:
         yield
 
 
+def in_two_bins() -> Planted:
+    """An event counts in the next bin, too: smoother."""
+    counts = fields._counts
+
+    def smoothed(field: SeriesField, bins: IntArray, events: IntArray) -> IntArray:
+        return counts(field, bins, events) + np.roll(counts(field, bins, events), 1)
+
+    return replaced(fields, "_counts", smoothed)
+
+
+def full_bins_alone() -> Planted:
+    """A bin that nobody is in has no noise."""
+    measure = PureBudget.measure
+
+    def sparing(self: PureBudget, field: int, counts: Any, noise: NoiseSource) -> NoisyTotal:
+        one = measure(self, field, counts, noise)
+        return replace(one, value=np.where(counts == 0, 0, one.value))
+
+    return replaced(PureBudget, "measure", sparing)
+
+
 @contextmanager
 def in_the_record(change: Callable[[SyntheticRecord, int], SyntheticRecord]) -> Iterator[None]:
     """Records as a true total would have them."""
@@ -299,6 +323,7 @@ def half_sensitivity() -> Planted:
     return replaced(SeriesField, "shift", property(lambda self: max(1, whole(self) // 2)))
 
 
+_HISTOGRAM: Mapping[str, Any] = contract_case("series").of_default[0]
 _HALF_NOISE = smaller(GaussianBudget, "sigma_squared", Fraction(1, 4))
 DEFAULT = {
     # These read a private value outside of any aggregate: sealed events show them, whatever the data.
@@ -317,6 +342,11 @@ DEFAULT = {
     "a period's budget twice in it": Fault(renewed_early(), _PERIODS),
     "half the noise: fixed": Fault(_HALF_NOISE, _LONG),
     "half the noise: adaptive": Fault(_HALF_NOISE, _CLOCKED),
+    "an event in two bins": Fault(in_two_bins(), _HISTOGRAM),
+    "an empty bin without noise": Fault(full_bins_alone(), _HISTOGRAM),
+    "noise for one of a user's events in a histogram": Fault(
+        edit(PureBudget, "scale", "self.presence.most,", "1,"), _HISTOGRAM
+    ),
     "noise for the upper limit alone": Fault(
         edit(SeriesField, "shift", "max(map(abs, self.bounds))", "max(1, self.bounds[1])"), wide=0, shown_by=1
     ),
