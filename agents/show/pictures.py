@@ -506,6 +506,7 @@ class SeriesPicture(_StepPicture):
 
     Args:
         names: fields of the records that hold a number.
+        by: field that holds the group that a record is of, and all groups; None: a step has one record.
         step: field that holds the step of the number, which may be earlier than the step that released it.
         interval: what the interval is, in words.
     """
@@ -513,16 +514,29 @@ class SeriesPicture(_StepPicture):
     kind = "series"
     what = "steps with a number"
 
-    def __init__(self, names: Sequence[str], *, step: str = "step", interval: str = "90 % interval") -> None:
-        super().__init__(step, MOST_NUMBERS)
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        by: tuple[str, Sequence[str]] | None = None,
+        step: str = "step",
+        interval: str = "90 % interval",
+    ) -> None:
+        self._by = None if by is None else by[0]
+        groups = [""] if by is None else by[1]
+        self._labels = [f"{name}, {group}" if by is not None else name for group in groups for name in names]
+        super().__init__(step, max(2, MOST_NUMBERS // len(groups)))
         self._names, self._interval = names, interval
+        self._places = {group: place * len(names) for place, group in enumerate(groups)}
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
         found = [[_number(fields.get(name + part)) for part in ("", LOW, HIGH)] for name in self._names]
-        self._put(step, fields, [])[:] = found
+        place = 0 if self._by is None else self._places[fields[self._by]]
+        empty = [[None, None, None] for _ in self._labels]
+        self._put(step, fields, empty)[place : place + len(found)] = found
 
     def about(self) -> Mapping[str, Any]:
-        return {"fields": list(self._names), "interval": self._interval}
+        return {"fields": self._labels, "interval": self._interval}
 
     def body(self, query: Mapping[str, int]) -> bytes:
         """Return all of it, column by column."""
@@ -532,7 +546,7 @@ class SeriesPicture(_StepPicture):
                 part: [self._rows[step][at][index] for step in steps]
                 for index, part in enumerate(("value", "low", "high"))
             }
-            for at in range(len(self._names))
+            for at in range(len(self._labels))
         ]
         return orjson.dumps({"steps": steps, "fields": fields})
 

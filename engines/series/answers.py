@@ -7,7 +7,8 @@ steps is independent, so a histogram over n steps has n times the variance of on
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from engines.core.answers.contract import (
     Sum,
     answered,
 )
+from engines.core.answers.where import holds
 from engines.series.build import domain
 from engines.series.fields import SeriesDomain
 from engines.series.histograms import NoisyHistogram
@@ -34,16 +36,34 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
     return (HistogramAnswers if made.histograms else SeriesAnswers)(made, measured, latest)
 
 
-class _Answers:
-    """What both have in common: which numbers there are, and which steps are measured."""
+Told = tuple[Any, float]
+"""What was measured of a group in a step, and the variance of its noise."""
 
-    fields: Mapping[str, Asked] = {}
+
+class _Answers:
+    """What both have in common: which numbers and groups there are, and what is measured of them."""
+
     regions = False
     series: Sequence[str]
 
+    def __init__(self, made: SeriesDomain, measured: Measured, latest: int, key: str) -> None:
+        """Args: key: of what was measured, in a measurement."""
+        self._by = made.by
+        self.fields: Mapping[str, Asked] = {}
+        if self._by is not None:
+            self.fields = {self._by.field: Asked(frozenset(("text",)), self._by.values)}
+        self._told: dict[tuple[str, str | None], dict[int, Told]] = {
+            (field.name, group): {} for field, group in made.parts
+        }
+        for _, told in measured:
+            self._told[told["field"], told.get("group")][told["of_step"]] = (told[key], told["variance"])
+        every = list(self._told.values())
+        first = (step for step in range(latest + 1) if not all(step in one for one in every))
+        self.settled = next(first, latest + 1) - 1
+
     def _asked(self, question: CountQuestion) -> str:
         """Return which number is asked for. Raises: QueryError."""
-        if question.where is not None or question.region is not None:
+        if question.region is not None or (question.where is not None and self._by is None):
             raise QueryError(
                 "a series has one number for each step: nothing to choose by. Fix: leave the condition out."
             )
@@ -51,68 +71,63 @@ class _Answers:
             raise QueryError(f"this stream has several series. Fix: add --series, one of {', '.join(self.series)}.")
         return question.series or self.series[0]
 
+    def _chosen(self, field: str, question: CountQuestion) -> tuple[list[Told], float]:
+        """Return what was measured in the steps and groups asked for, and the part of the steps that is pending."""
+        groups = [
+            told
+            for (name, group), told in self._told.items()
+            if name == field and (question.where is None or holds(question.where, self._record(group)))
+        ]
+        steps = range(question.first, question.last + 1)
+        there = [step for step in steps if all(step in told for told in groups)]
+        return [told[step] for told in groups for step in there], 1 - len(there) / len(steps)
+
+    def _record(self, group: str | None) -> Mapping[str, Any]:
+        return {} if self._by is None else {self._by.field: group}
+
 
 class HistogramAnswers(_Answers):
-    """Implements `engines.core.answers.contract.Answerer`: numbers of histograms that are added up over steps."""
+    """Implements `engines.core.answers.contract.Answerer`: numbers of histograms, added up over steps and groups."""
 
     def __init__(self, made: SeriesDomain, measured: Measured, latest: int) -> None:
-        self._fields = {f"{field.name}_{what}": (field, what) for field in made.fields for what in OF_HISTOGRAM}
-        self.series = tuple(self._fields)
-        self._counts: dict[str, dict[int, tuple[list[float], float]]] = {field.name: {} for field in made.fields}
-        for _, told in measured:
-            self._counts[told["field"]][told["of_step"]] = (told["counts"], told["variance"])
-        self.settled = _settled(self._counts.values(), latest)
+        super().__init__(made, measured, latest, "counts")
+        self._numbers = {f"{field.name}_{what}": (field, what) for field in made.fields for what in OF_HISTOGRAM}
+        self.series = tuple(self._numbers)
 
     def answer(self, question: CountQuestion) -> CountAnswer:
         """See `Answerer`."""
-        field, what = self._fields[self._asked(question)]
-        counts = self._counts[field.name]
-        steps = [step for step in range(question.first, question.last + 1) if step in counts]
-        pending = 1 - len(steps) / (question.last - question.first + 1)
-        if not steps:
+        field, what = self._numbers[self._asked(question)]
+        told, pending = self._chosen(field.name, question)
+        if pending == 1:
             return CountAnswer(None, None, None, None, pending=pending)
         assert field.edges is not None
-        total = np.array([counts[step][0] for step in steps], np.float64).sum(axis=0)
-        one = NoisyHistogram(field.edges, total, sum(counts[step][1] for step in steps)).number(what, NORMAL_95)
+        counts = np.array([each for each, _ in told], np.float64).reshape(-1, len(field.edges) + 1).sum(axis=0)
+        one = NoisyHistogram(field.edges, counts, sum(variance for _, variance in told)).number(what, NORMAL_95)
         # What waits for its measurement may move a mean or a percentile anywhere, and only adds to a count.
         low = one.low if what == "count" or not pending else None
         return CountAnswer(one.value, one.error, low, None if pending else one.high, pending=pending)
 
 
 class SeriesAnswers(_Answers):
-    """Implements `engines.core.answers.contract.Answerer`. The noise of different steps is independent."""
+    """Implements `engines.core.answers.contract.Answerer`. The noise of different steps and groups is independent."""
 
     def __init__(self, made: SeriesDomain, measured: Measured, latest: int) -> None:
+        super().__init__(made, measured, latest, "value")
         self.series = tuple(field.name for field in made.fields)
         self._readings = made.readings
         self._signed = {field.name: field.limits is not None and field.limits[0] < 0 for field in made.fields}
-        self._totals: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in self.series}
-        for _, told in measured:
-            self._totals[told["field"]][told["of_step"]] = (told["value"], told["variance"])
-        self.settled = self._measured_to(latest)
+        if self._readings:
+            # Steps without a reading have no total and miss none, but for those at the end.
+            self.settled = min(latest, *(max(told, default=-1) for told in self._told.values()))
 
     def answer(self, question: CountQuestion) -> CountAnswer:
         """See `Answerer`."""
         name = self._asked(question)
-        totals = self._totals[name]
-        steps = [step for step in range(question.first, question.last + 1) if step in totals]
-        weight = 1 / max(len(steps), 1) if self._readings else 1.0
-        noise = [weight * weight * totals[step][1] for step in steps]
-        found = Sum(sum(weight * totals[step][0] for step in steps), sum(noise), sum(each * each for each in noise))
-        pending = 1 - len(steps) / (question.last - question.first + 1)
+        told, pending = self._chosen(name, question)
+        weight = 1 / max(len(told), 1) if self._readings else 1.0
+        noise = [weight * weight * variance for _, variance in told]
+        found = Sum(sum(weight * value for value, _ in told), sum(noise), sum(each * each for each in noise))
         # A mean is that of the steps with a reading, whatever the others would have had; of no step there is none.
-        bounded = bool(steps) if self._readings else not pending
+        bounded = bool(told) if self._readings else not pending
         signed = self._readings or self._signed[name]
         return answered(found, found, found, pending=pending, bounded=bounded, signed=signed)
-
-    def _measured_to(self, latest: int) -> int:
-        """See `Answerer.settled`. Steps without a reading have no total and miss none, but for those at the end."""
-        if self._readings:
-            return min(latest, *(max(totals, default=-1) for totals in self._totals.values()))
-        return _settled(self._totals.values(), latest)
-
-
-def _settled(measured: Iterable[Container[int]], latest: int) -> int:
-    """Return the last step up to which every number is measured."""
-    every = list(measured)
-    return next((step for step in range(latest + 1) if not all(step in one for one in every)), latest + 1) - 1

@@ -9,7 +9,7 @@ from engines.series.bank import Clock
 from engines.series.budget import Presence
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
-from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.fields import GroupedBy, SeriesDomain, SeriesField
 from schemas.config import Stream
 from schemas.config.series import SeriesDomainSection, SeriesOptions
 from schemas.steps import CalendarLength
@@ -22,6 +22,7 @@ _WEEK = 7
 def domain(stream: Stream) -> SeriesDomain:
     section = stream.domain
     assert isinstance(section, SeriesDomainSection)
+    by = None if section.by is None else GroupedBy(section.by, section.values or ())
     return SeriesDomain(
         tuple(
             SeriesField(
@@ -33,7 +34,8 @@ def domain(stream: Stream) -> SeriesDomain:
                 edges=field.edges,
             )
             for field in section.series
-        )
+        ),
+        by,
     )
 
 

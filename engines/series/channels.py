@@ -31,7 +31,12 @@ _LEAST_AMOUNT = WHOLE >> 40
 
 
 class Channel(Protocol):
-    """What measures the totals of steps; keeps what its span has spent."""
+    """What measures the totals of steps, of one group or several of each field; keeps what its span has spent.
+
+    An event is in one group, so what a unit's events move in all groups together is no more than in one: in L1 norm as
+    much, in L2 norm less where they are apart. So every group of a field has the noise of the field's whole share, and
+    is charged with the others once. Proof: docs/engines/sequence.md, lemma G.
+    """
 
     def measure(self, step: int, totals: Sequence[Total], noise: NoiseSource) -> list[NoisyTotal] | None:
         """Charge a step, then draw; None where nothing is left for it. Raises: BudgetError before noise is drawn."""
@@ -42,6 +47,12 @@ class Channel(Protocol):
     def restore(self, state: State) -> None:
         """Take over a state. Raises: KeyError, ValueError, EngineInputError."""
         ...
+
+
+def _fields(totals: Sequence[Total], shares: Sequence[Fraction]) -> list[int]:
+    """Return the number of the field that each total is of: there are as many groups of each."""
+    groups = len(totals) // len(shares)
+    return [index // groups for index in range(len(totals))]
 
 
 class FixedChannel:
@@ -66,16 +77,17 @@ class FixedChannel:
     def measure(self, step: int, totals: Sequence[Total], noise: NoiseSource) -> list[NoisyTotal] | None:
         """See `Channel.measure`."""
         span, at = self.budget.presence.where(step)
-        sigmas = [self.sigma_squared(index, at) for index in range(len(totals))]
+        fields = _fields(totals, self.budget.shares)
+        sigmas = [self.sigma_squared(field, at) for field in range(len(self.budget.shares))]
         if None in sigmas:
             return None
         if span != self._span:
             self._accountant = self.budget.accountant().charged(Cost.gaussian_dp(self.budget.mu_squared))
             self._span = span
         return [
-            self.budget.measure(index, total, sigma, noise.child("series", index))
-            for index, (total, sigma) in enumerate(zip(totals, sigmas, strict=True))
-            if sigma is not None
+            self.budget.measure(field, total, sigma, noise.child("series", index))
+            for index, (field, total) in enumerate(zip(fields, totals, strict=True))
+            if (sigma := sigmas[field]) is not None
         ]
 
     def arrays(self) -> State:
@@ -101,7 +113,10 @@ class PureChannel:
         if span != self._span:
             self._accountant = self.budget.accountant().charged(Cost.pure_dp(self.budget.epsilon))
             self._span = span
-        return [self.budget.measure(index, counts, noise.child("series", index)) for index, counts in enumerate(totals)]
+        return [
+            self.budget.measure(field, counts, noise.child("series", index))
+            for index, (field, counts) in enumerate(zip(_fields(totals, self.budget.shares), totals, strict=True))
+        ]
 
     def arrays(self) -> State:
         return {"span": np.array([self._span], np.int64), **self._accountant.state()}
@@ -113,9 +128,10 @@ class PureChannel:
 
 
 class AdaptiveChannel:
-    """The default: a filter bank for each field says what the present step deserves, in amounts of a fixed total.
+    """The default: a filter bank for each total says what the present step deserves, in amounts of a fixed total.
 
-    What a bank wishes depends on released measurements alone; it is cut to what is left before it is charged.
+    What a bank wishes depends on released measurements alone; the mean of all groups is cut to what is left before it
+    is charged.
     """
 
     def __init__(self, budget: GaussianBudget, banks: Sequence[FilterBank]) -> None:
@@ -124,7 +140,7 @@ class AdaptiveChannel:
             raise EngineInputError("an adaptive budget is for units that are in every step of a finite span")
         self.budget, self._banks, self._steps = budget, banks, budget.presence.steps
         self._span = 0
-        self._spent = [0] * len(banks)
+        self._spent = [0] * len(budget.shares)
         self._accountant = budget.accountant()
 
     def whole(self, field: int) -> int:
@@ -136,29 +152,34 @@ class AdaptiveChannel:
         budget = self.budget
         span, at = budget.presence.where(step)
         if span != self._span:
-            self._span, self._spent = span, [0] * len(totals)
+            self._span, self._spent = span, [0] * len(budget.shares)
             self._accountant = budget.accountant()
-        amounts = [self._amount(index, at) for index in range(len(totals))]
+        fields = _fields(totals, budget.shares)
+        amounts = [self._amount(field, at) for field in range(len(budget.shares))]
         if min(amounts) <= 0:
             return None
         self._accountant = self._accountant.charged(Cost.gaussian_dp(budget.mu_squared * sum(amounts) / WHOLE))
         moved = Fraction(budget.presence.per_step) ** 2
         measured = []
-        for index, (total, amount) in enumerate(zip(totals, amounts, strict=True)):
-            sigma_squared = budget.sigma_squared(index, moved=moved, mu_squared=budget.mu_squared * amount / WHOLE)
-            one = budget.measure(index, total, sigma_squared, noise.child("series", index))
+        for index, (field, total) in enumerate(zip(fields, totals, strict=True)):
+            amount = amounts[field]
+            sigma_squared = budget.sigma_squared(field, moved=moved, mu_squared=budget.mu_squared * amount / WHOLE)
+            one = budget.measure(field, total, sigma_squared, noise.child("series", index))
             measured.append(NoisyTotal(one.value, one.variance, amount / WHOLE))
         self._spent = [spent + amount for spent, amount in zip(self._spent, amounts, strict=True)]
         return measured
 
-    def _amount(self, index: int, at: int) -> int:
-        """Return what a field's measurement may cost now: as its bank wishes, and never more than is left."""
-        whole = self.whole(index)
-        left = whole - self._spent[index]
+    def _amount(self, field: int, at: int) -> int:
+        """Return what a field's measurement may cost now: as its banks wish, and never more than is left."""
+        whole = self.whole(field)
+        left = whole - self._spent[field]
         if left < _LEAST_AMOUNT:
             return 0
-        per_amount = self.budget.precision(index) / whole
-        wished = self._banks[index].wanted_precision(remaining=left * per_amount, left=self._steps - at)
+        per_amount = self.budget.precision(field) / whole
+        groups = len(self._banks) // len(self.budget.shares)
+        banks = self._banks[field * groups : (field + 1) * groups]
+        wishes = [bank.wanted_precision(remaining=left * per_amount, left=self._steps - at) for bank in banks]
+        wished = sum(wishes) / groups
         return left if at == self._steps - 1 else min(left, max(_LEAST_AMOUNT, int(wished / per_amount)))
 
     def arrays(self) -> State:

@@ -1,6 +1,6 @@
 """The recipe of a series engine, all of it public: how a mode measures totals, and what it makes of what was measured.
 
-A mode is a `Channel`, which gives totals their noise, and a `SeriesEstimator` for each field, which makes a released
+A mode is a `Channel`, which gives totals their noise, and a `SeriesEstimator` for each total, which makes a released
 value of its noisy totals. Histograms need no estimator: what is released of them is made of one step's counts.
 Guarantee: the channel's; an estimator sees measurements only.
 Units: lattice steps.
@@ -23,7 +23,7 @@ from engines.core.state import written
 from engines.series.bank import Clock, FilterBank
 from engines.series.budget import GaussianBudget, Presence, PureBudget, WeightSchedule
 from engines.series.channels import AdaptiveChannel, Channel, FixedChannel, PureChannel
-from engines.series.fields import SeriesDomain, shares
+from engines.series.fields import SeriesDomain, SeriesField, shares
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
 
@@ -133,7 +133,7 @@ class SeriesConfig:
         )
 
     def build(self) -> tuple[Channel, Sequence[SeriesEstimator]]:
-        """Return the channel of the mode and an estimator for each field but histograms, before the first step.
+        """Return the channel of the mode and an estimator for each total but histograms, before the first step.
 
         Raises: EngineInputError.
         """
@@ -142,13 +142,18 @@ class SeriesConfig:
         budget, steps = self.gaussian, self.presence.steps
         if self.adaptive:
             assert steps is not None
-            banks = [self._bank(index, steps / budget.precision(index)) for index in range(len(self.shifts))]
+            banks = [
+                self._bank(index, steps / budget.precision(index))
+                for index in range(len(self.shifts))
+                for _ in self.domain.groups
+            ]
             return AdaptiveChannel(budget, banks), banks
         fixed, banks = self.fixed, []
         for index in range(len(self.shifts)):
             sigma_squared = fixed.sigma_squared(index, 0)
             assert sigma_squared is not None
-            banks.append(self._bank(index, float(sigma_squared) / 4.0 ** budget.refinement(index)))
+            variance = float(sigma_squared) / 4.0 ** budget.refinement(index)
+            banks += [self._bank(index, variance) for _ in self.domain.groups]
         return fixed, banks
 
     def _bank(self, index: int, variance: float) -> FilterBank:
@@ -163,7 +168,7 @@ class SeriesConfig:
         if self.pure:
             return tuple(
                 Mechanism(
-                    name=f"{field.name}: counts of all bins in all steps of a span together",
+                    name=f"{self._named(field)}: counts of all bins in all steps of a span together",
                     distribution="discrete Laplace",
                     l1_sensitivity=field.shift,
                     scale=self.laplace.scale(index),
@@ -195,7 +200,7 @@ class SeriesConfig:
                 epsilon = Fraction(gaussian.epsilon(self.delta, mu * float(share) ** 0.5)).limit_denominator(_SHORT)
             mechanisms.append(
                 Mechanism(
-                    name=f"{field.name}: totals of all steps of a span together, scale at an even share",
+                    name=f"{self._named(field)}: totals of all steps of a span together, scale at an even share",
                     distribution=distribution,
                     l1_sensitivity=ceil((field.sensitivity or field.shift * field.unit) * self.presence.per_step),
                     scale=Fraction(sigma(index) * field.unit).limit_denominator(_SHORT),
@@ -204,6 +209,10 @@ class SeriesConfig:
                 )
             )
         return tuple(mechanisms)
+
+    def _named(self, field: SeriesField) -> str:
+        by = self.domain.by
+        return field.name if by is None else f"{field.name}, in each of {len(by.values)} groups by {by.field}"
 
     @property
     def version(self) -> int:

@@ -103,7 +103,7 @@ class Series:
         over = measured is None
         values = [self._released(index, one) for index, one in enumerate(measured or ())]
         self._next += 1
-        added = [self._record(batch.step, values)] if values else []
+        added = self._records(batch.step, values) if values else []
         self._alive += len(added)
         return Release(
             step=batch.step,
@@ -119,7 +119,7 @@ class Series:
     def _measured(
         self, step: int, totals: Sequence[Total], present: bool, noise: NoiseSource
     ) -> Sequence[NoisyTotal] | None:
-        """Return a noisy total for each field; none where no reading came; None where the budget is used up."""
+        """Return a noisy total for each part of the domain; none where no reading came; None beyond the budget."""
         if self._over(step):
             return None
         if not present:
@@ -139,32 +139,37 @@ class Series:
 
     def _released(self, index: int, one: NoisyTotal) -> Mapping[str, float | None]:
         """Return what is released of a noisy total, by the names of a record's fields."""
-        field = self.config.domain.fields[index]
+        field, _ = self.config.domain.parts[index]
         if field.edges is not None:
             return _of_histogram(field.name, NoisyHistogram(field.edges, one.value, one.variance))
         estimate, variance = self._estimators[index].update(one.value, one.variance)
         return _of_number(field, estimate, max(variance, 0.0) ** 0.5)
 
-    def _record(self, step: int, values: Sequence[Mapping[str, float | None]]) -> SyntheticRecord:
-        """Args: values: by field, what is released of it."""
-        fields: dict[str, Any] = {"step": step}
-        for each in values:
-            fields |= each
-        return SyntheticRecord(str(step), fields, step)
+    def _records(self, step: int, values: Sequence[Mapping[str, float | None]]) -> list[SyntheticRecord]:
+        """Return a record for each group. Args: values: by part, what is released of it."""
+        domain, records = self.config.domain, []
+        for number, group in enumerate(domain.groups):
+            fields: dict[str, Any] = {"step": step}
+            if domain.by is not None:
+                fields[domain.by.field] = group
+            for each in values[number :: len(domain.groups)]:
+                fields |= each
+            records.append(SyntheticRecord(str(step) if group is None else f"{step}.{group}", fields, step))
+        return records
 
     def _measurement(self, step: int, index: int, one: NoisyTotal) -> dict[str, Any]:
         """Return a noisy total as it is published, in the raw field's units."""
-        field = self.config.domain.fields[index]
+        field, group = self.config.domain.parts[index]
+        place = {"field": field.name, **({} if group is None else {"group": group}), "of_step": step}
         if field.edges is not None:
             return {
-                "field": field.name,
-                "of_step": step,
+                **place,
                 "edges": list(field.edges),
                 "counts": one.value.tolist(),
                 "variance": one.variance,
             }
         value, variance = field.real(one.value), one.variance * field.unit**2
-        measurement = {"field": field.name, "of_step": step, "value": value, "variance": variance}
+        measurement = {**place, "value": value, "variance": variance}
         return measurement if one.share is None else {**measurement, "budget_share": one.share}
 
     def state(self) -> State:

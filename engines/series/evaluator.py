@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 from typing import Any, Literal
 
 from engines.series.fields import SeriesDomain
@@ -16,14 +16,20 @@ from schemas.blocks import Folded
 class SeriesEvaluator:
     """Implements `engines.core.contract.Evaluator`: `true`, `released` and `se` of the step.
 
-    With several numbers each name ends in the number's: `true_volume`, `true_delay_p95`.
+    With several numbers each name ends in the number's, and in its group: `true_volume`, `true_delay_p95_AA`. With
+    groups there is an `error` of each number, that of its groups on average.
     """
 
     domain: SeriesDomain
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        return tuple(f"{what}{tail}" for _, tail in compared(self.domain) for what in ("true", "released", "se"))
+        each = tuple(f"{what}{one.tail}" for one in compared(self.domain) for what in ("true", "released", "se"))
+        return (*each, *(f"error_{name}" for name in self._names if self.domain.by is not None))
+
+    @property
+    def _names(self) -> Iterable[str]:
+        return dict.fromkeys(one.name for one in compared(self.domain))
 
     @property
     def scope(self) -> Literal["alive", "step"]:
@@ -31,43 +37,58 @@ class SeriesEvaluator:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return ("step", *(part for name, _ in compared(self.domain) for part in (name, f"{name}_se")))
+        by = () if self.domain.by is None else (self.domain.by.field,)
+        return ("step", *by, *(part for name in self._names for part in (name, f"{name}_se")))
 
     def size(self, truth: Folded) -> int:
         """Events of the step."""
         return truth.total
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """Of the record that the step added. Not a number where there is none."""
+        """Of the records that the step added, one for each group. Not a number where there is none."""
         found: dict[str, float] = {}
-        true = self._numbers(truth)
-        for name, tail in compared(self.domain):
-            found[f"true{tail}"] = true[name]
-            for what, column in (("released", name), ("se", f"{name}_se")):
-                values = synthetic[column]
-                found[f"{what}{tail}"] = float(values[0]) if len(values) and values[0] is not None else nan
-        return found
+        true, by = self._numbers(truth), self.domain.by
+        groups = [None] * len(synthetic["step"]) if by is None else list(synthetic[by.field])
+        rows = {group: row for row, group in enumerate(groups)}
+        for one in compared(self.domain):
+            found[f"true{one.tail}"] = true[one.name, one.group]
+            for what, column in (("released", one.name), ("se", f"{one.name}_se")):
+                value = synthetic[column][rows[one.group]] if one.group in rows else None
+                found[f"{what}{one.tail}"] = nan if value is None else float(value)
+        return found | self._errors(found)
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.exact`."""
         true, released = self._numbers(truth), self._numbers(kept)
         found: dict[str, float] = {}
-        for name, tail in compared(self.domain):
-            found |= {f"true{tail}": true[name], f"released{tail}": released[name], f"se{tail}": 0.0}
-        return found
+        for one in compared(self.domain):
+            place = (one.name, one.group)
+            found |= {f"true{one.tail}": true[place], f"released{one.tail}": released[place], f"se{one.tail}": 0.0}
+        return found | self._errors(found)
 
-    def _numbers(self, events: Folded) -> dict[str, float]:
-        """Return the exact numbers of a step by their names. Of a histogram, percentiles as from counts of bins."""
+    def _errors(self, found: Mapping[str, float]) -> dict[str, float]:
+        """Return by number how far its groups are off on average, those that have it."""
+        if self.domain.by is None:
+            return {}
+        errors: dict[str, list[float]] = {f"error_{name}": [] for name in self._names}
+        for one in compared(self.domain):
+            error = abs(found[f"released{one.tail}"] - found[f"true{one.tail}"])
+            if not isnan(error):
+                errors[f"error_{one.name}"].append(error)
+        return {name: sum(each) / len(each) if each else nan for name, each in errors.items()}
+
+    def _numbers(self, events: Folded) -> dict[tuple[str, str | None], float]:
+        """Return the exact numbers of a step by name and group. Of a histogram, percentiles as from counts of bins."""
         totals, present = self.domain.totals(events)
-        numbers = {}
-        for field, total in zip(self.domain.fields, totals, strict=True):
+        numbers: dict[tuple[str, str | None], float] = {}
+        for (field, group), total in zip(self.domain.parts, totals, strict=True):
             if field.edges is None:
-                numbers[field.name] = total * field.unit if present else nan
+                numbers[field.name, group] = total * field.unit if present else nan
                 continue
             histogram = NoisyHistogram(field.edges, total, 0.0)
             for what in COMPARED:
                 value = histogram.number(what, 1.0).value
-                numbers[f"{field.name}_{what}"] = nan if value is None else value
+                numbers[f"{field.name}_{what}", group] = nan if value is None else value
         return numbers
 
 
@@ -75,11 +96,31 @@ COMPARED = ("count", "p50", "p95")
 """Numbers of a histogram that are compared."""
 
 
-def compared(domain: SeriesDomain) -> list[tuple[str, str]]:
-    """Return the name of each number that is compared, and what it adds to the names of its metrics."""
+@dataclass(frozen=True, slots=True)
+class ComparedNumber:
+    """A number of a step that is compared with the truth.
+
+    Attributes:
+        name: field of the released record. group: of which it is; None: of all events.
+        tail: what it adds to the names of its metrics.
+    """
+
+    name: str
+    group: str | None
+    tail: str
+
+
+def compared(domain: SeriesDomain) -> list[ComparedNumber]:
+    """Return the numbers that are compared, all groups of the first one first."""
     names = [
         name
         for field in domain.fields
         for name in ([field.name] if field.edges is None else [f"{field.name}_{what}" for what in COMPARED])
     ]
-    return [(name, f"_{name}" if len(names) > 1 else "") for name in names]
+    # The only number of a stream needs no name.
+    alone = len(names) == 1 and domain.by is None
+    return [
+        ComparedNumber(name, group, "" if alone else f"_{name}" if group is None else f"_{name}_{group}")
+        for name in names
+        for group in domain.groups
+    ]

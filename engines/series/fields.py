@@ -159,14 +159,37 @@ class SeriesField:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupedBy:
+    """Events are counted apart by a field with public values: an event is in the one group that its value names.
+
+    Raises: EngineInputError if values are missing or come twice.
+    """
+
+    written_as: ClassVar[str] = "GroupedBy"
+
+    field: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values or len(set(self.values)) < len(self.values):
+            raise EngineInputError("values must be at least one, each once")
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesDomain:
-    """Implements `engines.core.contract.Domain`. All fields are readings, or none is; so with histograms."""
+    """Implements `engines.core.contract.Domain`. All fields are readings, or none is; so with histograms.
+
+    A key has one word for each field and, with groups, a last one for the number of the event's group.
+    """
 
     written_as: ClassVar[str] = "SeriesDomain"
 
     fields: tuple[SeriesField, ...]
+    by: GroupedBy | None = None
 
     def __post_init__(self) -> None:
+        if self.by is not None and self.readings:
+            raise EngineInputError("readings have no groups: every user is in each of them")
         if not self.fields or len({field.name for field in self.fields}) < len(self.fields):
             raise EngineInputError("fields must be at least one, with different names")
         if len({field.of == "value" for field in self.fields}) > 1:
@@ -180,6 +203,16 @@ class SeriesDomain:
         return self.fields[0].of == "value"
 
     @property
+    def groups(self) -> tuple[str | None, ...]:
+        """Values of the groups, None where all events are one."""
+        return (None,) if self.by is None else self.by.values
+
+    @property
+    def parts(self) -> tuple[tuple[SeriesField, str | None], ...]:
+        """Field and group of each total of a step, in their order: all groups of the first field come first."""
+        return tuple((field, group) for field in self.fields for group in self.groups)
+
+    @property
     def histograms(self) -> bool:
         """True where every field is a histogram."""
         return self.fields[0].of == "histogram"
@@ -190,7 +223,7 @@ class SeriesDomain:
 
     @property
     def text_fields(self) -> tuple[str, ...]:
-        return ()
+        return () if self.by is None else (self.by.field,)
 
     @property
     def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
@@ -198,7 +231,7 @@ class SeriesDomain:
 
     @property
     def words(self) -> int:
-        return len(self.fields)
+        return len(self.fields) + (self.by is not None)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.core.contract.Domain.encode`. Values outside the limits are clipped: see `clipped`.
@@ -219,6 +252,12 @@ class SeriesDomain:
             finite = np.isfinite(values)
             reasons[~finite] = Reason.NOT_FINITE
             keys[:, word] = field.lattice(np.where(finite, values, field.limits[0] if field.limits else 0.0))
+        if self.by is not None:
+            numbers = {value: number for number, value in enumerate(self.by.values)}
+            texts = columns.texts[self.by.field]
+            group = np.fromiter((numbers.get(text, -1) for text in texts), np.int64, size)
+            reasons[group < 0] = Reason.OUTSIDE_DOMAIN
+            keys[:, -1] = np.maximum(group, 0)
         reasons[columns.operations != 1] = Reason.BAD_OPERATION
         return keys.view(np.uint64), reasons
 
@@ -232,8 +271,8 @@ class SeriesDomain:
         return outside
 
     def totals(self, events: Folded) -> tuple[list[Total], bool]:
-        """Totals of a step in lattice steps, one for each field, exact up to 2**60; and whether there are any. Of a
-        histogram, `(bins,)` events in each bin, exact up to 2**40.
+        """Totals of a step in lattice steps, one for each of `parts`, exact up to 2**60; and whether there are any. Of
+        a histogram, `(bins,)` events in each bin, exact up to 2**40.
 
         A step without events has totals of 0. A step without readings has none: the second value is False. Totals are
         private; whether there are any is public.
@@ -247,20 +286,29 @@ class SeriesDomain:
         if events.keys.ndim != 2 or events.keys.shape[1] != self.words or (events.counts <= 0).any():
             raise EngineInputError("events are of another domain")
         values = events.keys.view(np.int64)
-        for word, field in enumerate(self.fields):
-            low, high = field.bounds
+        limits = [*(field.bounds for field in self.fields), (0, len(self.groups) - 1)]
+        for word, (low, high) in zip(range(self.words), limits, strict=False):
             if ((values[:, word] < low) | (values[:, word] > high)).any():
                 raise EngineInputError("a key is outside the domain")
-        if self.histograms:
-            return [_counts(field, values[:, word], events.counts) for word, field in enumerate(self.fields)]
-        # Python's integers: no overflow that would tell of the values.
-        counts: list[int] = events.counts.tolist()
-        sums = [sum(v * n for v, n in zip(column, counts, strict=True)) for column in values.T.tolist()]
-        size = sum(counts)
-        if self.readings and size:
-            sums = [total // size for total in sums]
-        # Moved to an end that is never met: monotone, so that totals of neighbours come no further apart.
-        return [max(-_END, min(_END, total)) for total in sums]
+        # An event is in the rows of one group: no two of these masks have one in common.
+        rows = [slice(None)] if self.by is None else [values[:, -1] == group for group in range(len(self.groups))]
+        return [
+            _total(field, values[each, word], events.counts[each])
+            for word, field in enumerate(self.fields)
+            for each in rows
+        ]
+
+
+def _total(field: SeriesField, values: IntArray, counts: IntArray) -> Total:
+    """Return what a field has of these events."""
+    if field.of == "histogram":
+        return _counts(field, values, counts)
+    # Python's integers: no overflow that would tell of the values.
+    total = sum(value * count for value, count in zip(values.tolist(), counts.tolist(), strict=True))
+    if field.of == "value" and len(counts):
+        total //= sum(counts.tolist())
+    # Moved to an end that is never met: monotone, so that totals of neighbours come no further apart.
+    return max(-_END, min(_END, total))
 
 
 def _counts(field: SeriesField, bins: IntArray, counts: IntArray) -> IntArray:

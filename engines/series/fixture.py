@@ -30,13 +30,16 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
             low, high = field.limits
             # Values at a limit move most; one beyond it is clipped, and must not move more.
             fields[field.name] = chance.choice([high, high, low, low + (high - low) * chance.random(), 3 * high])
+    if domain.by is not None:
+        fields[domain.by] = chance.choice(domain.values)
     return fields
 
 
 def _dearest(domain: Any, chance: Chance) -> list[dict[str, Any]]:
-    """At the limit that is farther from zero, in every field; in a bin of its histogram."""
+    """At the limit that is farther from zero, in every field; in a bin of its histogram; in one group."""
     read = [field for field in domain.series if field.of != "count"]
-    return [{field.name: max(field.limits or field.edges, key=abs) for field in read}]
+    group = {} if domain.by is None else {domain.by: domain.values[-1]}
+    return [{**group, **{field.name: max(field.limits or field.edges, key=abs) for field in read}}]
 
 
 def _reach(stream: Stream) -> float:
@@ -53,15 +56,20 @@ def _wide(mode: str) -> list[Variant]:
     wide: list[Variant] = [{"domain": {"fields": fields}, "options": {"horizon": 20_000}, "privacy": many}]
     if mode == "default":
         edges = {"from": 1, "to": 1e6, "bins": 300, "scale": "log"}
-        wide.append(_histograms([{"name": "ms", "of": "histogram", "edges": edges}], {**many, "delta": None}))
+        wide.append(_histograms([{"name": "ms", "of": "histogram", "edges": edges}], {**many, "delta": None}, groups=9))
     return wide
 
 
-def _histograms(fields: Sequence[Mapping[str, Any]], privacy: Mapping[str, Any]) -> Variant:
+def _histograms(fields: Sequence[Mapping[str, Any]], privacy: Mapping[str, Any], *, groups: int = 0) -> Variant:
     """A variant with histograms, without an end."""
-    return {"domain": {"fields": fields}, "options": {"horizon": None}, "privacy": privacy}
+    return {"domain": {"fields": fields, **_by(groups)}, "options": {"horizon": None}, "privacy": privacy}
 
 
+def _by(groups: int) -> Mapping[str, Any]:
+    return {"by": "place", "values": [f"p{at}" for at in range(groups)]} if groups else {}
+
+
+_SUMS: list[Mapping[str, Any]] = [{"name": "n", "of": "count"}, {"name": "km", "of": "sum", "limits": [-2.0, 4.0]}]
 _EDGES = [0.0, 1.0, 2.5, 4.0]
 _ONE: list[Mapping[str, Any]] = [{"name": "km", "of": "histogram", "edges": _EDGES}]
 _TWO: list[Mapping[str, Any]] = [
@@ -128,5 +136,18 @@ CONTRACT = EngineCase(
             _ONE, {"delta": None, "unit": "event", "user": None, "max_contributions": None, "max_per_step": None}
         ),
         _histograms(_TWO, {"max_contributions": 5, "max_per_step": 3}),
+        # In groups: without a delta; a public schedule; and an adaptive budget, that of days of four steps.
+        _histograms(_TWO, {"delta": None, "max_contributions": 5}, groups=3),
+        {
+            "domain": {"fields": _SUMS, **_by(3)},
+            "options": {"horizon": 40},
+            "privacy": {"max_contributions": 5, "max_per_step": 2},
+        },
+        {
+            "domain": {"fields": _SUMS, **_by(2)},
+            "time": {"step": "6h"},
+            "options": {"horizon": 16},
+            "privacy": {"max_contributions": 32},
+        },
     ),
 )

@@ -22,8 +22,8 @@ from schemas.config.series import OF_HISTOGRAM, PERCENTILES
 
 @dataclass(frozen=True, slots=True)
 class HistogramNumber:
-    """A number with its standard error and the ends of its interval, all of the noise alone; None where nothing of it
-    is known, since there are no values.
+    """A number with its standard error and the ends of its interval, all of the noise alone; None for a mean or a
+    percentile where there may be no values at all: where the interval of their number holds 0.
     """
 
     value: float | None = None
@@ -54,16 +54,17 @@ class NoisyHistogram:
         return {name: self.number(name, deviations) for name in OF_HISTOGRAM}
 
     def number(self, name: str, deviations: float) -> HistogramNumber:
-        """Return one of them."""
+        """Return one of them. See `HistogramNumber` for what is None."""
+        count = _around(self.total, sqrt(self.variance * len(self.counts)), deviations, 0.0, np.inf)
         if name == "count":
-            return _around(float(np.sum(self.counts)), sqrt(self.variance * len(self.counts)), deviations, 0.0, np.inf)
-        if not self.total:
+            return count
+        if not count.low:
             return HistogramNumber()
         return self._mean(deviations) if name == "mean" else self._percentile(PERCENTILES[name], deviations)
 
     @cached_property
     def shares(self) -> FloatArray:
-        """`(n + 1,)` share of each bin. There must be values."""
+        """`(n + 1,)` share of each bin. The total must be positive."""
         # The level to take away from each count, so that those left above it add up to the total.
         ordered = np.sort(self.counts)[::-1]
         levels = (np.cumsum(ordered) - self.total) / np.arange(1, len(ordered) + 1)
@@ -73,8 +74,8 @@ class NoisyHistogram:
 
     @property
     def total(self) -> float:
-        """The noisy number of values, at least 0."""
-        return max(float(np.sum(self.counts)), 0.0)
+        """The noisy number of values."""
+        return float(np.sum(self.counts))
 
     def _mean(self, deviations: float) -> HistogramNumber:
         middles = np.array([self.edges[0], *np.add(self.edges[:-1], self.edges[1:]) / 2, self.edges[-1]])

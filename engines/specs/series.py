@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import INTEGER, NUMBER, EngineFacts, EngineSpec, RecordFields, RecordKind
+from schemas.config.engines import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields, RecordKind
 from schemas.config.series import SeriesDomainSection, SeriesOptions
 
 _OR_NONE: frozenset[RecordKind] = frozenset({"number", "null"})
@@ -17,7 +17,8 @@ def _records(domain: SeriesDomainSection) -> RecordFields:
         for field in domain.series
         for name in field.released
     ]
-    return {"step": INTEGER, **{name + suffix: kinds for name, kinds in numbers for suffix in suffixes}}
+    group = {} if domain.by is None else {domain.by: TEXT}
+    return {"step": INTEGER, **group, **{name + suffix: kinds for name, kinds in numbers for suffix in suffixes}}
 
 
 SPEC = EngineSpec(

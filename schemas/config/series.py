@@ -39,6 +39,7 @@ Weight = Annotated[
 
 
 MAX_BINS = 1000
+MAX_GROUPS = 1000
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 """Names and levels of the percentiles that are released of a histogram."""
 OF_HISTOGRAM = ("count", "mean", *PERCENTILES)
@@ -96,6 +97,13 @@ Edges = Annotated[
         "sort them, and write fewer where there are more",
     ),
     BeforeValidator(_edges),
+]
+
+
+Values = Annotated[
+    tuple[Annotated[str, Field(strict=True, min_length=1)], ...],
+    Field(min_length=1, max_length=MAX_GROUPS),
+    must(lambda values: len(set(values)) == len(values), "name one value twice", "write every value once"),
 ]
 
 
@@ -177,6 +185,12 @@ class SeriesDomainSection(DomainSection):
         alias="fields", min_length=1, max_length=64, examples=[[{"name": "visits", "of": "count"}]]
     )
     """The series of the stream."""
+    by: FieldName | None = Field(None, examples=["carrier"])
+    """Field of the raw events, a text, by whose values events are counted apart; each event is in one group, so that a
+    group costs no other one any epsilon. Not for readings.
+    """
+    values: Values | None = Field(None, examples=[["AA", "UA"]])
+    """All values of `by`, public; an event with another one is refused and counted."""
 
     @classmethod
     def questions(cls) -> tuple[Question | TablesQuestion, ...]:
@@ -224,9 +238,12 @@ class SeriesDomainSection(DomainSection):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return tuple(field.name for field in self.series if field.of != "count")
+        by = () if self.by is None else (self.by,)
+        return (*by, *(field.name for field in self.series if field.of != "count"))
 
     def roles(self) -> Iterator[tuple[str, str]]:
+        if self.by is not None:
+            yield "by", self.by
         for index, field in enumerate(self.series):
             if field.of != "count":
                 yield f"fields[{index}].name", field.name
@@ -248,7 +265,20 @@ class SeriesDomainSection(DomainSection):
                 "mix histograms, whose noise is that of counts, with other numbers",
                 'describe them as two streams: one with of = "histogram" only, which counts its events too',
             )
-        released = [name for field in self.series for name in field.released]
+        if (self.by is None) != (self.values is None):
+            key, other = ("values", "by") if self.values is None else ("by", "values")
+            yield ConfigProblem(
+                key,
+                f"missing beside {other}: groups are the public values of a field",
+                'write by = "carrier" and values = ["AA", "UA"], say',
+            )
+        if self.by is not None and self.readings:
+            yield ConfigProblem(
+                "by",
+                "would divide readings, each of which every user is in",
+                "remove by and values, or name each series",
+            )
+        released = [name for field in self.series for name in field.released] + ([self.by] if self.by else [])
         if len(set(released)) < len(released):
             yield ConfigProblem("fields", "would release two numbers under one name", "rename a field")
 
@@ -273,6 +303,8 @@ class SeriesOptions(OptionsSection):
         """Refuse a stream without an end whose total cost would not be finite, and options that have no effect."""
         if self.decay is not None and mode == "paper-binomial":
             yield ConfigProblem("options.decay", f'mode "{mode}" has no weights that could decay', "remove the key")
+        if isinstance(domain, SeriesDomainSection) and domain.by is not None and mode != "default":
+            yield ConfigProblem("domain.by", f'mode "{mode}" has no groups', 'set mode = "default"')
         if isinstance(domain, SeriesDomainSection) and domain.all_counts:
             if mode != "default":
                 yield ConfigProblem("mode", f'mode "{mode}" has no histograms', 'set mode = "default"')

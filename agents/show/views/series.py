@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from math import nan
-from typing import TYPE_CHECKING, Any
+from statistics import mean
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,8 @@ LAST_STEPS = 200
 """Steps that are drawn one by one beside a long series."""
 WINDOWS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 """Steps whose mean is judged."""
+MOST_PANELS = 12
+"""Groups that are drawn side by side."""
 KEYS = ("true", "released", "se")
 """Of a step's figures: the truth, the release and its standard error."""
 WIDE = 1.645
@@ -53,6 +56,9 @@ def _domain(stream: Stream) -> str:
         if field.sensitivity is not None:
             text += f", of which one user moves {field.sensitivity:g} at most"
         parts.append(f"{text}, on a lattice of {field.unit:g}")
+    by = config(stream).domain.by
+    if by is not None:
+        parts.append(f"of each of {len(by.values):,} groups by {by.field}")
     return "; ".join(parts) + "; by declaration and not from the data."
 
 
@@ -106,6 +112,11 @@ def _remarks(stream: Stream) -> Iterator[str]:
         yield (
             "An event is in one bin of one step, so all bins of all steps together move by as much as a user has events"
             + (": that is what the noise hides." if recipe.pure else " (in L2 norm at most).")
+        )
+    if recipe.domain.by is not None:
+        yield (
+            f"An event is in one group by {recipe.domain.by.field}, so each of {len(recipe.domain.by.values):,} groups "
+            "has the whole epsilon. Somebody whose events are in several groups pays for each event once."
         )
     if recipe.pure:
         yield from _length(recipe)
@@ -162,20 +173,54 @@ def _length(recipe: SeriesConfig) -> Iterator[str]:
 
 
 def sections(stream: Stream, truth: HeldOutAudit, steps: Sequence[StepRow]) -> Iterator[ReportSection]:
-    """Yield for each field how far its releases are off, in words and as lines."""
-    for name, tail in _names(stream):
-        table, starts = _table(tail, steps)
-        if len(table) < 2:
+    """Yield for each number how far its releases are off, in words and as lines; with groups, a panel for each."""
+    for name, groups in _numbers(stream).items():
+        found = {group: _table(tail, steps) for group, tail in groups.items()}
+        tables = {group: table for group, (table, _) in found.items() if len(table) > 1}
+        if not tables:
             continue
+        if None not in groups:
+            yield ReportSection(f"{name}: truth and release", how_far_off(_all(tables)), [_multiples(found, name)])
+            continue
+        table, starts = found[None]
         charts: list[Chart] = [_lines(starts, table, f"all {len(table):,} steps", name)]
         if len(table) > MOST_POINTS:
             charts.append(_lines(starts[-LAST_STEPS:], table[-LAST_STEPS:], f"the last {LAST_STEPS} steps", name))
         yield ReportSection(f"{name}: truth and release", how_far_off(table), charts)
 
 
-def _names(stream: Stream) -> Sequence[tuple[str, str]]:
-    """Return the name of each number that is compared, and what it adds to the keys of its figures."""
-    return compared(config(stream).domain)
+def _numbers(stream: Stream) -> Mapping[str, Mapping[str | None, str]]:
+    """Return by number that is compared, and by its groups, what each adds to the keys of its figures."""
+    found: dict[str, dict[str | None, str]] = {}
+    for one in compared(config(stream).domain):
+        found.setdefault(one.name, {})[one.group] = one.tail
+    return found
+
+
+def _all(tables: Mapping[str | None, FloatArray]) -> FloatArray:
+    return np.concatenate(list(tables.values()))
+
+
+def _multiples(found: Mapping[str | None, tuple[FloatArray, Sequence[datetime]]], name: str) -> LineChart:
+    """Draw the groups that are named first side by side; a line has gaps where a group has no number."""
+    first = list(found)[:MOST_PANELS]
+    x = sorted({start for group in first for start in found[group][1]})
+    panels = []
+    for group in first:
+        table, starts = found[group]
+        at, rows = {start: row for row, start in enumerate(starts)}, np.full((len(x), 3), nan)
+        for place, start in enumerate(x):
+            if start in at:
+                rows[place] = table[at[start]]
+        panels.append(_panel(rows, name, str(group)))
+    more = f"; the first of {len(found):,}" if len(found) > len(first) else ""
+    return LineChart(
+        x=x,
+        panels=panels,
+        columns=3,
+        size=(9.0, 1.8 * -(-len(panels) // 3) + 0.6),
+        alt=f"Lines of {name}, truth and release with its 90 % interval, for {len(panels)} groups{more}",
+    )
 
 
 def _table(tail: str, steps: Sequence[StepRow]) -> tuple[FloatArray, Sequence[datetime]]:
@@ -208,67 +253,92 @@ def how_far_off(table: FloatArray) -> str:
 
 
 def _lines(starts: Sequence[datetime], table: FloatArray, label: str, name: str) -> LineChart:
-    true, released, error = table.T
-    published = Curve(released, BLUE, band=WIDE * error)
+    true, released, _ = table.T
     said = f"truth from {true.min():.4g} to {true.max():.4g}, release from {released.min():.4g} to {released.max():.4g}"
     return LineChart(
         x=starts,
-        panels=[
-            Panel(
-                lines={"release": published, "truth": Curve(true, AMBER, "--")},
-                what=name,
-                title=label,
-                text="{:.4g}".format,
-                zero=False,
-                band="90 % interval of a step",
-            )
-        ],
+        panels=[_panel(table, name, label)],
         size=(6.0, 3.0),
         alt=f"Lines of {name}, truth and release with its 90 % interval, {label}: {said}",
     )
 
 
+def _panel(table: FloatArray, name: str, label: str) -> Panel:
+    true, released, error = table.T
+    published = Curve(released, BLUE, band=WIDE * error)
+    return Panel(
+        lines={"release": published, "truth": Curve(true, AMBER, "--")},
+        what=name,
+        title=label,
+        text="{:.4g}".format,
+        zero=False,
+        band="90 % interval of a step",
+    )
+
+
 def metrics(stream: Stream) -> Sequence[Metric]:
-    """Return what is true of each field, what is released, and how far apart the two are."""
-    found = []
-    for name, tail in _names(stream):
-        field = f" of {name}" if tail else ""
-        keys = (f"true{tail}", f"released{tail}")
-        facts: dict[str, Any] = {"better": "", "error": False, "text": "{:.5g}".format}
-        meanings = {
-            "truth": "The true number of the step. Not for publication.",
-            "release": "What is published of the step.",
-            "standard error": "Of the release, and published with it; smaller than the noise alone where a filter "
-            "helps.",
-        }
-        for key, short, (label, meaning) in zip((*keys, f"se{tail}"), ("", "", "SE"), meanings.items(), strict=True):
-            found.append(Metric(keys=(key,), label=f"{label}{field}", short=short, meaning=meaning, **facts))
-        found.append(
-            Metric(
-                keys=keys,
-                label=f"error{field}",
-                meaning="How far the release of a step is from the truth, in the units of the field.",
-                of=lambda true, released: abs(released - true),
-                tile=False,
+    """Return what is true of each number, what is released, and how far apart the two are; of groups, on average."""
+    found, by = [], config(stream).domain.by
+    meanings = {
+        ("true", "truth", ""): "The true number of the step. Not for publication.",
+        ("released", "release", ""): "What is published of the step.",
+        ("se", "standard error", "SE"): "Of the release, and published with it; smaller than the noise alone where a "
+        "filter helps.",
+    }
+    off = "How far the release of a step is from the truth, in the units of the field."
+    for name, groups in _numbers(stream).items():
+        field = "" if "" in groups.values() else f" of {name}" if by is None else f" of {name} by {by.field}"
+        for (what, label, short), meaning in meanings.items():
+            found.append(
+                Metric(
+                    keys=tuple(f"{what}{tail}" for tail in groups.values()),
+                    label=f"{label}{field}",
+                    short=short,
+                    meaning=meaning,
+                    better="",
+                    of=lambda *values: mean(values),
+                    text="{:.5g}".format,
+                    tile=by is None,
+                    error=False,
+                )
             )
+        if by is not None:
+            found.append(
+                Metric(keys=(f"error_{name}",), label=f"error{field}", meaning=f"{off} The mean of all groups.")
+            )
+            continue
+        keys = tuple(f"{what}{groups[None]}" for what in ("true", "released"))
+        error = Metric(
+            keys=keys,
+            label=f"error{field}",
+            meaning=off,
+            of=lambda true, released: abs(released - true),
+            tile=False,
         )
+        found.append(error)
     return found
 
 
 def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[Judged]:
-    """Return errors of means over more and more steps, from all of them to single ones, of each field."""
+    """Return errors of means over more and more steps, from all of them to single ones, of each number; its groups are
+    judged together.
+    """
     found = []
-    for name, tail in _names(stream):
-        table, starts = _table(tail, steps)
-        what = name if tail else "Values over time"
-        if len(table) < 2:
+    for name, groups in _numbers(stream).items():
+        series = [_table(tail, steps) for tail in groups.values()]
+        series = [(table, starts) for table, starts in series if len(table) > 1]
+        what = name if "" not in groups.values() else "Values over time"
+        if not series:
             found.append(Judged(what=what, scales=(), how=""))
             continue
-        true, released = table.T[:2]
-        flat = np.full_like(true, true.mean())
+        longest, starts = max(series, key=lambda each: len(each[0]))
         scales = []
-        for width in [width for width in WINDOWS if 2 * width <= len(true)][::-1]:
-            means = [thinned(values, width) for values in (true, released, flat)]
+        for width in [width for width in WINDOWS if 2 * width <= len(longest)][::-1]:
+            each = [
+                [thinned(values, width) for values in (*table.T[:2], np.full(len(table), table[:, 0].mean()))]
+                for table, _ in series
+            ]
+            means = [np.concatenate(part) for part in zip(*each, strict=True)]
             scales.append(Scale(_window(width, starts), relative(means[0], means[1]), relative(means[0], means[2])))
         found.append(
             Judged(
@@ -278,7 +348,7 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
                 "true values.",
                 beyond="and longer",
                 baseline="the mean of all steps in place of each",
-                more=how_far_off(table),
+                more=how_far_off(np.concatenate([table for table, _ in series])),
             )
         )
     return found
@@ -292,6 +362,12 @@ def _window(width: int, starts: Sequence[datetime]) -> str:
     return f"means of {width:,} steps ({long})"
 
 
+def _picture(stream: Stream) -> SeriesPicture:
+    domain = config(stream).domain
+    names = list(dict.fromkeys(one.name for one in compared(domain)))
+    return SeriesPicture(names, by=None if domain.by is None else (domain.by.field, domain.by.values))
+
+
 VIEW = View(
     domain=_domain,
     error_model=_error_model,
@@ -301,5 +377,5 @@ VIEW = View(
     events=lambda stream: "readings" if config(stream).domain.readings else "events",
     records=lambda stream: "released values",
     remarks=_remarks,
-    picture=lambda stream: SeriesPicture([name for name, _ in _names(stream)]),
+    picture=_picture,
 )

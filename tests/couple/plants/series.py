@@ -256,13 +256,13 @@ def full_bins_alone() -> Planted:
 @contextmanager
 def in_the_record(change: Callable[[SyntheticRecord, int], SyntheticRecord]) -> Iterator[None]:
     """Records as a true total would have them."""
-    record = series.Series._record
+    records = series.Series._records
     with remembered(SeriesDomain, "sums") as seen:
 
-        def telling(self: series.Series, step: int, values: Any) -> SyntheticRecord:
-            return change(record(self, step, values), int(seen[0][0]))
+        def telling(self: series.Series, step: int, values: Any) -> list[SyntheticRecord]:
+            return [change(record, int(seen[0][0])) for record in records(self, step, values)]
 
-        with patch.object(series.Series, "_record", telling):
+        with patch.object(series.Series, "_records", telling):
             yield
 
 
@@ -323,7 +323,9 @@ def half_sensitivity() -> Planted:
     return replaced(SeriesField, "shift", property(lambda self: max(1, whole(self) // 2)))
 
 
-_HISTOGRAM: Mapping[str, Any] = contract_case("series").of_default[0]
+_OF_DEFAULT = contract_case("series").of_default
+_PURE_GROUPS, _FIXED_GROUPS, _ADAPTIVE_GROUPS = _OF_DEFAULT[-3:]
+_HISTOGRAM: Mapping[str, Any] = _OF_DEFAULT[0]
 _HALF_NOISE = smaller(GaussianBudget, "sigma_squared", Fraction(1, 4))
 DEFAULT = {
     # These read a private value outside of any aggregate: sealed events show them, whatever the data.
@@ -346,6 +348,19 @@ DEFAULT = {
     "an empty bin without noise": Fault(full_bins_alone(), _HISTOGRAM),
     "noise for one of a user's events in a histogram": Fault(
         edit(PureBudget, "scale", "self.presence.most,", "1,"), _HISTOGRAM
+    ),
+    "an event in two groups": Fault(
+        edit(SeriesDomain, "sums", "values[:, -1] == group", "values[:, -1] >= group"), _PURE_GROUPS
+    ),
+    "an event in two groups: sums": Fault(
+        edit(SeriesDomain, "sums", "values[:, -1] == group", "values[:, -1] >= group"), _FIXED_GROUPS
+    ),
+    "a group's noise is for events of that group alone": Fault(
+        edit(PureBudget, "scale", "self.presence.most,", "self.presence.most // 3,"), _PURE_GROUPS
+    ),
+    "a group charged nothing": Fault(
+        edit(AdaptiveChannel, "measure", "amount = amounts[field]", "amount = amounts[field] * (1 + index % 2)"),
+        _ADAPTIVE_GROUPS,
     ),
     "noise for the upper limit alone": Fault(
         edit(SeriesField, "shift", "max(map(abs, self.bounds))", "max(1, self.bounds[1])"), wide=0, shown_by=1
