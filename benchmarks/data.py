@@ -62,6 +62,7 @@ class Made:
         self.tables()
         self.places()
         self.trips()
+        self.years()
 
     def tied(self, values: Sequence[Any], hidden: np.ndarray) -> list[Any]:
         """Return one of the values for each row, which three times in four is that of the row's hidden number."""
@@ -178,6 +179,21 @@ class Made:
                 "lat": (25 + y).ravel(),
                 "long": (-60 + x).ravel(),
             },
+        )
+
+    def years(self) -> None:
+        x, y = self.near(-87.7, 41.8)
+        self.lines(
+            "chicago_crimes/chicago_crimes_sample_50k.csv.gz",
+            {
+                "datetime_hour": self.moments("2001-01-01", 400, "%Y-%m-%d %H:00:00"),
+                "longitude": x,
+                "latitude": y,
+            },
+        )
+        self.lines(
+            "earthquakes_world/earthquakes_1965_2016.csv.gz",
+            {"Date": self.moments("1965-01-01", 400, "%Y-%m-%d"), "Longitude": x, "Latitude": y},
         )
 
     def lines(self, path: str, columns: Mapping[str, Column]) -> None:

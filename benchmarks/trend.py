@@ -1,17 +1,19 @@
-"""Monthly counts from synthetic rows against truth: `make bench-trend` (QUICK=1 runs each once, under a minute).
+"""Counts by time from synthetic rows against truth: `make bench-trend` (QUICK=1 runs each once, a minute or two).
 
-Two streams with steps of one calendar day and epsilon 1 of an event, run by the code of `privstream simulate`: New
-York's vehicle thefts of 2014 to 2017 as points (engine `spatial`), San Francisco's eviction notices of 2011 to 2015 as
-rows (engine `tabular`). Four ways to a curve of months:
+Epsilon 1 of an event, run by the code of `privstream simulate`. Steps of one calendar day: New York's vehicle thefts of
+2014 to 2017 as points (engine `spatial`), San Francisco's eviction notices of 2011 to 2015 as rows (engine `tabular`).
+Steps of one week: two files of points that nothing about dates was chosen by, crimes in Chicago of 2001 to 2017 and the
+earthquakes of the world of 1965 to 2016. Four ways to a curve:
 
-released: rows alive at the end, by the month of their time, as records are by default. What not to do.
-dated: the same with `records = "dated"` in `[streams.time]`.
+dated: rows alive at the end by their time, which everybody plots.
+released: the same by the time of the step that released them, as with `records = "released"`. What not to do.
 ledger: how `synthetic_records` grew from the end of one month to the end of the next; it needs no row.
 measured: noisy numbers of events from `<stream>.measurements`, each spread evenly over the steps that it counted.
 
 The error of a way is the sum over months of how far it is off, as a share of all events (0: exact; a curve that puts
-all into one month may have 2). Writes benchmarks/results/trend.json; the last line is JSON, the mean error of each
-way, over streams, in all seeds.
+all into one month may have 2). "by year" is the total variation of its shares of years from the true ones (0: exact, at
+most 1). Of dated rows it must be below `BAR` in each stream, or the exit code is 1. Writes
+benchmarks/results/trend.json; the last line is JSON, the mean over streams of both, in all seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import csv
 import gzip
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean, stdev
@@ -39,30 +41,72 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
 from benchmarks.data import DATA
-from benchmarks.size import QUICK, RESULTS, kept
+from benchmarks.size import QUICK, RESULTS, SMALLEST, kept
 from engines.core.noise import NoiseSource
 from engines.core.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream, config_from_mapping
 from schemas.releases import unframe_records
 
-WAYS = ("released", "dated", "ledger", "measured")
+WAYS = ("dated", "released", "ledger", "measured")
+FIGURES = ("error", "by_year")
+BAR = 0.03
+FILES: Mapping[str, tuple[str, Mapping[str, str], tuple[str, str, list[float]] | None]] = {
+    "thefts": (
+        "nyc_vehicle_thefts/nyc_vehicle_thefts_2014_2017.csv.gz",
+        {
+            "field": "date_single",
+            "format": "%Y-%m-%d %H:%M",
+            "timezone": "America/New_York",
+            "start": "2014-01-01",
+            "step": "1 day",
+        },
+        ("longitude", "latitude", [-74.27, 40.49, -73.68, 40.92]),
+    ),
+    "evictions": (
+        "sf_evictions/eviction_notices_2011_2015.csv.gz",
+        {
+            "field": "File Date",
+            "format": "%Y-%m-%d",
+            "timezone": "America/Los_Angeles",
+            "start": "2011-01-01",
+            "step": "1 day",
+        },
+        None,
+    ),
+    "crimes": (
+        "chicago_crimes/chicago_crimes_sample_50k.csv.gz",
+        {
+            "field": "datetime_hour",
+            "format": "%Y-%m-%d %H:%M:%S",
+            "timezone": "America/Chicago",
+            "start": "2001-01-01",
+            "step": "1 week",
+        },
+        ("longitude", "latitude", [-87.95, 41.63, -87.5, 42.03]),
+    ),
+    "earthquakes": (
+        "earthquakes_world/earthquakes_1965_2016.csv.gz",
+        {"field": "Date", "format": "%Y-%m-%d", "start": "1965-01-01", "step": "1 week"},
+        ("Longitude", "Latitude", [-180.0, -90.0, 180.0, 90.0]),
+    ),
+}
+"""The file of each stream, its time, and the columns and bounds of its points; None: a table."""
 
 
 def config(name: str) -> tuple[Stream, Path]:
     """A stream and its rows."""
-    if name == "thefts":
-        path = DATA / "nyc_vehicle_thefts" / "nyc_vehicle_thefts_2014_2017.csv.gz"
-        field, form, zone, start = "date_single", "%Y-%m-%d %H:%M", "America/New_York", "2014-01-01"
+    file, time, bounds = FILES[name]
+    path = DATA / file
+    if bounds is not None:
+        x, y, box = bounds
         tables: dict[str, Any] = {
             "engine": "spatial",
-            "domain": {"kind": "box", "x": "longitude", "y": "latitude", "bounds": [-74.27, 40.49, -73.68, 40.92]},
+            "domain": {"kind": "box", "x": x, "y": y, "bounds": box},
         }
     else:
-        path = DATA / "sf_evictions" / "eviction_notices_2011_2015.csv.gz"
-        field, form, zone, start = "File Date", "%Y-%m-%d", "America/Los_Angeles", "2011-01-01"
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as opened:
+            rows = list(csv.DictReader(opened))
         # The reasons, and the district: public, since whoever files a notice ticks a form that has them.
         reasons = [each for each in rows[0] if {row[each] for row in rows} == {"true", "false"}]
         attributes = [{"field": each, "values": ["false", "true"]} for each in reasons]
@@ -70,12 +114,11 @@ def config(name: str) -> tuple[Stream, Path]:
             {"field": "Supervisor District", "values": [str(each) for each in range(1, 12)], "missing": True}
         )
         tables = {"engine": "tabular", "domain": {"kind": "table", "attributes": attributes}}
-    time = {"field": field, "format": form, "timezone": zone, "start": start, "step": "1 day"}
     stream = {
         "name": name,
         "source": "raw",
         "privacy": {"epsilon": 1.0, "unit": "event"},
-        "time": {**time, "clock": "replay", "records": "dated"},
+        "time": {**time, "clock": "replay"},
         **tables,
     }
     job = {"job": {"name": "bench"}, "kafka": {"bootstrap": "localhost:9092"}, "streams": [stream]}
@@ -159,6 +202,16 @@ def error(curve: Mapping[str, float], truth: Mapping[str, float]) -> float:
     return sum(abs(curve.get(month, 0) - truth.get(month, 0)) for month in {*curve, *truth}) / sum(truth.values())
 
 
+def variation(curve: Mapping[str, float], truth: Mapping[str, float]) -> float:
+    """The total variation of shares of years: half of what they are off by."""
+    shares: dict[str, float] = defaultdict(float)
+    for months, sign in ((curve, 1), (truth, -1)):
+        whole = sum(months.values())
+        for month, count in months.items():
+            shares[month[:4]] += sign * count / whole
+    return sum(map(abs, shares.values())) / 2
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1 if QUICK else 5)
@@ -166,10 +219,10 @@ def main() -> int:
     if not DATA.is_dir():
         print(f"no data beside the checkout: {DATA}", file=sys.stderr)
         return 1
-    table = Table("stream", "way", "error, mean", "spread", "first half of its months")
+    table = Table("stream", "way", "error, mean", "spread", "first half of its months", "by year, mean", "spread")
     results: dict[str, Any] = {"seeds": arguments.seeds, "epsilon": 1.0, "streams": {}}
     with Progress(console=Console(stderr=True)) as progress:
-        for name in ("thefts", "evictions"):
+        for name in FILES:
             feed = Feed(name)
             truth = feed.truth()
             runs = [curves(feed, seed, progress) for seed in range(1, arguments.seeds + 1)]
@@ -178,16 +231,20 @@ def main() -> int:
             for way in WAYS:
                 errors = [error(run[way], truth) for run in runs]
                 halves = [sum(run[way][month] for month in early) / sum(run[way].values()) for run in runs]
-                spread = stdev(errors) if len(errors) > 1 else 0.0
+                apart = [variation(run[way], truth) for run in runs]
+                spread, apart_spread = (stdev(each) if len(each) > 1 else 0.0 for each in (errors, apart))
                 shown[way] = {
                     "error": round(fmean(errors), 4),
                     "spread": round(spread, 4),
                     "first_half": round(fmean(halves), 3),
+                    "by_year": round(fmean(apart), 4),
+                    "by_year_spread": round(apart_spread, 4),
                     "first_seed": {month: round(runs[0][way][month]) for month in sorted(truth)},
                 }
-                table.add_row(name, way, f"{fmean(errors):.3f}", f"{spread:.3f}", f"{fmean(halves):.1%}")
+                shares = f"{fmean(halves):.1%}", f"{fmean(apart):.4f}", f"{apart_spread:.4f}"
+                table.add_row(name, way, f"{fmean(errors):.3f}", f"{spread:.3f}", *shares)
             half = sum(truth[month] for month in early) / sum(truth.values())
-            table.add_row(name, "truth", "", "", f"{half:.1%}", end_section=True)
+            table.add_row(name, "truth", "", "", f"{half:.1%}", "", "", end_section=True)
             results["streams"][name] = {
                 **shown,
                 "truth_first_half": round(half, 3),
@@ -196,9 +253,12 @@ def main() -> int:
     Console().print(table)
     if kept(quick=QUICK):
         (RESULTS / "trend.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    means = {way: round(fmean(each[way]["error"] for each in results["streams"].values()), 4) for way in WAYS}
+    streams = results["streams"]
+    means = {
+        way: {key: round(fmean(each[way][key] for each in streams.values()), 4) for key in FIGURES} for way in WAYS
+    }
     print(json.dumps(means))
-    return 0
+    return int(not SMALLEST and any(each["dated"]["by_year"] > BAR for each in streams.values()))
 
 
 if __name__ == "__main__":

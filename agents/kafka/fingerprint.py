@@ -286,8 +286,7 @@ def fingerprint_now(
     if start == "now":
         start = stream.time.started_at(datetime.datetime.now(stream.time.zone)) if stored is None else stored.start
     fields = {
-        **stream.fingerprint_fields(),
-        "time": stream.time.fingerprint_from(start),
+        **stream.fingerprint_from(start),
         **(_output(stream, stored, schema_id) if stream.output.typed else {}),
         "source_topic_id": found[config.read_by(stream)].id,
         "source_partitions": found[config.read_by(stream)].partitions,

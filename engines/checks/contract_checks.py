@@ -204,6 +204,9 @@ def check_releases_add_up(releases: Sequence[Release]) -> None:
         _require("only what is alive can be withdrawn", alive.issuperset(removed))
         alive.difference_update(removed)
         _require("an id appears once", len(set(added)) == len(added) and alive.isdisjoint(added))
+        _require(
+            "no id has a NUL, which tables of fixed width drop at its end", not any("\0" in name for name in added)
+        )
         alive.update(added)
         _require("total is the number of records alive", release.total == len(alive))
         if release.gathered:

@@ -43,7 +43,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticRecord:
-    """One added synthetic record. `fields` has the raw events' field names; `id` is the key and never changes.
+    """One added synthetic record. `fields` has the raw events' field names; `id` is the key, never changes, and has no
+    NUL.
 
     `step` is the step whose events the record represents, if the engine has `EngineFacts.dates_records`. Otherwise it
     is None: the records together represent all live events, and no record has an event time of its own.

@@ -47,7 +47,7 @@ class EngineFacts:
         noise_versions: version of the noise distribution by mode, if it is not 1. The fingerprint holds it, so that
             a stream that was started with another distribution does not silently continue with this one.
         dates_records: whether each synthetic record belongs to one step, which it names. If not, the records together
-            stand for everything alive, and the time of a record is that of its release (docs/time.md).
+            stand for everything alive, and the job dates them where it can (`Stream.record_times`, docs/time.md).
     """
 
     modes: tuple[str, ...]

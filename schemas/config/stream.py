@@ -20,7 +20,7 @@ from schemas.config.formats import InputParts, Source
 from schemas.config.options import OptionsSection, TripOptionsSection
 from schemas.config.output import OutputSection
 from schemas.config.privacy import MAX_DELTA, SURPLUS_SHARE, Privacy
-from schemas.config.timing import Timing
+from schemas.config.timing import RecordTimes, Timing
 from schemas.config.values import (
     Duration,
     PlainName,
@@ -185,6 +185,13 @@ class Stream(Source):
         return Fraction(1) if decay is None else decay
 
     @property
+    def record_times(self) -> RecordTimes | None:
+        """What the time of a synthetic record says; None if the engine dates its records."""
+        if self.facts.dates_records:
+            return None
+        return self.time.records or ("dated" if self.domain.deletion_key is None else "released")
+
+    @property
     def publish_delay_us(self) -> int:
         """`publish_delay` in microseconds."""
         return microseconds(self.publish_delay)
@@ -282,6 +289,11 @@ class Stream(Source):
         """Whether records that are not on the partition of their user are refused."""
         return self.privacy.bounds_users and self.partitioner != "none"
 
+    def fingerprint_from(self, start: str) -> dict[str, Any]:
+        """Return `fingerprint_fields` of a stream whose step 0 begins at a local time."""
+        fields = self.fingerprint_fields()
+        return {**fields, "time": {**fields["time"], **self.time.begins_from(start)}}
+
     def fingerprint_fields(self) -> dict[str, Any]:
         """Return everything on which the guarantee and the meaning of stored states depend, for canonical JSON.
 
@@ -297,7 +309,10 @@ class Stream(Source):
             **self.input_fields(),
             "partitioner": self.partitioner,
             "privacy": {**self.privacy.fingerprint_fields(), "insert_charge": self.insert_charge},
-            "time": self.time.fingerprint_fields(),
+            "time": {
+                **self.time.fingerprint_fields(),
+                **({} if self.record_times is None else {"records": self.record_times}),
+            },
             "domain": self.domain.fingerprint_fields(),
             "options": self.options.fingerprint_fields(),
             **({"output": {"format": self.output.format}} if self.output.typed else {}),
@@ -445,7 +460,7 @@ class StreamParts(InputParts):
         key = self.domain.deletion_key if self.domain is not None else None
         if self.time is not None and self._facts is not None:
             own = self._facts.dates_records
-            yield from prefixed("time", self.time.dated_problems(own=own, deletion_key=key))
+            yield from prefixed("time", self.time.records_problems(own=own, deletion_key=key))
         if key is None or self.privacy is None:
             return
         if key == "ttl" and not measures_expiry(self.engine or "", self.mode or ""):

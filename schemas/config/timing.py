@@ -21,6 +21,7 @@ from schemas.errors import ConfigProblem
 from schemas.releases import STEP_LIMIT
 from schemas.steps import EPOCH, LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, min_length_us
 
+RecordTimes = Literal["dated", "released"]
 NUMERIC_FORMATS: Mapping[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Format of times that are numbers -> nanoseconds of its unit."""
 _MIN_SPAN_US = 366 * 86_400_000_000
@@ -107,7 +108,8 @@ class Timing(Section):
     """`[streams.time]`: times of events, and steps."""
 
     header: ClassVar[str] = "[streams.time]"
-    unpinned: ClassVar[frozenset[str]] = frozenset({"grace"})
+    unpinned: ClassVar[frozenset[str]] = frozenset({"grace", "records"})
+    """Of `records` a stream pins what it comes to."""
 
     field: FieldName = Field(examples=["pickup_datetime"])
     """Field of the raw events that holds their time."""
@@ -131,9 +133,10 @@ class Timing(Section):
     max_ahead: StrictInt = Field(10, ge=0, le=10_000, examples=[10])
     """Number of steps that an event may be ahead of the open step; events further ahead are refused."""
 
-    records: Literal["released", "dated"] = Field("released", examples=["released"])
-    """Time of a synthetic record if records together stand for everything alive: the step that released it, or the step
-    that it stands for (docs/time.md). Records of engines that date them always have the latter.
+    records: RecordTimes | None = Field(None, examples=["dated"])
+    """Time of a synthetic record if records together stand for everything alive: the step that it stands for (`dated`),
+    or the one that `released` it (docs/time.md). Absent: `dated`, or with `op` or `ttl` `released`. Engines whose
+    records are of one step always date them.
     """
 
     @property
@@ -194,36 +197,28 @@ class Timing(Section):
         """Shortest length of a step in microseconds."""
         return min_length_us(self.step)
 
-    def fingerprint_fields(self) -> dict[str, Any]:
-        fields = super().fingerprint_fields()
-        return fields if self.records != "released" else {key: fields[key] for key in fields.keys() - {"records"}}
-
-    def fingerprint_from(self, start: str) -> dict[str, Any]:
-        """Return `fingerprint_fields`, for calendar steps with their begins from a local time on and the zone database.
-
-        With another database that moves a begin, an event would join another step.
+    def begins_from(self, start: str) -> dict[str, Any]:
+        """Return what the fingerprint has of calendar steps beside the keys: their begins from a local time on, and the
+        zone database. With another database that moves a begin, an event would join another step.
         """
         calendar = self.calendar_from(start)
-        pinned = {} if calendar is None else {"begins": calendar.digest(), "tzdata": zones.database_version()}
-        return {**self.fingerprint_fields(), **pinned}
+        return {} if calendar is None else {"begins": calendar.digest(), "tzdata": zones.database_version()}
 
     @property
     def grace_us(self) -> int:
         """`grace` in microseconds."""
         return microseconds(self.grace)
 
-    def dated_problems(self, *, own: bool, deletion_key: str | None) -> Iterator[ConfigProblem]:
-        """Refuse dated records if records cannot be dated, or always are.
+    def records_problems(self, *, own: bool, deletion_key: str | None) -> Iterator[ConfigProblem]:
+        """Refuse dated records where they cannot be dated, and either choice where they always are.
 
         Args:
             own: whether the engine dates its records.
             deletion_key: the key that says how events are deleted; None if they stay.
         """
-        if self.records != "dated":
-            return
-        if own:
+        if own and self.records is not None:
             yield ConfigProblem("records", "has no effect: this engine always dates its records", "remove the key")
-        elif deletion_key is not None:
+        elif deletion_key is not None and self.records == "dated":
             yield ConfigProblem(
                 "records",
                 f'"dated" is for events that stay: with {deletion_key} records stand for the events alive now, and '

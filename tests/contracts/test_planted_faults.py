@@ -204,3 +204,13 @@ def test_records_other_than_the_spec_says_are_caught(fields: RecordFields, match
     checks.check_record_fields(releases, {"x": NUMBER, "y": NUMBER})
     with pytest.raises(checks.ContractBroken, match=match):
         checks.check_record_fields(releases, fields)
+
+
+def test_an_id_that_tables_would_cut_is_caught() -> None:
+    plain, cut = (
+        [Release(step=0, added=[SyntheticRecord(name, {})], removed=(), measurements=(), total=1)]
+        for name in ("0", "0\0")
+    )
+    checks.check_releases_add_up(plain)
+    with pytest.raises(checks.ContractBroken, match="NUL"):
+        checks.check_releases_add_up(cut)

@@ -27,6 +27,10 @@ from schemas.config import ConfigError, Stream, parse_config
 from schemas.errors import EncodedSizeError, EngineInputError
 from schemas.releases import STEP_LIMIT, Candidate, unframe_records
 
+BOUNDS = "bounds = [0, 0, 1, 1]"
+TABLE = 'kind = "table"\nattributes = [{ field = "a", values = ["x", "y"] }]\n'
+DATED = ('clock = "replay"', 'clock = "replay"\nrecords = "dated"')
+RELEASED = ('clock = "replay"', 'clock = "replay"\nrecords = "released"')
 TEXT = """
 [job]
 name = "job"
@@ -45,7 +49,6 @@ timezone = "America/New_York"
 start = "2024-03-08"
 step = "1 day"
 clock = "replay"
-records = "dated"
 [streams.domain]
 kind = "box"
 x = "x"
@@ -238,7 +241,7 @@ def test_rows_can_be_counted_by_their_time() -> None:
     # True: 4,000 of 4,240 in the first ten days.
     assert 0.9 < early / len(dated_) < 0.98
     assert {str(record["at"])[10:] for record in dated_} == {"T00:00:00-05:00", "T00:00:00-04:00"}
-    plain = alive(run(stream(('records = "dated"', "")), made))
+    plain = alive(run(stream(RELEASED), made))
     late = sum(count for day, count in days_of(plain).items() if day >= "2024-03-18")
     assert late / len(plain) > 0.2  # ten times as many as there were: mass that was moved bears the day of the move
     # Nothing else differs.
@@ -250,7 +253,7 @@ def test_a_crash_dates_no_record_anew() -> None:
     whole = run(stream(), made)
     assert [each.payload for each in run(stream(), made, restart=4)] == [each.payload for each in whole]
     assert [each.chain for each in run(stream(), made, restart=6)] == [each.chain for each in whole]
-    assert not any(name.startswith("dating/") for name in run(stream(('records = "dated"', "")), made)[0].arrays or {})
+    assert not any(name.startswith("dating/") for name in run(stream(RELEASED), made)[0].arrays or {})
 
 
 def test_more_records_than_can_be_read_back_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,18 +274,22 @@ def test_more_records_than_can_be_read_back_are_not_committed(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (
-            "bounds = [0, 0, 1, 1]",
-            'bounds = [0, 0, 1, 1]\nttl = "30 days"',
-            "with ttl records stand for the events alive now",
-        ),
-        ("bounds = [0, 0, 1, 1]", 'bounds = [0, 0, 1, 1]\nop = "action"', "with op records stand for"),
+        (BOUNDS, BOUNDS + '\nttl = "30 days"', "with ttl records stand for the events alive now"),
+        (BOUNDS, BOUNDS + '\nop = "action"', "with op records stand for"),
         ('"dated"', '"exact"', "not one of"),
     ],
 )
 def test_what_cannot_be_dated_is_refused(old: str, new: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        stream((old, new))
+        stream(DATED, (old, new))
+
+
+@pytest.mark.parametrize("gone", ['ttl = "30 days"', 'op = "action"'])
+def test_what_cannot_be_dated_is_not(gone: str) -> None:
+    made = stream((BOUNDS, f"{BOUNDS}\n{gone}"))
+    assert made.record_times == "released"
+    assert Stepper.from_stream(made, 1)._dating is None
+    assert made.fingerprint_fields() == stream((BOUNDS, f"{BOUNDS}\n{gone}"), RELEASED).fingerprint_fields()
 
 
 def test_records_of_one_step_say_it_anyhow() -> None:
@@ -292,10 +299,20 @@ def test_records_of_one_step_say_it_anyhow() -> None:
         .replace("epsilon = 4.0", "epsilon = 4.0\ndelta = 1e-6")
     )
     text += '[streams.domain]\nkind = "series"\nfields = [{ name = "v", of = "count" }]\n'
-    with pytest.raises(ConfigError, match="always dates its records"):
-        parse_config(text)
+    (made,) = parse_config(text).streams
+    assert made.record_times is None
+    assert "records" not in made.fingerprint_fields()["time"]
+    for old, new in (DATED, RELEASED):
+        with pytest.raises(ConfigError, match="always dates its records"):
+            parse_config(text.replace(old, new))
 
 
-def test_the_fingerprint_is_that_of_old_unless_records_are_dated() -> None:
-    assert stream().fingerprint_fields()["time"]["records"] == "dated"
-    assert "records" not in stream(('records = "dated"', "")).fingerprint_fields()["time"]
+@pytest.mark.parametrize(("engine", "said"), [("spatial", DATED), ("tabular", DATED), ("spatial", RELEASED)])
+def test_the_fingerprint_has_what_is_meant_and_not_whether_it_was_said(engine: str, said: tuple[str, str]) -> None:
+    other = () if engine == "spatial" else (('"spatial"', '"tabular"'), (TEXT[TEXT.index("kind =") :], TABLE))
+    default, stated = stream(*other), stream(*other, said)
+    assert default.fingerprint_fields()["time"]["records"] == "dated"
+    pinned = said[1].partition('records = "')[2].rstrip('"')
+    assert stated.fingerprint_fields()["time"]["records"] == pinned
+    assert (default.fingerprint_fields() == stated.fingerprint_fields()) == (pinned == "dated")
+    assert stated.fingerprint_from("2024-03-08")["time"].keys() >= {"records", "begins"}

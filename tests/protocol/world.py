@@ -82,7 +82,8 @@ def toy_stepper() -> Stepper:
         contributions=1,
         privacy=SimpleNamespace(unit="event", max_contributions=None, per=None, per_us=None),
         period_steps=None,
-        time=SimpleNamespace(field="at", format="s", timezone="UTC", records="released"),
+        time=SimpleNamespace(field="at", format="s", timezone="UTC"),
+        record_times=None,
     )
     clock: Any = SimpleNamespace(start_of=lambda step: step * 10**6, end_of=lambda step: (step + 1) * 10**6)
     return Stepper(stream, ToyEngine(), BlockMerge(STREAM, PARTITIONS, 1), clock)

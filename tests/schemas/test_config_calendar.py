@@ -144,6 +144,7 @@ def test_fixed_steps_have_the_fingerprint_that_they_had() -> None:
         "step_us": 86_400_000_000,
         "clock": "wall",
         "max_ahead": 10,
+        "records": "released",
     }
     assert fields["privacy"]["per_us"] == 28 * 86_400_000_000
     assert fields["domain"]["ttl_us"] == 56 * 86_400_000_000

@@ -36,7 +36,7 @@ def page() -> str:
             "## Public records\n",
             "### `<stream>.synthetic`\n",
             "Key: the record's id, for ever. Value: the field names of your raw events; the time is the start of the step that "
-            "published it. No value (a tombstone): the record is withdrawn.\n",
+            "it stands for (docs/time.md). No value (a tombstone): the record is withdrawn.\n",
             _json(synthetic),
             "### `<stream>.measurements`\n",
             "Key: the step. Fields that all engines have:\n",

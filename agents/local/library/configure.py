@@ -60,8 +60,7 @@ def configure(
     timing = chosen.time.model_copy(update={"clock": "replay"})
     chosen = chosen.model_copy(update={"time": timing, "format": "json"})
     fields = {
-        **chosen.fingerprint_fields(),
-        "time": timing.fingerprint_from(timing.start),
+        **chosen.fingerprint_from(timing.start),
         "seeds": "secure" if insecure_seed is None else "insecure",
     }
     asked = Fingerprint(chosen.name, fields, chosen.time.start)

@@ -89,7 +89,8 @@ class StepRelease:
     Attributes:
         step: number of the step, from 0.
         start, end: begin and end of the step.
-        records: synthetic records that appear, with the column names of the batches (their time is `start`).
+        records: synthetic records that appear, with the column names of the batches; their time is the start of the
+            step that each stands for, with `ttl`, `op` or `records = "released"` that of this one.
         ids: id of each of `records`.
         removed: ids of synthetic records that are withdrawn.
         measurements: measurements, with their variances.

@@ -62,7 +62,7 @@ class Stepper:
         self.measured = -1
         self.chain = GENESIS
         self.release: Release | None = None
-        self._dating = Dating() if stream.time.records == "dated" else None
+        self._dating = Dating() if stream.record_times == "dated" else None
 
     @classmethod
     def from_stream(

@@ -62,14 +62,15 @@ def several(privacy: Privacy) -> str:
 def record_time(stream: Stream) -> str:
     """Return what the time of a synthetic record says, and whether records may be counted by it."""
     field = stream.time.field
-    if stream.facts.dates_records:
+    if stream.record_times is None:
         return f"The {field} of a synthetic record is the begin of the step that it stands for."
-    if stream.time.records == "dated":
+    if stream.record_times == "dated":
         return (
             f"The {field} of a synthetic record is the begin of the step whose events it stands for, as far as that "
             "was measured: records may be counted by it, for a trend."
         )
-    other = "the ledger or the measurements show it" if stream.domain.deletion_key else 'set records = "dated"'
+    undatable = stream.domain.deletion_key is not None
+    other = "the ledger or the measurements show it" if undatable else 'leave records = "released" out'
     return (
         f"The {field} of a synthetic record is the begin of the step that released it, NOT when its events were: do "
         f"not count records by it. For a trend, {other} (docs/time.md)."
