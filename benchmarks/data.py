@@ -63,6 +63,7 @@ class Made:
         self.places()
         self.trips()
         self.years()
+        self.delays()
 
     def tied(self, values: Sequence[Any], hidden: np.ndarray) -> list[Any]:
         """Return one of the values for each row, which three times in four is that of the row's hidden number."""
@@ -118,6 +119,14 @@ class Made:
             },
         )
         self.lines("bike_sharing_uci/day.csv.gz", {"cnt": self.random.integers(500, 5000, 60)})
+
+    def delays(self) -> None:
+        begin = np.datetime64("2013-01-01", "us")
+        after = np.sort(self.random.integers(0, 28 * 86_400, ROWS)).astype("timedelta64[s]")
+        delay = (self.random.gamma(0.5, 40.0, ROWS) - 10).astype(np.int16)
+        carrier = self.tied(["AA", "UA"], np.arange(ROWS))
+        columns: dict[str, Column] = {"sched_dep_local": begin + after, "dep_delay": delay, "carrier": carrier}
+        self.parquet("nyc_flights_2013/nyc_flights_2013.parquet", columns)
 
     def places(self) -> None:
         x, y = self.near(-73.95, 40.75)

@@ -1,6 +1,6 @@
-"""Both parts, one after the other: `make bench-sequence` (QUICK=1: under three minutes); the last line is JSON.
+"""All parts, one after the other: `make bench-sequence` (QUICK=1: under three minutes); the last line is JSON.
 
-`--only series` or `--only markov` runs one of them.
+`--only series`, `--only percentiles` or `--only markov` runs one of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.size import QUICK
 
-PARTS = ("series", "markov")
+PARTS = ("series", "percentiles", "markov")
 
 
 def main() -> None:
