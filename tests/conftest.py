@@ -202,11 +202,16 @@ def few_trips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the pictures of reports empty: to draw them takes most of a small simulation. They are drawn where
-    tests look at reports, of every engine in tests/reports.
+def drawn() -> None:
+    """Have the pictures of reports drawn, for a test that looks at them. To draw them takes most of a small simulation,
+    so everywhere else they are empty.
     """
-    monkeypatch.setattr(charts, "image", lambda figure, kind, *, alt: f'<img alt="{html.escape(alt, quote=True)}">')
+
+
+@pytest.fixture(autouse=True)
+def _pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr(charts, "image", lambda _, kind, *, alt: f'<img alt="{html.escape(alt, quote=True)}">')
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results import Run
+from benchmarks.size import sized
 from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import INCOME, StreamData, adult
 from engines.core.noise import seeded
@@ -75,7 +76,7 @@ def trained(train: np.ndarray, test: np.ndarray, target: int) -> tuple[float, fl
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
 
-    model = HistGradientBoostingClassifier(random_state=0)
+    model = HistGradientBoostingClassifier(max_iter=sized(100, smallest=1), random_state=0)
     model.fit(np.delete(train, target, axis=1), train[:, target])
     chances = model.predict_proba(np.delete(test, target, axis=1))[:, 1]
     truth = test[:, target]

@@ -66,14 +66,17 @@ def ends_with_its_parent(arguments: list[str], workers: int, how: signal.Signals
         env={**os.environ, "QUICK": ""},
     )  # fmt: skip
     children: list[psutil.Process] = []
+
+    def begun() -> bool:
+        children[:] = workers_of(parent)  # looked at once: the next moment one may be done
+        return parent.poll() is not None or len(children) >= workers
+
     try:
-        wait_for(lambda: parent.poll() is not None or len(workers_of(parent)) >= workers, "no worker was started")
-        children = workers_of(parent)
+        wait_for(begun, "no worker was started")
         assert parent.poll() is None, "it ended by itself"
         parent.send_signal(how)
         parent.wait()
         wait_for(lambda: not any(child.is_running() for child in children), "a worker lives on")
-        assert len(children) >= workers
     finally:
         parent.kill()
         parent.wait()

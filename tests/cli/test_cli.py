@@ -309,7 +309,6 @@ def test_replay_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     assert "no stream 'x'" in call("replay", TAXI, FILE, "--stream", "x").stderr
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_simulate_prints_that_its_numbers_are_not_private(few_trips: Path, tmp_path: Path) -> None:
     result = call("simulate", TAXI, few_trips, "--out", tmp_path, "--epsilon", "0.5", "--insecure-seed", 1)
     assert result.exit_code == 0
@@ -320,7 +319,6 @@ def test_simulate_prints_that_its_numbers_are_not_private(few_trips: Path, tmp_p
     assert str(tmp_path / "report.html") in result.stdout
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_simulate_for_machines_and_with_wrong_overrides(few_trips: Path, tmp_path: Path) -> None:
     result = as_json(call("simulate", TAXI, few_trips, "--out", tmp_path, "--json"))
     assert result["private"] is False
@@ -360,7 +358,6 @@ def test_a_library_that_is_not_as_asked_is_a_problem(
     assert (finding.verdict == "ok") is kept, finding
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_what_asks_no_cluster_needs_no_kafka_section(few_trips: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     path = tmp_path / "examples" / TAXI.name

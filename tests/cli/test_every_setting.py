@@ -101,14 +101,8 @@ def test_a_command_takes_every_setting(
     commands: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
 ) -> None:
-    """What a command refuses it refuses in words, and only a bound of nobody is refused.
-
-    Pages have their pictures where a setting is simulated, which is each engine in two.
-    """
-    if "simulate" not in commands:
-        request.getfixturevalue("undrawn")
+    """What a command refuses it refuses in words, and only a bound of nobody is refused."""
     stream, key = stream_of(**setting), tmp_path / "user.key"
     key.write_bytes(bytes(range(32)))
     key.chmod(0o600)

@@ -179,7 +179,7 @@ def test_the_error_formula_is_that_of_the_engine(mode: str) -> None:
     rng = np.random.default_rng(5)
     cells = [np.unique(rng.integers(0, 1 << 10, 40)) for _ in range(3)]
     true = sum(100 * len(codes) for codes in cells)
-    ratios, runs = [], 300
+    ratios, runs = [], 100
     for run in range(runs):
         engine: Any = build_engine(streams.streams[0])
         draws = 0
@@ -475,6 +475,7 @@ def test_json_is_one_object_and_exact(file: Path) -> None:
     assert stream["expected_error"]["answers"][0]["after_releases"]["1"]["interval_95_percent"] > 0
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_page_needs_nothing_but_itself(file: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     code, out, err = run(str(file), "--html", str(page))

@@ -62,7 +62,6 @@ def test_it_goes_on_from_its_file(engine: str, mode: str, tmp_path: Path) -> Non
     assert " tick" not in said, said
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_it_releases_what_simulate_releases(engine: str, tmp_path: Path) -> None:
     tables, rows = tables_of(engine, "default"), rows_of(engine, "default")

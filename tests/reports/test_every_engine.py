@@ -15,7 +15,7 @@ from engines.core.registry import build_evaluator
 from schemas.config import ENGINES, Stream, load_config
 from tests.reports.made import EXAMPLES, Page, simulated, stream_of
 
-pytestmark = pytest.mark.seconds(1)
+pytestmark = [pytest.mark.seconds(1), pytest.mark.usefixtures("drawn")]
 
 
 def kinds() -> Iterator[tuple[str, str, int]]:

@@ -23,6 +23,8 @@ from schemas.config import Stream, load_config
 from tests.entries import ENTRY
 from tests.reports.made import EXAMPLES, Page
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 YEAR = 52_560
 """Steps of ten minutes."""
 START = datetime(2013, 1, 1, tzinfo=UTC)

@@ -91,7 +91,6 @@ def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
     assert not reasons.any(), "a synthetic pickup lies in the water"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_noise_that_is_larger_than_the_stream_is_said(config: Config, few_trips: Path, tmp_path: Path) -> None:
     well = run(config, few_trips, tmp_path / "well")
     assert well.warning is None
@@ -114,6 +113,7 @@ def test_where_no_row_fits_epsilon_is_not_blamed(few_trips: Path, tmp_path: Path
         assert other not in done.output
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_report_stands_alone_and_warns(config: Config, few_trips: Path, tmp_path: Path) -> None:
     run(config, few_trips, tmp_path)
     page = (tmp_path / "report.html").read_text()
@@ -126,7 +126,6 @@ def test_the_report_stands_alone_and_warns(config: Config, few_trips: Path, tmp_
     assert tmp_path.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_seeded_run_repeats_and_says_that_it_is_not_private(config: Config, few_trips: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         run(config, few_trips, tmp_path / name, seed=7, snapshot_every=2)
@@ -138,7 +137,6 @@ def test_a_seeded_run_repeats_and_says_that_it_is_not_private(config: Config, fe
     assert INSECURE in (tmp_path / "a" / "report.html").read_text()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_unseeded_runs_differ(config: Config, few_trips: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         run(config, few_trips, tmp_path / name)
@@ -154,7 +152,6 @@ def test_a_seed_is_that_of_the_job(config: Config, monkeypatch: pytest.MonkeyPat
     assert seeds == [job.draw_seed("taxi", step) for step in range(3)]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, few_trips: Path, tmp_path: Path) -> None:
     run(config, few_trips, tmp_path, snapshot_every=1)
     (tmp_path / "mine.txt").write_text("kept")
@@ -163,14 +160,12 @@ def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, few_trips: Pa
     assert (tmp_path / "mine.txt").exists()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_overrides_reach_the_ledger(config: Config, few_trips: Path, tmp_path: Path) -> None:
     run(with_overrides(config, epsilon="0.25", mode="paper"), few_trips, tmp_path)
     last = ledger_of(tmp_path)[-1]
     assert (last["epsilon"], last["mode"]) == (0.25, "paper")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_bounds_hold_a_wall_clock_becomes_the_file_s_and_each_stream_has_its_folder(tmp_path: Path) -> None:
     rows = [{"user": f"u{i % 10}", "at": 1_000_000 + i, "x": 0.5, "y": 0.5} for i in range(100)]
     (tmp_path / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))

@@ -238,6 +238,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("drawn")
 def test_it_says_what_it_found_and_that_it_is_not_private(config: Path, points: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--bounds", "1,10", "--epsilons", "8", "--runs", "1", "--out", out)

@@ -21,7 +21,7 @@ from tests.simulation.__main__ import ITS_OWN
 pytestmark = pytest.mark.seconds(4)
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 8
+SEEDS = 4
 STEPS = 2
 
 

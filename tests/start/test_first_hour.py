@@ -197,7 +197,6 @@ def write(walk: Walk) -> None:
             file.writelines(f"{json.dumps(row)}\n" for row in walk.rows)
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.name)
 def test_a_file_and_the_library_count_every_row_alike(walk: Walk, place: Path) -> None:
     told = call("validate", f"{walk.name}.toml")

@@ -90,7 +90,6 @@ def settings(engine: str, kind: str) -> list[str]:
     return ["--engine", engine, *(part for each in told for part in ("--set", each))]
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("engine", "kind"), KINDS)
 def test_for_every_engine_it_writes_a_file_that_validates_and_runs_and_holds_nothing_private(
     place: Path, engine: str, kind: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import datetime
+import functools
 import inspect
 import os
 import re
@@ -579,7 +580,8 @@ def _item(value: Any) -> Item:
     return tomlkit.item(value if isinstance(value, (bool, int, float)) else str(value))
 
 
-def documented(model: type[Section]) -> dict[str, str]:
+@functools.cache
+def documented(model: type[Section]) -> Mapping[str, str]:
     """Return key -> the text below it in the source of its class, or of one above, as one line; none where none is."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
