@@ -4,12 +4,15 @@ Noise of empty bins would count as values, most of all in a long tail. So shares
 counts nearest to the noisy ones that add up to the same total (a projection onto a simplex); within a bin values are
 taken to be spread evenly. Values outside of the edges are taken for the nearest edge.
 Guarantee: post-processing of measurements and public constants.
-Source: [wang2020] (Norm-Sub); intervals of percentiles after [woodruff1952]: ends are percentiles, too.
+Intervals do without that: they hold what the noisy counts themselves leave possible, so that they hold in small groups.
+The standard error of a percentile is that of the longer side of its interval.
+Source: [wang2020] (Norm-Sub); intervals of percentiles after [woodruff1952], of means after [fieller1954].
 Units: values and edges in those of the raw field, counts in events.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -42,7 +45,7 @@ class NoisyHistogram:
 
     >>> even = NoisyHistogram((0.0, 10.0, 20.0), np.array([0, 50, 50, 0]), 1.0)
     >>> even.numbers(1.645)["p90"]
-    HistogramNumber(value=18.0, error=0.22..., low=17.63..., high=18.36...)
+    HistogramNumber(value=18.0, error=0.2..., low=17.6..., high=18.3...)
     """
 
     edges: tuple[float, ...]
@@ -80,18 +83,45 @@ class NoisyHistogram:
     def _mean(self, deviations: float) -> HistogramNumber:
         middles = np.array([self.edges[0], *np.add(self.edges[:-1], self.edges[1:]) / 2, self.edges[-1]])
         mean = float(middles @ self.shares)
-        # Of a ratio of two noisy sums.
         error = sqrt(self.variance * float(((middles - mean) ** 2).sum())) / self.total
-        return _around(mean, error, deviations, self.edges[0], self.edges[-1])
+        # Means m for which the sum of (value - m) may be 0, its noise being what it is: between two roots, since the
+        # total is surely positive.
+        noise = deviations**2 * self.variance
+        square = self.total**2 - noise * len(middles)
+        linear = float(middles @ self.counts) * self.total - noise * float(middles.sum())
+        constant = float(middles @ self.counts) ** 2 - noise * float((middles**2).sum())
+        wide = sqrt(max(linear**2 - square * constant, 0.0))
+        ends = [(linear - wide) / square, (linear + wide) / square]
+        return self._number(mean, error, *ends)
 
     def _percentile(self, part: float, deviations: float) -> HistogramNumber:
-        below = np.cumsum(self.shares)[:-1]
-        under = int(np.searchsorted(below, part)) + 0.5
-        # What is below less `part` of all: its noise decides where the percentile is.
-        spread = (1 - part) ** 2 * under + part**2 * (len(self.counts) - under)
-        wide = deviations * sqrt(self.variance * spread) / self.total
-        value, low, high = np.interp([part, max(part - wide, 0.0), min(part + wide, 1.0)], below, self.edges).tolist()
-        return HistogramNumber(value, (high - low) / (2 * deviations), low, high)
+        (value,) = np.interp([part], np.cumsum(self.shares)[:-1], self.edges).tolist()
+        # At each edge, how many more values are below than `part` of all, and how far noise can move that: where it may
+        # be 0, the percentile may be. Noise is not monotone, so the first and the last such place are the ends.
+        under = np.arange(1, len(self.edges) + 1)
+        more = np.cumsum(self.counts, dtype=np.float64)[:-1] - part * self.total
+        noise: FloatArray = sqrt(self.variance) * np.sqrt(
+            (1 - part) ** 2 * under + part**2 * (len(self.counts) - under)
+        )
+        low = _first_at_zero(more + deviations * noise, self.edges)
+        high = -_first_at_zero(deviations * noise[::-1] - more[::-1], [-edge for edge in self.edges[::-1]])
+        return self._number(value, max(high - value, value - low, 0.0) / deviations, low, high)
+
+    def _number(self, value: float, error: float, low: float, high: float) -> HistogramNumber:
+        least, most = self.edges[0], self.edges[-1]
+        return HistogramNumber(value, error, max(min(low, value), least), min(max(high, value), most))
+
+
+def _first_at_zero(values: FloatArray, places: Sequence[float]) -> float:
+    """Return the first place where values, straight between places, are not below 0; the last if there is none."""
+    reached = np.flatnonzero(values >= 0)
+    if not len(reached):
+        return places[-1]
+    at = int(reached[0])
+    if at == 0:
+        return places[0]
+    part = values[at - 1] / (values[at - 1] - values[at])
+    return float(places[at - 1] + part * (places[at] - places[at - 1]))
 
 
 def _around(value: float, error: float, deviations: float, least: float, most: float) -> HistogramNumber:

@@ -168,11 +168,22 @@ def test_groups_are_seen_side_by_side() -> None:
     shown = [metric for metric in VIEW.metrics(made) if metric.tile]
     assert [metric.label for metric in shown] == [f"error of ms_{what} by place" for what in ("count", "p50", "p95")]
     assert steps[0].metrics["error_ms_count"] == pytest.approx(np.abs(np.arange(14) - 5.0).mean())
-    assert len(VIEW.judged(made, NOBODY, steps)) == 3
+    judged = VIEW.judged(made, NOBODY, steps)
+    assert ["by their events" in each.how for each in judged] == [False, True, True]
     about, body = picture.about(), orjson.loads(picture.body({}))
     assert about["fields"][5] == "ms_p95, g1"
     assert body["fields"][5]["value"] == [1.0] * 4
     assert body["fields"][4]["value"] == [None] * 4
+
+
+def test_a_group_of_few_events_does_not_decide_what_percentiles_are_good_for() -> None:
+    """One group of a thousand events is right, one of ten is off by as much as there is."""
+    made, begin = stream(BINS, groups=["a", "b"]), datetime(2020, 1, 1, tzinfo=UTC)
+    metrics = {"true_ms_count_a": 990.0, "true_ms_count_b": 10.0, "true_ms_p95_a": 10.0, "true_ms_p95_b": 10.0}
+    metrics |= {key.replace("true", "released"): value for key, value in metrics.items()} | {"released_ms_p95_b": 20.0}
+    steps = [StepRow(step, begin + timedelta(hours=step), 9, 9, metrics, 9, False) for step in range(2)]
+    found = {each.what: each.scales[-1].error for each in VIEW.judged(made, NOBODY, steps) if each.scales}
+    assert found["ms_p95"] == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(

@@ -321,37 +321,47 @@ def metrics(stream: Stream) -> Sequence[Metric]:
 
 def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[Judged]:
     """Return errors of means over more and more steps, from all of them to single ones, of each number; its groups are
-    judged together.
+    judged together, those of a percentile by how many events they have.
     """
     found = []
     for name, groups in _numbers(stream).items():
-        series = [_table(tail, steps) for tail in groups.values()]
-        series = [(table, starts) for table, starts in series if len(table) > 1]
+        sizes = _sizes(stream, name, steps)
+        each = {group: _table(tail, steps) for group, tail in groups.items()}
+        series = [(table, starts, sizes.get(group, 1.0)) for group, (table, starts) in each.items() if len(table) > 1]
         what = name if "" not in groups.values() else "Values over time"
         if not series:
             found.append(Judged(what=what, scales=(), how=""))
             continue
-        longest, starts = max(series, key=lambda each: len(each[0]))
+        longest, starts, _ = max(series, key=lambda each: len(each[0]))
         scales = []
         for width in [width for width in WINDOWS if 2 * width <= len(longest)][::-1]:
-            each = [
-                [thinned(values, width) for values in (*table.T[:2], np.full(len(table), table[:, 0].mean()))]
-                for table, _ in series
+            parts = [
+                [weight * thinned(values, width) for values in (*table.T[:2], np.full(len(table), table[:, 0].mean()))]
+                for table, _, weight in series
             ]
-            means = [np.concatenate(part) for part in zip(*each, strict=True)]
+            means = [np.concatenate(part) for part in zip(*parts, strict=True)]
             scales.append(Scale(_window(width, starts), relative(means[0], means[1]), relative(means[0], means[2])))
         found.append(
             Judged(
                 what=what,
                 scales=scales,
                 how="Means of steps in a row, true and released. Bars are the differences, added up, as a share of the "
-                "true values.",
+                "true values." + (" Groups count by their events." if sizes else ""),
                 beyond="and longer",
                 baseline="the mean of all steps in place of each",
-                more=how_far_off(np.concatenate([table for table, _ in series])),
+                more=how_far_off(np.concatenate([table for table, _, _ in series])),
             )
         )
     return found
+
+
+def _sizes(stream: Stream, name: str, steps: Sequence[StepRow]) -> Mapping[str | None, float]:
+    """Return the mean number of events of each group, where a number of theirs is none of events; else nothing."""
+    domain = config(stream).domain
+    if domain.by is None or not domain.histograms or name.endswith("_count"):
+        return {}
+    counts = _numbers(stream)[f"{name.rpartition('_')[0]}_count"]
+    return {group: float(_table(tail, steps)[0][:, 0].mean()) for group, tail in counts.items()}
 
 
 def _window(width: int, starts: Sequence[datetime]) -> str:
