@@ -16,6 +16,7 @@ from engines.spatial.papers import phdstream
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (held_tree.HeldTree, "copy", "copy of the tree"),
     (held_measure.Watch, "step", "watch"),
+    (held, "follow", "follow the watch"),
     (held, "hold", "hold"),
     (held, "due", "who is due"),
     (held, "measure", "measure, learn rates"),

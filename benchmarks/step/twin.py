@@ -26,6 +26,7 @@ from engines.spatial.held.estimate import (
     SPLIT_HYSTERESIS_SD,
 )
 from engines.spatial.held.measure import ALARM, DRIFT, DRIFT_FLOOR, MEMORY, MERGE, PRICE, SPLIT, WORN, WORTH
+from engines.spatial.held.pace import CELL_DRIFT, LEAST_FACTOR, MOST_DOUBT, WHOLE_DRIFT
 
 _MASK = (1 << 64) - 1
 
@@ -137,6 +138,30 @@ class Estimate:
     unsure: float = 0.0
 
 
+@dataclass(slots=True)
+class Part:
+    """What the watch is compared with, as in `engines.spatial.held.pace`."""
+
+    expected: float = 0.0
+    seen: float = 0.0
+    doubt: float = 0.0
+    cells: int = 0
+
+    def told(self, noise: float) -> tuple[float, float]:
+        """What it says of a factor: how much, and by how much more than 1."""
+        return self.expected * self.expected / noise, self.expected * (self.seen - self.expected) / noise
+
+
+def corrected(evidence: float, surprise: float, doubt: float, drift: float) -> tuple[float, float, float]:
+    """The factors of this step and of those before, and what is not known of the first afterwards."""
+    prior = doubt + drift
+    known = 1 + prior * evidence
+    factor = 1 + prior * surprise / known
+    if abs(factor) < LEAST_FACTOR:
+        factor = math.copysign(LEAST_FACTOR, factor)
+    return factor, 1 + doubt / prior * (factor - 1), min(prior / known / (factor * factor), MOST_DOUBT)
+
+
 class Twin:
     """The next steps of an engine whose `state` this was.
 
@@ -148,6 +173,7 @@ class Twin:
         columns = [state[f"tree/{name}"].tolist() for name in names]
         self.nodes = {node: Node(*values) for node, *values in zip(state["tree/nodes"].tolist(), *columns, strict=True)}
         self.average: list[float] = state["watch/average"].tolist()
+        self.whole_doubt, *self.doubts = state["watch/doubts"].tolist()
         self.rules, self.depth, self.most = config, config.domain.depth, config.max_leaves
         self.unit, self.longest = self.rules.counter.variance, self.rules.counter.longest
         assert isinstance(config.domain, BoxDomain)
@@ -160,7 +186,7 @@ class Twin:
         before = {node: self.nodes[node].counts for node in self._leaves()}
         if now % MERGE_EVERY == 0:
             self._unite(self._estimates(now), now)
-        self._watch(keys, noise.child("watch"))
+        self._follow(self._watch(keys, noise.child("watch")), now)
         for key in keys:
             self.nodes[self._leaf(key >> 1)].pending += 1 - 2 * (key & 1)
         at = self._measure(now, noise.child("leaves", 0))
@@ -180,7 +206,7 @@ class Twin:
             node = 2 * node + ((code >> shift) & 1)
         return node
 
-    def _watch(self, keys: Iterable[int], noise: NoiseSource) -> None:
+    def _watch(self, keys: Iterable[int], noise: NoiseSource) -> list[int]:
         watch = self.rules.watch
         counts, shift = [0] * (1 << watch.depth), self.depth - watch.depth + 1
         for key in keys:
@@ -188,12 +214,51 @@ class Twin:
         noisy = watch.noisy(np.array(counts), noise).tolist()
         if not self.average:
             self.average = [float(count) for count in noisy]
-            return
+            return noisy
         for cell, count in enumerate(noisy):
             habit = abs(self.average[cell])
             if abs(count - self.average[cell]) > ALARM * float(watch.scale) + max(habit, 4 * math.sqrt(habit)):
                 raise ValueError("a cell turned hot")
             self.average[cell] += MEMORY * (count - self.average[cell])
+        return noisy
+
+    def _follow(self, counts: list[int], now: int) -> None:
+        watch, parts = self.rules.watch, [Part() for _ in counts]
+        # All cells of a coarse leaf are one part.
+        first = {leaf: self._cell(leaf) for leaf in self._leaves()}
+        begins, part_of = set(first.values()), [0] * len(counts)
+        for cell in range(1, len(counts)):
+            part_of[cell] = cell if cell in begins else part_of[cell - 1]
+        for leaf in sorted(first, key=lambda leaf: leaf << (self.depth + 1 - leaf.bit_length())):
+            parts[first[leaf]].expected += self.nodes[leaf].rate
+        for cell, begin in enumerate(part_of):
+            parts[begin].cells += 1
+            parts[begin].seen += counts[cell]
+            parts[begin].doubt += self.doubts[cell]
+        noise, evidence, surprise = {}, 0.0, 0.0
+        for begin in sorted(begins):
+            part = parts[begin]
+            part.doubt /= part.cells
+            noise[begin] = watch.variance * part.cells + abs(part.expected)
+            told = part.told(noise[begin] + part.expected * part.expected * (part.doubt + CELL_DRIFT))
+            evidence, surprise = evidence + told[0], surprise + told[1]
+        factor, past, self.whole_doubt = corrected(evidence, surprise, self.whole_doubt, WHOLE_DRIFT)
+        found = {}
+        for begin in begins:
+            parts[begin].expected *= factor
+            found[begin] = corrected(*parts[begin].told(noise[begin]), parts[begin].doubt, CELL_DRIFT)
+        self.doubts = [found[begin][2] for begin in part_of]
+        for leaf, begin in first.items():
+            node, (own, own_past, _) = self.nodes[leaf], found[begin]
+            node.forecast += node.rate * (past * own_past - factor * own) * max(now - node.last - 1, 0)
+            node.rate *= factor * own
+            node.rate_variance *= factor * own * (factor * own)
+
+    def _cell(self, node: int) -> int:
+        """The first cell of the watch that is in a node or around it."""
+        depth = self.rules.watch.depth
+        up = node.bit_length() - 1 - depth
+        return (node >> up if up > 0 else node << -up) - (1 << depth)
 
     def _measure(self, now: int, noise: NoiseSource) -> list[int]:
         due = []

@@ -2,15 +2,16 @@
 
 No budget is spent on finding a partition: it is refined and merged from released counts alone. A leaf's events are
 HELD, as a private integer, until the public forecast of the leaf says that a measurement is worth its noise; then they
-are counted, once. A watch over coarse cells, with a twentieth of the budget, finds bursts and has them released at
-once. Which cells are measured, divided or merged follows from released values and public constants; `hold` and
-`measure` are the only functions that touch pending events, and the watch the only other one that sees any.
+are counted, once. A watch over coarse cells, with a twentieth of the budget, counts each step as it comes: forecasts
+follow it (`held/pace.py`), and where it sees a burst everything is counted at once. Which cells are measured, divided
+or merged follows from released values and public constants; `hold` and `measure` are the only functions that touch
+pending events, and the watch the only other one that sees any.
 
 The first release is a partition that fits what was gathered, and one good count of each part. A sixteenth of the events
 says how many there are, and how deep to begin. Three further parts, each as large as all before it, are counted only
 where a cell may yet be divided; everywhere else events wait for the last round, which counts every leaf. So most leaves
 are counted once, with most of the events, and their share of what was counted before in larger cells is learnt from
-that.
+that. The next steps are expected to bring as much as the gathered ones did, as far as noise lets that be believed.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event moves
     one count of the watch by one, when it arrives, and one leaf measurement by one, then or later. The budgets of watch
     and leaves add up to epsilon exactly.
@@ -48,10 +49,12 @@ from engines.spatial.held.measure import (
     spans,
     unite,
 )
+from engines.spatial.held.pace import follow, unknown
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import Placement, difference, node_depths
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.blocks import Folded
+from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
 WATCH_SHARE = Fraction(1, 20)
@@ -129,6 +132,7 @@ class StepWork:
     now: int
     tree: HeldTree
     average: FloatArray
+    doubts: FloatArray
     windows: Windows
     noise: NoiseSource
     measured: list[MeasuredLeaves] = field(default_factory=list)
@@ -141,7 +145,9 @@ class StepWork:
         if now % MERGE_EVERY == 0:
             merged = unite(tree, self.estimates(), unit=config.counter.variance, now=now, most=self.leaves(8))
             self.windows = self.windows.moved(merged)
-        hot, self.average = config.watch.step(Changes.of(events), self.average, self.noise.child("watch"))
+        watch, seen = config.watch, Changes.of(events)
+        hot, self.average, counts = watch.step(seen, self.average, self.noise.child("watch"))
+        self.doubts = follow(tree, watch, counts, hot, self.doubts, now=now)
         calm, burst = self._apart(events, hot)
         hold(tree, Changes.of(calm))
         which = due(tree, config.counter, now=now) & ~self._hot_leaves(hot)
@@ -200,7 +206,12 @@ ROUNDS = (1, 1, 2, 4, 8)
 FILL = 0.6
 """Standard deviations of a measurement that cells of the first depth hold on average, at least."""
 EARLY_RATE = 0.05
-"""Standard deviation of the first belief in a leaf's rate, as a share of its count, and of 5 events at least."""
+"""Standard deviation of a new leaf's rate, at least: as a share of the leaf's count, and of 5 events at least."""
+SPREAD = 1.0
+"""The same, as a share of the rate."""
+TRUST = 25.0
+"""A new leaf's rate is half of its count per step where the count's square is so many variances of its noise: where
+the count is 5 standard deviations. Of counts far above it is all, of counts far below next to nothing."""
 
 
 def first_release(work: StepWork, events: Folded, *, after: int) -> None:
@@ -223,9 +234,11 @@ def first_release(work: StepWork, events: Folded, *, after: int) -> None:
         else:
             divide(tree, at, work.estimates(), unit=unit, now=time, max_leaves=most, rest=most)
     leaves = tree.leaves
-    # From here on a rate is per step, and nothing is known of it but that it is a small share of what is there.
-    tree.rate[leaves] = 0.0
-    early = EARLY_RATE * np.maximum(work.estimates().values[leaves], 5.0)
+    # From here on a rate is per step: that of the gathered steps, as far as noise lets it be believed.
+    counts = work.estimates().values[leaves]
+    squares = counts * counts
+    tree.rate[leaves] = counts * squares / (squares + TRUST * unit * tree.parts[leaves]) / (now - after)
+    early = np.maximum(EARLY_RATE * np.maximum(counts, 5.0), SPREAD * np.abs(tree.rate[leaves]))
     tree.rate_variance[leaves] = early * early
 
 
@@ -276,6 +289,7 @@ class HeldLeaves:
         self._budgets = Budgets.from_guarantee(self.guarantee())
         self._tree = HeldTree.full(config.domain, 0)
         self._average: FloatArray = np.zeros(0)
+        self._doubts = unknown(config.watch)
         self._windows = Windows.none()
         self._gathered = Gathered.empty()
 
@@ -297,7 +311,7 @@ class HeldLeaves:
         return self._released(work, budgets, hot=0, beyond=batch.beyond)
 
     def _work(self, now: int, noise: NoiseSource) -> StepWork:
-        return StepWork(self.config, now, self._tree.copy(), self._average, self._windows, noise)
+        return StepWork(self.config, now, self._tree.copy(), self._average, self._doubts, self._windows, noise)
 
     def _released(self, work: StepWork, budgets: Budgets, *, hot: int, beyond: float) -> Release:
         tree, domain = work.tree, self.config.domain
@@ -305,7 +319,7 @@ class HeldLeaves:
         tree.counts = project(tree, estimates, placement=self.config.placement)
         after = tree.released()
         added, removed = difference(domain, self.config.placement, before=self._tree.released(), after=after)
-        self._tree, self._average, self._windows = tree, work.average, work.windows
+        self._tree, self._average, self._doubts, self._windows = tree, work.average, work.doubts, work.windows
         self._gathered, self._started, self._next = Gathered.empty(), True, work.now + 1
         self._budgets = budgets
         return Release(
@@ -355,6 +369,7 @@ class HeldLeaves:
             **head(STATE_FORMAT, self.config.identity, self._next, self._started),
             **stored("tree", self._tree),
             "watch/average": self._average.copy(),
+            "watch/doubts": self._doubts.copy(),
             **stored("windows", self._windows),
             **stored("pending", self._gathered),
             **self._budgets.arrays(),
@@ -363,13 +378,15 @@ class HeldLeaves:
     def restore(self, state: State) -> None:
         step, started = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         with reading():
-            average = np.array(state["watch/average"], np.float64)
+            average, doubts = (np.array(state[f"watch/{name}"], np.float64) for name in ("average", "doubts"))
+        if doubts.shape != self._doubts.shape:
+            raise EngineInputError("the state's doubts are not one for the domain and one for each cell of the watch")
         tree, budgets = HeldTree.of(self.config.domain, state), self._budgets.restored(state)
         windows = Windows(**loaded(Windows, "windows", state))
         gathered = Gathered(**loaded(Gathered, "pending", state))
         self._next, self._started = step, flag_of(started)
-        self._tree, self._average, self._windows, self._gathered = tree, average, windows, gathered
-        self._budgets = budgets
+        self._tree, self._average, self._doubts, self._windows = tree, average, doubts, windows
+        self._gathered, self._budgets = gathered, budgets
 
     def guarantee(self) -> Guarantee:
         """See `engines.core.contract.Engine.guarantee`. Pure; the two mechanisms add up to epsilon exactly."""

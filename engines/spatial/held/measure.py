@@ -1,7 +1,8 @@
 """The two mechanisms of held leaf counters, what a measurement teaches, and how it is taken back when it grows old.
 
-The watch counts a step's events in coarse cells, which finds bursts where leaves are held: a cell is hot where its
-count leaves its moving average by more than noise and habit explain. A leaf is measured when its public forecast says
+The watch counts a step's events in coarse cells. Forecasts of leaves follow its counts (`held/pace.py`), and they find
+bursts where leaves are held: a cell is hot where its count leaves its moving average by more than noise and habit
+explain. A leaf is measured when its public forecast says
 that it is worth the noise. Its rate follows a scalar Kalman filter (random walk observed through sums over held steps).
 A time to live is post-processing: a measurement of the events of steps a+1 .. b is gone after step b + ttl, and in
 between as if they had come evenly; in whole numbers, so that nothing is left over. No expiry is ever measured: an
@@ -50,6 +51,11 @@ class _NoisyCounts:
     def scale(self) -> Fraction:
         return scale_for(1, self.epsilon)
 
+    @property
+    def variance(self) -> float:
+        """Variance of one count's noise, `LEAST_VARIANCE` at least."""
+        return max(LEAST_VARIANCE, DiscreteLaplace(self.scale).variance)
+
     def mechanism(self, name: str, account: str) -> Mechanism:
         """Return what a guarantee says of it."""
         return Mechanism(
@@ -79,25 +85,32 @@ class Watch(_NoisyCounts):
     domain_depth: int
     missing: tuple[int, ...] = ()
 
-    def step(self, changes: Changes, average: FloatArray, noise: NoiseSource) -> tuple[BoolArray, FloatArray]:
+    @property
+    def there(self) -> BoolArray:
+        """`(2**depth,)`: True for the numbers of cells that the domain has."""
+        there = np.ones(1 << self.depth, np.bool_)
+        there[list(self.missing)] = False
+        return there
+
+    def step(self, changes: Changes, average: FloatArray, noise: NoiseSource) -> tuple[BoolArray, FloatArray, IntArray]:
         """Count a step's events.
 
         Args:
             average: float64 moving averages of the cells that are there, or `(0,)` before the first count; released.
-        Returns: `(2**depth,)` True where a cell is hot, and the averages now; safe to publish.
+        Returns: `(2**depth,)` True where a cell is hot, the averages now, and the noisy counts of the cells that are
+            there; safe to publish.
         """
         starts = np.arange((1 << self.depth) + 1) << (self.domain_depth - self.depth)
+        there = self.there
         events = changes.net_between(starts)
-        there = np.ones(len(events), np.bool_)
-        there[list(self.missing)] = False
         counts = self.noisy(events[there], noise)
-        hot = np.zeros(len(events), np.bool_)
+        hot = np.zeros(len(there), np.bool_)
         if not len(average):
-            return hot, counts.astype(np.float64)
+            return hot, counts.astype(np.float64), counts
         habit = np.abs(average)
         allowed = ALARM * float(self.scale) + np.maximum(habit, 4 * np.sqrt(habit))
         hot[there] = np.abs(counts - average) > allowed
-        return hot, average + MEMORY * (counts - average)
+        return hot, average + MEMORY * (counts - average), counts
 
 
 WORTH = 0.5
@@ -123,11 +136,6 @@ class LeafCounter(_NoisyCounts):
     """
 
     longest: int
-
-    @property
-    def variance(self) -> float:
-        """Variance of one measurement, `LEAST_VARIANCE` at least."""
-        return max(LEAST_VARIANCE, DiscreteLaplace(self.scale).variance)
 
 
 def hold(tree: HeldTree, changes: Changes) -> None:

@@ -178,6 +178,12 @@ DEFAULT: Mapping[str, Planted | Fault] = {
         edit(Watch, "step", "self.noisy(events[there], noise)", "self.noisy(2 * events[there], noise)"), _MAP
     ),
     "a watch without noise": replaced(Watch, "noisy", _without_noise),
+    "rates follow the exact counts of the watch": edit(
+        Watch, "step", "(counts - average), counts", "(counts - average), events[there]"
+    ),
+    "rates follow the exact counts of the watch, out of the guard's sight": edit(
+        Watch, "step", "(counts - average), counts", "(counts - average), peeked(events)[there]", peeked=peeked
+    ),
     "burst groups share their noise": replaced(held.StepWork, "measure", _sharing),
     "a leaf is measured because its pending count reaches 1,000": replaced(held, "due", _due_when_full),
     "a leaf is measured because of its pending count, out of the guard's sight": Fault(
