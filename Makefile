@@ -114,7 +114,7 @@ brokers: setup  ## crash and release tests, those of the night too, on each Apac
 	done; test -z "$$failed" || { echo "the job failed on Apache Kafka$$failed" >&2; exit 1; }
 
 nightly: setup  ## what a change need not wait for: its own tests, long chaos on a bad network, simulated seeds, every planted fault
-	$(PY) -m pytest -q $(PARALLEL) -m nightly tests
+	$(PY) -m pytest -q $(PARALLEL) -m "nightly or hypothesis" --hypothesis-profile nightly tests
 	$(MAKE) chaos KILLS=200 FAULTS=network
 	$(MAKE) simulate-job SEEDS=2000
 	$(MAKE) couple RUNS=5000

@@ -26,14 +26,18 @@ from agents.local.broker.embedded import Broker, ExternalBroker
 from agents.show import charts
 from tests.containers import check_usable, suite_broker
 
-# The same everywhere, a developer's machine and CI alike: no test is timed, and what failed once fails again. That
-# inputs are made too slowly is a time as well.
+# The same examples everywhere, on a developer's machine and in CI alike: no test is timed, and what failed once fails
+# again. That inputs are made too slowly is a time as well. By night there are ten times as many, others each time.
 hypothesis.settings.register_profile(
     "privstream",
+    max_examples=50,
     deadline=None,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "nightly", hypothesis.settings.get_profile("privstream"), max_examples=500, derandomize=False
 )
 hypothesis.settings.load_profile("privstream")
 

@@ -236,6 +236,7 @@ def run_connect(folder: Path, command: str, plugins: Sequence[Path], arrived: Ca
         process.wait()
 
 
+@pytest.mark.nightly
 @pytest.mark.seconds(20)
 def test_a_file_sink_writes_every_entry_of_a_ledger(rides: Any, tmp_path: Path) -> None:
     written("properties", tmp_path, rides.fill)
