@@ -63,6 +63,7 @@ def test_the_block_is_what_this_test_expects() -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.seconds(40)
+@pytest.mark.usefixtures("drawn")
 def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker in a process of its own; whoever starts another command has not to wait for its imports again."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -227,6 +227,8 @@ class TimeParser:
         if type(read) is float:
             if not read:
                 return 0
+            if not math.isfinite(read):
+                return None
             # The text itself: it may have more digits than a float has room for.
             read = Decimal(value.strip() if type(value) is str else repr(value))
             if read.adjusted() > _MOST_DIGITS:  # before a product could have as many digits as an exponent says
