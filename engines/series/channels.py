@@ -55,15 +55,36 @@ def _fields(totals: Sequence[Total], shares: Sequence[Fraction]) -> list[int]:
     return [index // groups for index in range(len(totals))]
 
 
-class FixedChannel:
-    """Gaussian noise by a public schedule. A span is charged as a whole when it begins."""
+class _ChargedSpans:
+    """The account of a channel that charges a span as a whole when it begins."""
+
+    def __init__(self, budget: GaussianBudget | PureBudget, whole: Cost) -> None:
+        """Args: whole: what a span costs."""
+        self._presence, self._fresh, self._whole = budget.presence, budget.accountant(), whole
+        self._span, self._accountant = -1, self._fresh
+
+    def _charge(self, step: int) -> None:
+        span, _ = self._presence.where(step)
+        if span != self._span:
+            self._accountant, self._span = self._fresh.charged(self._whole), span
+
+    def arrays(self) -> State:
+        return {"span": np.array([self._span], np.int64), **self._accountant.state()}
+
+    def restore(self, state: State) -> None:
+        """See `Channel.restore`."""
+        (self._span,) = state["span"].tolist()
+        self._accountant = self._accountant.restore(state)
+
+
+class FixedChannel(_ChargedSpans):
+    """Gaussian noise by a public schedule."""
 
     def __init__(self, budget: GaussianBudget, schedule: WeightSchedule) -> None:
         """Raises: EngineInputError if what one unit can meet is not bounded."""
         schedule.worst(budget.presence)
+        super().__init__(budget, Cost.gaussian_dp(budget.mu_squared))
         self.budget, self.schedule = budget, schedule
-        self._span = -1
-        self._accountant = budget.accountant()
 
     def sigma_squared(self, field: int, step: int) -> Fraction | None:
         """Return the noise at a step of the span; None where the schedule gives it nothing."""
@@ -76,55 +97,33 @@ class FixedChannel:
 
     def measure(self, step: int, totals: Sequence[Total], noise: NoiseSource) -> list[NoisyTotal] | None:
         """See `Channel.measure`."""
-        span, at = self.budget.presence.where(step)
+        _, at = self.budget.presence.where(step)
         fields = _fields(totals, self.budget.shares)
         sigmas = [self.sigma_squared(field, at) for field in range(len(self.budget.shares))]
         if None in sigmas:
             return None
-        if span != self._span:
-            self._accountant = self.budget.accountant().charged(Cost.gaussian_dp(self.budget.mu_squared))
-            self._span = span
+        self._charge(step)
         return [
             self.budget.measure(field, total, sigma, noise.child("series", index))
             for index, (field, total) in enumerate(zip(fields, totals, strict=True))
             if (sigma := sigmas[field]) is not None
         ]
 
-    def arrays(self) -> State:
-        return {"span": np.array([self._span], np.int64), **self._accountant.state()}
 
-    def restore(self, state: State) -> None:
-        """See `Channel.restore`."""
-        (self._span,) = state["span"].tolist()
-        self._accountant = self._accountant.restore(state)
-
-
-class PureChannel:
-    """Laplace noise for counts of histograms, the same in every step. A span is charged as a whole when it begins."""
+class PureChannel(_ChargedSpans):
+    """Laplace noise for counts of histograms, the same in every step."""
 
     def __init__(self, budget: PureBudget) -> None:
+        super().__init__(budget, Cost.pure_dp(budget.epsilon))
         self.budget = budget
-        self._span = -1
-        self._accountant = budget.accountant()
 
     def measure(self, step: int, totals: Sequence[Total], noise: NoiseSource) -> list[NoisyTotal] | None:
         """See `Channel.measure`."""
-        span, _ = self.budget.presence.where(step)
-        if span != self._span:
-            self._accountant = self.budget.accountant().charged(Cost.pure_dp(self.budget.epsilon))
-            self._span = span
+        self._charge(step)
         return [
             self.budget.measure(field, counts, noise.child("series", index))
             for index, (field, counts) in enumerate(zip(_fields(totals, self.budget.shares), totals, strict=True))
         ]
-
-    def arrays(self) -> State:
-        return {"span": np.array([self._span], np.int64), **self._accountant.state()}
-
-    def restore(self, state: State) -> None:
-        """See `Channel.restore`."""
-        (self._span,) = state["span"].tolist()
-        self._accountant = self._accountant.restore(state)
 
 
 class AdaptiveChannel:

@@ -62,8 +62,6 @@ STATE_FORMAT = 1
 _DIGITS = 9
 _NORMAL_90 = 1.6448536269514722
 """Half width of a normal 90 % interval in standard deviations."""
-SUFFIXES = ("se", "low", "high")
-"""Of the fields beside each released value: standard error and 90 % interval."""
 
 
 class Series:

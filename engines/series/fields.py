@@ -290,13 +290,19 @@ class SeriesDomain:
         for word, (low, high) in zip(range(self.words), limits, strict=False):
             if ((values[:, word] < low) | (values[:, word] > high)).any():
                 raise EngineInputError("a key is outside the domain")
-        # An event is in the rows of one group: no two of these masks have one in common.
-        rows = [slice(None)] if self.by is None else [values[:, -1] == group for group in range(len(self.groups))]
         return [
-            _total(field, values[each, word], events.counts[each])
+            _total(field, values[rows, word], events.counts[rows])
             for word, field in enumerate(self.fields)
-            for each in rows
+            for rows in self._rows(values)
         ]
+
+    def _rows(self, values: IntArray) -> Sequence[IntArray | slice]:
+        """Return the rows of each group, in order. A row is in one of them: they are parts of one permutation."""
+        if self.by is None:
+            return [slice(None)]
+        order = np.argsort(values[:, -1], kind="stable")
+        begins = np.searchsorted(values[order, -1], np.arange(1, len(self.groups)))
+        return np.split(order, begins)
 
 
 def _total(field: SeriesField, values: IntArray, counts: IntArray) -> Total:

@@ -62,6 +62,10 @@ class EngineFacts:
     noise_versions: Mapping[str, int] = field(default_factory=dict)
     dates_records: bool = False
 
+    def requires_delta(self, mode: str | None, domain: DomainSection) -> bool:
+        """Say whether a mode has no guarantee for this domain without a delta."""
+        return mode in self.needs_delta and not domain.all_counts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:

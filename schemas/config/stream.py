@@ -170,7 +170,7 @@ class Stream(Source):
     @property
     def needs_delta(self) -> bool:
         """Whether the stream has no guarantee without a delta."""
-        return self.mode in self.facts.needs_delta and not self.domain.all_counts
+        return self.facts.requires_delta(self.mode, self.domain)
 
     @property
     def horizon(self) -> int | None:
@@ -377,8 +377,7 @@ class StreamParts(InputParts):
                 f"is above {MAX_DELTA}: one user in a hundred may be entirely unprotected",
                 "write a number far below one divided by the number of your users, such as 1e-6",
             )
-        counts = self.domain is None or self.domain.all_counts
-        if self.privacy.delta == 0.0 and self.mode in facts.needs_delta and not counts:
+        if self.privacy.delta == 0.0 and self.domain is not None and facts.requires_delta(self.mode, self.domain):
             yield ConfigProblem(
                 "privacy.delta",
                 f'mode "{self.mode}" adds Gaussian noise, which has no guarantee without a delta',

@@ -327,6 +327,7 @@ _OF_DEFAULT = contract_case("series").of_default
 _PURE_GROUPS, _FIXED_GROUPS, _ADAPTIVE_GROUPS = _OF_DEFAULT[-3:]
 _HISTOGRAM: Mapping[str, Any] = _OF_DEFAULT[0]
 _HALF_NOISE = smaller(GaussianBudget, "sigma_squared", Fraction(1, 4))
+_IN_LATER_GROUPS = edit(SeriesDomain, "_rows", "np.split(order, begins)", "[order[at:] for at in (0, *begins)]")
 DEFAULT = {
     # These read a private value outside of any aggregate: sealed events show them, whatever the data.
     "hours weighed by true totals": Fault(partial(hours_weighed, lambda total: total), _CLOCKED),
@@ -349,12 +350,8 @@ DEFAULT = {
     "noise for one of a user's events in a histogram": Fault(
         edit(PureBudget, "scale", "self.presence.most,", "1,"), _HISTOGRAM
     ),
-    "an event in two groups": Fault(
-        edit(SeriesDomain, "sums", "values[:, -1] == group", "values[:, -1] >= group"), _PURE_GROUPS
-    ),
-    "an event in two groups: sums": Fault(
-        edit(SeriesDomain, "sums", "values[:, -1] == group", "values[:, -1] >= group"), _FIXED_GROUPS
-    ),
+    "an event in two groups": Fault(_IN_LATER_GROUPS, _PURE_GROUPS),
+    "an event in two groups: sums": Fault(_IN_LATER_GROUPS, _FIXED_GROUPS),
     "a group's noise is for events of that group alone": Fault(
         edit(PureBudget, "scale", "self.presence.most,", "self.presence.most // 3,"), _PURE_GROUPS
     ),
