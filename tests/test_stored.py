@@ -73,11 +73,12 @@ from schemas.releases import (
     split_into_chunks,
     unframe_records,
 )
+from tests.examples import examples
 from tests.protocol.ingest_runs import SPEC
 from tests.schemas.golden import same
 
 ROOT = Path(__file__).parent.parent
-EASY = settings(max_examples=25)
+EASY = settings(max_examples=examples(0.5))
 
 # --- Values at the ends of every width ----------------------------------------------------------------------------
 
@@ -483,7 +484,7 @@ def told(bounds: Bounds) -> Charged:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(charged=charged_rows())
 def test_bounds_are_read_as_they_were_stored(charged: tuple[BoundSpec, np.ndarray, np.ndarray, Charged]) -> None:
     spec, rows_, charges, tables = charged

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engines.core.accounting import Accountant, Cost, gaussian
 from engines.core.accounting.accountant import Rule
 from schemas.errors import BudgetError, EngineInputError
+from tests.examples import examples
 
 EPSILONS = st.fractions(Fraction(1, 50), 1, max_denominator=50)
 CHARGES = st.lists(st.tuples(EPSILONS, st.none() | st.integers(0, 4)), max_size=12)
@@ -73,7 +74,7 @@ def test_gaussian_noise_up_to_the_exact_budget() -> None:
     assert int((37.4 / theirs) ** 2) == 58
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 @given(st.lists(st.integers(5, 60), max_size=8))
 def test_what_was_accepted_keeps_the_promise(sigmas: list[int]) -> None:
     accountant = Accountant(epsilon=Fraction(1, 2), delta=1e-6, rule="gaussian")

@@ -19,9 +19,10 @@ from engines.core.noise import seeded
 from engines.core.shares import COUNTERS, LARGEST, GaussianCells, GaussianShares, PureShares, _rounded
 from schemas.errors import EngineInputError
 from tests.accounting.test_lattice import discrete_delta
+from tests.examples import examples
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(
     epsilon=st.fractions(Fraction(1, 100), 30, max_denominator=1000),
     delta=st.sampled_from([1e-12, 1e-6, 1e-3]),
@@ -34,7 +35,7 @@ def test_all_events_of_a_user_together_are_promised_delta(epsilon: Fraction, del
     assert each.denominator.bit_length() < 100
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(cost=st.fractions(Fraction(1, 10**9), LARGEST, max_denominator=10**9), unit=st.sampled_from([1, 2**20]))
 def test_cells_cost_what_is_asked(cost: Fraction, unit: int) -> None:
     cells = GaussianCells(cost, unit)

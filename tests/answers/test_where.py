@@ -30,6 +30,7 @@ from engines.core.answers.where import (
     value_pieces,
 )
 from schemas.errors import PrivstreamError
+from tests.examples import examples
 
 NUMBERS = st.one_of(st.integers(-3, 25), st.sampled_from([2.5, 9.5, 10.0, 12.25]))
 WORDS = ("x", "y", "it's", 'a "b"')
@@ -66,7 +67,7 @@ def conditions() -> st.SearchStrategy[Where]:
     )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(1.6))
 @given(where=conditions())
 def test_parts_are_those_of_the_single_values(where: Where) -> None:
     """Whole numbers in bins: each value can be looked at by itself."""
@@ -137,7 +138,7 @@ def written(where: Where) -> str:
 RECORDS = st.fixed_dictionaries({}, optional={"n": NUMBERS, "w": st.sampled_from(WORDS), "b": st.booleans()})
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(1.6))
 @given(where=conditions(), record=RECORDS)
 def test_what_is_written_means_the_same(where: Where, record: dict[str, Any]) -> None:
     assert holds(condition(written(where), FIELDS), record) == holds(where, record)
@@ -215,7 +216,7 @@ def test_what_is_refused_says_what_to_write(text: str, fix: str) -> None:
     assert fix in str(refused.value)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(st.text(alphabet=string.printable, max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(QueryError):

@@ -15,6 +15,7 @@ from agents.readers.consume.reader import measurements_of, together
 from schemas.config import ENGINES
 from schemas.releases import Candidate, PublicRecord
 from tests.consume.runs import case_run, kept_by_compaction, records_of
+from tests.examples import examples
 
 SPATIAL = next(iter(name for name in ENGINES if "box" in ENGINES[name].kinds))
 
@@ -48,7 +49,7 @@ def test_every_engine_folds_to_what_its_ledger_says(engine: str) -> None:
     assert all(stream.time.field in fields for _, _, fields in table.records())
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(0.5))
 @given(data=st.data())
 def test_any_change_of_a_public_record_is_seen(data: st.DataObject) -> None:
     """A byte, an order, a record more or one less: the digest is of all of them."""
@@ -123,7 +124,7 @@ def test_a_ledger_is_asked_by_step_and_by_time() -> None:
         Ledger.of("s", []).at(None)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 @given(
     numbers=st.lists(st.integers(0, 10**15), min_size=1, max_size=50),
     times=st.integers(60_000, 90_000),

@@ -33,12 +33,13 @@ from schemas.config import ENGINES
 from schemas.config.privacy import MAX_EPSILON
 from schemas.errors import EngineInputError
 from tests.couple.wide import WIDE_CROWD, wide
+from tests.examples import examples
 
 pytestmark = pytest.mark.seconds(0.3)
 
 CASES = [(name, mode) for name, spec in ENGINES.items() for mode in spec.facts.modes]
 MEASURED = [(name, mode) for name, mode in CASES if contract_case(name).measured is not None]
-EASY = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+EASY = settings(max_examples=examples(0.24), suppress_health_check=[HealthCheck.too_slow])
 
 
 def keys_of(case: EngineCase) -> st.SearchStrategy[Key]:

@@ -15,12 +15,13 @@ from engines.core.noise import seeded
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 from tests.counters.doctored import Untouchable, drawing, negated, no_noise
+from tests.examples import examples
 
 HORIZON = 12
 COUNTERS: dict[str, Recipe] = {name: partial(build, HORIZON) for name, build in BUILDERS.items()}
 COSTS = st.fractions(min_value=Fraction(1, 1000), max_value=100, max_denominator=1000).filter(bool)
 VALUES = st.integers(-(2**40), 2**40)
-few = settings(max_examples=15)  # of each test, for each counter
+few = settings(max_examples=examples(0.3))  # of each test, for each counter
 every_counter = pytest.mark.parametrize("name", sorted(COUNTERS))
 
 

@@ -18,10 +18,11 @@ from engines.core.counters.tree import HybridCounter, TreeCounter
 from engines.core.noise import seeded
 from schemas.errors import EngineInputError
 from tests.counters.doctored import drawing
+from tests.examples import examples
 from tests.noise.goodness import laplace_hits, misfit
 
 ONE = Fraction(1)
-few = settings(max_examples=40)
+few = settings(max_examples=examples(0.8))
 ARITIES = st.integers(1, 30).map(lambda half: 2 * half + 1)
 
 

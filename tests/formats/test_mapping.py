@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.local.job import LocalIngest, planned
@@ -154,7 +154,6 @@ def section(tmp_path: Path, file: str, content: str, **expressions: str) -> MapS
     return MapSection.model_validate({**expressions, "tables": {"t": file}}, context={FOLDER: tmp_path})
 
 
-@settings(max_examples=50)
 @given(record=JSON)
 def test_any_record_gives_a_value_or_a_refusal_always_the_same_and_stays_as_it_is(
     record: Any, tmp_path_factory: pytest.TempPathFactory

@@ -34,6 +34,7 @@ from engines.core.registry import build_domain
 from schemas.config import Stream
 from schemas.config.formats import CsvSection, SourceFormat
 from schemas.config.timing import NUMERIC_FORMATS
+from tests.examples import examples
 from tests.protocol.ingest_runs import KEY, taken
 from tests.protocol.sources import BOOK, WRITERS
 
@@ -152,7 +153,7 @@ def of_frame(form: str, event: Event) -> tuple[Any, ...] | None:
     return fate(spec, record)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(1.2), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_record_is_the_same_event_whoever_wrote_it(tmp_path: Path, data: st.DataObject) -> None:
     form = data.draw(st.sampled_from(list(STREAMS)))

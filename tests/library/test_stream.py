@@ -26,6 +26,7 @@ from agents.protocol.release.stepper import Stepper
 from engines import configure
 from engines.core.noise import fresh_seed
 from schemas.errors import BatchError, FingerprintError, StateFileError, StepOrderError
+from tests.examples import examples
 from tests.library.tables import START, TABLES, rows
 
 pytestmark = pytest.mark.seconds(0.2)
@@ -222,7 +223,7 @@ def insist(state: Path | None, interrupts: Interrupts, *, reopen: bool) -> list[
     return [held[step] for step in range(3)]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(0.24), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.integers(1, 24), max_size=6), st.sampled_from(["memory", "file", "reopened"]))
 def test_interrupts_give_no_second_answer(tmp_path: Path, at: set[int], where: str) -> None:
     interrupts = Interrupts(at)

@@ -20,6 +20,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.merge import BlockMerge
 from engines.core.registry import build_domain
 from schemas.errors import GapError, SourceError
+from tests.examples import examples
 from tests.kafka.support import job_config, stream_table
 from tests.protocol.added_world import KINDS, USERS, FencedError, World, check, full, home, play
 from tests.protocol.ingest_runs import KEY, SPEC, body
@@ -70,13 +71,13 @@ def grown(draw: st.DrawFn, *, plan: Any = added) -> tuple[World, int]:
 
 
 @given(grown())
-@settings(max_examples=25)
+@settings(max_examples=examples(0.5))
 def test_it_is_as_if_one_table_had_seen_each_user(case: tuple[World, int]) -> None:
     check(*case)
 
 
 @given(grown(), st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(0.3))
 def test_each_step_has_its_events_wherever_the_engine_restarts(case: tuple[World, int], data: st.DataObject) -> None:
     """It may restore a state of fewer partitions, and go on with blocks that were committed before any were added."""
     world, first = case

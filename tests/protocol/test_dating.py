@@ -26,6 +26,7 @@ from schemas.blocks import Block
 from schemas.config import ConfigError, Stream, parse_config
 from schemas.errors import EncodedSizeError, EngineInputError
 from schemas.releases import STEP_LIMIT, Candidate, unframe_records
+from tests.examples import examples
 
 BOUNDS = "bounds = [0, 0, 1, 1]"
 TABLE = 'kind = "table"\nattributes = [{ field = "a", values = ["x", "y"] }]\n'
@@ -112,7 +113,7 @@ def table_of(steps: Mapping[str, int]) -> StepTable:
     return table
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 @given(st.data())
 def test_the_table_is_a_dict_of_equal_bytes_whatever_came_before(data: st.DataObject) -> None:
     """Every step withdraws some and adds some, to a table that goes on and to one that is restored each time."""

@@ -20,6 +20,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import MAX_ID_BYTES, IdBytes
 from schemas.events import TICK_HEADER, Reason
+from tests.examples import examples
 from tests.protocol.hostile import (
     CANARY,
     SPECS,
@@ -121,7 +122,7 @@ def mixed(draw: st.DrawFn) -> tuple[SourceSpec, list[RawRecord], list[RawRecord]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=100, suppress_health_check=SLOW)
+@settings(max_examples=examples(2), suppress_health_check=SLOW)
 @given(mixed())
 def test_hostile_records_add_to_what_others_send_and_change_nothing_of_it(
     case: tuple[SourceSpec, list[RawRecord], list[RawRecord], dict[int, int], list[int]],

@@ -16,6 +16,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import Snapshot
 from schemas.blocks import Block
 from schemas.errors import GapError, WireError
+from tests.examples import examples
 from tests.protocol.ingest_runs import SPEC, Outcome, body, live_header, run, sealed, tick_header
 
 BUDGETS = st.sampled_from([1, 1 << 20])  # one bucket, or all of them
@@ -161,7 +162,7 @@ class CrashingTasks(RuleBasedStateMachine):
         assert run(done, [], [], spec=self.spec) == self.outcome
 
 
-CrashingTasks.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
+CrashingTasks.TestCase.settings = settings(max_examples=examples(2), stateful_step_count=20)
 test_bounds_hold_under_crashes_zombies_and_trimming = CrashingTasks.TestCase
 
 

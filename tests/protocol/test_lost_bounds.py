@@ -21,6 +21,7 @@ from agents.protocol.ingest.user_table import BUCKETS
 from schemas.blocks import Block
 from schemas.errors import GapError, PromiseError
 from schemas.wire import Kind, decode
+from tests.examples import examples
 from tests.protocol.ingest_runs import SPEC, body, sealed, tick_header
 
 BOUND = 3
@@ -136,13 +137,13 @@ def lose_anything(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(6))
 def test_whatever_is_lost_nobody_is_above_the_bound(data: st.DataObject) -> None:
     lose_anything(data)
 
 
 @given(histories())
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 def test_what_lost_nothing_is_restored(history: History) -> None:
     machine = history.restored(latest(history.snapshots))
     if history.blocks:

@@ -27,6 +27,7 @@ from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS
 from engines.core.noise import NoiseSource
 from schemas.errors import ForkError, GapError
 from schemas.releases import Seed, unframe_records
+from tests.examples import examples
 from tests.protocol.world import (
     PARTITIONS,
     STREAM,
@@ -245,9 +246,8 @@ class Promise(RuleBasedStateMachine):
 
 
 FAST = settings(
-    max_examples=250,
+    max_examples=examples(5),
     stateful_step_count=45,
-    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
 

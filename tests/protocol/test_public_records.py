@@ -20,6 +20,7 @@ from agents.protocol.release.public_records import MOST_BYTES, measurement_recor
 from engines.core.contract import Release, SyntheticRecord
 from engines.core.many_records import PART, ManyRecords, RecordColumns, parts_of
 from schemas.errors import EngineInputError
+from tests.examples import examples
 
 VALUE = 2**60  # 19 digits and a comma
 
@@ -29,7 +30,7 @@ def test_an_ordinary_measurement_is_one_record_as_it_is() -> None:
     assert measurement_records(measurement) == [orjson.dumps(measurement)]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(0.3))
 @given(values=st.integers(45_000, 200_000))
 def test_a_large_one_is_cut_and_loses_nothing(values: int) -> None:
     measurement = {"step": 3, "name": "pairs", "counts": list(range(VALUE, VALUE + values)), "variance": 2.5}

@@ -25,6 +25,7 @@ from schemas.config.load import config_from_mapping
 from schemas.errors import ConfigError, WireError
 from schemas.releases import Candidate, sha256, unframe_records
 from tests.consume.runs import case_run, seed_of
+from tests.examples import examples
 from tests.kafka.support import stream_table
 
 TYPED: tuple[Literal["avro", "json-schema"], ...] = ("avro", "json-schema")
@@ -165,7 +166,7 @@ def kinds(record: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "time", [{"format": "s"}, {"format": "iso", "timezone": "Europe/Berlin"}, {"format": "%d.%m.%Y %H:%M:%S"}]
 )
-@settings(max_examples=20)
+@settings(max_examples=examples(0.4))
 @given(rows=st.lists(ROWS, min_size=1, max_size=5), at_s=st.integers(0, 4_000_000_000))
 def test_what_is_written_is_read_as_plain_json_has_it(
     output: str, time: dict[str, str], rows: list[dict[str, Any]], at_s: int
@@ -190,7 +191,7 @@ def test_what_is_written_is_read_as_plain_json_has_it(
 
 
 @pytest.mark.parametrize("output", ["json", *TYPED])
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(value=st.binary(max_size=60))
 def test_bytes_that_are_no_record_are_refused_and_not_repeated(output: str, value: bytes) -> None:
     (stream,) = configured(**TABLE, output={"format": output}).streams

@@ -33,6 +33,7 @@ from schemas.blocks import Block
 from schemas.config.mapping import MapSection
 from schemas.errors import GapError, WireError
 from schemas.events import Reason
+from tests.examples import examples
 from tests.protocol.ingest_runs import SPEC, Outcome, body, live_header, tick_header
 
 ROUTED = 3
@@ -131,7 +132,7 @@ def home_of(record: RawRecord) -> int:
     return record.offset % ROUTED
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(sources(), st.data())
 def test_each_record_is_routed_once_and_in_order_wherever_routers_crash(
     records: list[list[RawRecord]], data: st.DataObject
@@ -181,7 +182,7 @@ def ingested(cluster: Cluster) -> list[tuple[Block, list[tuple[str, int, int, Re
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(sources())
 def test_ingest_of_what_is_routed_refuses_nothing_for_its_place(records: list[list[RawRecord]]) -> None:
     """And says of what it refuses where it is in the source; each user is bounded once, wherever producers put them."""
@@ -210,7 +211,7 @@ def test_ingest_of_what_is_routed_refuses_nothing_for_its_place(records: list[li
         assert letter.reason == reason, "as it is refused by itself"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(st.lists(st.tuples(st.sampled_from(USERS), st.integers(0, ROUTED - 1)), max_size=12))
 def test_a_user_has_one_bound_wherever_copies_are(placed: list[tuple[str, int]]) -> None:
     """Whatever routers do: a copy that is not on the partition of its user is refused there."""
@@ -229,7 +230,7 @@ def test_a_user_has_one_bound_wherever_copies_are(placed: list[tuple[str, int]])
     assert accepted.total() <= BOUND * len({user for user, _ in placed})
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(0.4))
 @given(sources(), st.sampled_from(USERS))
 def test_records_of_one_user_move_nothing_else(records: list[list[RawRecord]], user: str) -> None:
     others = [[record for record in source if record.value != body(u=user)] for source in records]
@@ -350,7 +351,7 @@ def replayed_sources(draw: st.DrawFn) -> list[list[RawRecord]]:
     return found
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(replayed_sources(), st.data())
 def test_a_step_rests_on_the_ticks_of_its_own_source_partition(
     records: list[list[RawRecord]], data: st.DataObject

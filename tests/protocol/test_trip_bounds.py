@@ -19,6 +19,7 @@ from agents.protocol.ingest.trip_bounds import TripBounds
 from engines.trajectory.domain import Assembly, Closing
 from engines.trajectory.trips import Trips
 from schemas.blocks import Folded
+from tests.examples import examples
 from tests.protocol.test_bounds import copy_tables
 
 STEPS = 14
@@ -69,7 +70,7 @@ class OneByOne:
         return same and begin <= step < first + self.spec.trip_life
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(
     moments=st.lists(st.lists(RECORD, max_size=8), min_size=STEPS, max_size=STEPS),
     cuts=st.lists(st.integers(1, 5), min_size=1, max_size=8),

@@ -25,6 +25,7 @@ from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream
 from schemas.errors import ConfigError
 from schemas.events import Reason
+from tests.examples import examples
 
 pytestmark = pytest.mark.seconds(0.5)
 
@@ -70,7 +71,7 @@ def totals(made: Stream, rows: Rows) -> np.ndarray:
 
 
 @given(ROWS, ROWS)
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 def test_events_of_a_user_in_several_groups_move_no_more_than_in_one(others: Rows, own: Rows) -> None:
     """Each event is in one bin of one group: k events move all groups together by k in L1 norm, and in L2 norm by k at
     most.

@@ -25,6 +25,7 @@ from schemas.config import ENGINES, Stream
 from schemas.config.series import OF_HISTOGRAM
 from schemas.errors import ConfigError, EngineInputError
 from schemas.events import Reason
+from tests.examples import examples
 
 pytestmark = pytest.mark.seconds(0.5)
 
@@ -55,7 +56,7 @@ EDGES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9, unique=True).map(
 
 
 @given(st.data(), EDGES)
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 def test_every_event_is_in_one_bin_and_that_is_the_right_one(data: st.DataObject, edges: tuple[float, ...]) -> None:
     """Every finite number, edges and their neighbours too: bins never overlap, and leave no gap."""
     near = [step for edge in edges for step in (edge, np.nextafter(edge, -np.inf), np.nextafter(edge, np.inf))]
@@ -128,7 +129,7 @@ def test_with_a_delta_noise_is_gaussian_and_of_one_event() -> None:
 
 
 @given(st.lists(st.integers(-40, 200), min_size=3, max_size=12).filter(lambda counts: sum(counts) > 0))
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 def test_shares_are_the_nearest_counts_that_are_not_negative(counts: list[int]) -> None:
     histogram = NoisyHistogram(tuple(map(float, range(len(counts) - 1))), np.array(counts), 1.0)
     shares = histogram.shares

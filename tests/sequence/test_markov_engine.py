@@ -24,6 +24,7 @@ from schemas.blocks import Folded
 from schemas.config import ENGINES
 from schemas.errors import EngineInputError
 from schemas.events import Reason
+from tests.examples import examples
 
 MODES = ENGINES["markov"].facts.modes
 CHAIN = Transition.from_matrix(np.array([[0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]]))
@@ -56,7 +57,7 @@ def vector(releases: Sequence[Release]) -> np.ndarray:
 ROWS = st.lists(st.lists(st.integers(0, 80), min_size=3, max_size=3), min_size=2, max_size=5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(rows=ROWS, data=st.data(), mode=st.sampled_from(MODES), seed=st.integers(0, 99))
 def test_replacing_a_record_moves_all_measurements_together_by_two_at_most(
     rows: list[list[int]], data: st.DataObject, mode: str, seed: int

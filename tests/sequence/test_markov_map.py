@@ -14,8 +14,9 @@ from scipy.special import digamma
 from engines.markov.chain import likeliest, project
 from engines.markov.paper import map_counts, objective
 from schemas.errors import EngineInputError
+from tests.examples import examples
 
-EASY = settings(max_examples=60)
+EASY = settings(max_examples=examples(1.2))
 
 
 def slsqp(noisy: np.ndarray, prior: np.ndarray, total: float, rate: float) -> np.ndarray:

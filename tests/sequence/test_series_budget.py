@@ -18,9 +18,10 @@ from engines.series.channels import WHOLE, AdaptiveChannel, FixedChannel
 from engines.series.config import SeriesConfig
 from engines.series.papers.ar1 import BinomialBudget
 from schemas.errors import BudgetError, EngineInputError
+from tests.examples import examples
 from tests.sequence.series_support import TWO, recipe
 
-FEW = settings(max_examples=25)
+FEW = settings(max_examples=examples(0.5))
 
 
 def budget(presence: Presence, *, shifts: tuple[int, ...] = (3,), epsilon: str = "1") -> GaussianBudget:

@@ -22,10 +22,11 @@ from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.papers.ar1 import PaperSeriesConfig
 from schemas.blocks import Folded
+from tests.examples import examples
 from tests.sequence.series_support import READING, TWO, reading, recipe, run
 
 SEED = bytes(range(32))
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=examples(0.8))
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 limits = st.tuples(finite, finite).filter(lambda pair: pair[0] < pair[1]).map(tuple)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from engines.spatial.papers import tree as consistency
 from engines.spatial.papers.tree import Partition, Tree
 from engines.spatial.points import TreeOrder
+from tests.examples import examples
 
 
 @given(
@@ -70,7 +71,7 @@ def brute_estimate(tree: Tree, node: int) -> float:
     return above + sum(v for n, v in values.items() if is_below(n, node))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(tree=trees())
 def test_extension_and_projection(tree: Tree) -> None:
     order = TreeOrder.of(tree.nodes)

@@ -12,6 +12,7 @@ from engines.spatial.domain.box import BoxDomain
 from engines.spatial.points import node_depths
 from schemas.errors import EngineInputError
 from schemas.events import Reason
+from tests.examples import examples
 
 BOUNDS = (-74.05, 40.60, -73.75, 40.90)
 
@@ -37,7 +38,7 @@ def bisected(box: BoxDomain, x: float, y: float) -> int:
     return code
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(4))
 @given(
     depth=st.integers(1, 24),
     u=st.floats(0, 1, exclude_max=True),
@@ -51,7 +52,7 @@ def test_codes_are_bisections(depth: int, u: float, v: float, delete: bool) -> N
     assert keys.tolist() == [2 * bisected(box, u, v) + delete]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(depth=st.integers(1, 30), seed=st.integers(0, 2**32))
 def test_cells_contain_their_points(depth: int, seed: int) -> None:
     box = BoxDomain("x", "y", BOUNDS, depth)

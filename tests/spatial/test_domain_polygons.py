@@ -24,6 +24,7 @@ from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.domain.sphere import metres_per_degree
 from engines.spatial.points import Placement
 from schemas.events import Reason
+from tests.examples import examples
 from tests.spatial.shapes import XY, encoded, inside, lines, network, patchwork, polygons, square_metres
 
 DATA = Path(__file__).parents[2].parent / "shared/data/geometry"
@@ -59,7 +60,7 @@ def check_tiling(domain: MappedDomain) -> None:
         assert ((shares > 0) & (shares < WHOLE)).all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(seed=SEEDS, depth=st.integers(1, 15), road=st.booleans())
 def test_every_point_is_in_exactly_one_finest_cell(seed: int, depth: int, road: bool) -> None:
     domain, geometry = mapped(seed, depth, road=road)
@@ -77,7 +78,7 @@ def test_every_point_is_in_exactly_one_finest_cell(seed: int, depth: int, road: 
     assert not (codes & ((np.int64(1) << (depth - turns)) - 1)).any()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(seed=SEEDS, depth=st.integers(1, 12))
 def test_points_outside_are_refused(seed: int, depth: int) -> None:
     geometry = patchwork(seed)
@@ -89,7 +90,7 @@ def test_points_outside_are_refused(seed: int, depth: int) -> None:
     assert reasons.tolist() == [Reason.NOT_FINITE] * 3
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(seed=SEEDS, depth=st.integers(1, 9))
 def test_cells_and_shares_are_those_of_slow_intersections(seed: int, depth: int) -> None:
     geometry = patchwork(seed)
@@ -111,7 +112,7 @@ def test_cells_and_shares_are_those_of_slow_intersections(seed: int, depth: int)
         assert abs(share / WHOLE - left / (left + right)) < 1e-3
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(seed=SEEDS, depth=st.integers(1, 20), road=st.booleans())
 @example(seed=366, depth=4, road=True)  # the middle of a piece lies on another line, too, and is counted there
 def test_points_lie_on_the_shape_and_in_their_cells(seed: int, depth: int, road: bool) -> None:
@@ -235,7 +236,7 @@ def test_land() -> None:
     assert abs((codes[land] < 1 << 15).mean() - share) < 5 * 0.5 / np.sqrt(land.sum())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(seed=SEEDS)
 def test_events_go_to_the_nearest_line_within_reach(seed: int) -> None:
     roads, reach = network(seed), 150.0
@@ -254,7 +255,7 @@ def test_events_go_to_the_nearest_line_within_reach(seed: int) -> None:
     assert (moved < 1.001 * distances[rows] + 0.1).all()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 @given(seed=SEEDS, depth=st.integers(1, 10))
 def test_shares_are_lengths(seed: int, depth: int) -> None:
     roads = network(seed)

@@ -21,6 +21,7 @@ from engines.spatial.points import Placement, node_depths
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.events import Reason
+from tests.examples import examples
 from tests.spatial.shapes import polygons
 
 
@@ -30,7 +31,7 @@ def encoded(domain: ZoneDomain, names: list[str], *, delete: bool = False) -> tu
     return keys[:, 0], reasons
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(sizes=st.lists(st.floats(0, 1e6), min_size=1, max_size=40).filter(lambda sizes: any(size > 0 for size in sizes)))
 def test_each_zone_is_one_finest_cell(sizes: list[float]) -> None:
     names = [f"zone {index}" for index in range(len(sizes))]

@@ -22,6 +22,7 @@ from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from engines.spatial.points import Placement
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
+from tests.examples import examples
 from tests.spatial.streams import BOX, alive, city, encode
 
 pytestmark = pytest.mark.seconds(0.5)
@@ -88,7 +89,7 @@ def test_what_is_retired_is_exactly_what_was_measured() -> None:
     assert tree.parts[1:].tolist() == [1, 1]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(
     rows=st.lists(st.tuples(st.integers(2, 3), st.integers(1, 5), st.integers(-40, 40)), min_size=1, max_size=60),
     ttl=st.integers(1, 40),
@@ -239,7 +240,7 @@ def test_empty_land_stays_empty() -> None:
     assert elsewhere < 120
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(0.3))
 @given(seed=st.integers(0, 999))
 def test_estimates_are_those_of_the_definition_and_counts_add_up(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -31,6 +31,7 @@ from engines.spatial.held.measure import LeafCounter, Watch, Windows
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import Placement
 from schemas.blocks import Folded
+from tests.examples import examples
 
 pytestmark = pytest.mark.seconds(1.5)
 
@@ -112,7 +113,7 @@ def schedules(draw: st.DrawFn) -> list[Folded]:
 TTL = st.sampled_from([None, 1, 2, 5])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(
     steps=schedules(),
     key=st.integers(0, 2 ** (DEPTH + 1) - 1),
@@ -205,7 +206,6 @@ def test_events_that_are_held_show_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.mean(np.array(held) > 0) > 0.5
 
 
-@settings(max_examples=50)
 @given(steps=schedules(), ttl=TTL, initial_steps=st.integers(1, 3))
 def test_every_event_is_in_one_measurement(steps: list[Folded], ttl: int | None, initial_steps: int) -> None:
     """What each measurement is given is what came to its cell since it was last counted; the rest is held."""

@@ -21,6 +21,7 @@ from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
+from tests.examples import examples
 from tests.spatial.shapes import XY, encoded, lines, network, polygons, star
 from tests.spatial.streams import BOX, city, encode
 from tests.spatial.test_held_privacy import DEPTH, schedules, shifts
@@ -141,7 +142,7 @@ def test_points_are_where_the_events_are(mode: str) -> None:
     assert good["error_large"] < bad["error_large"] / 5
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 @given(
     steps=schedules(),
     place=st.integers(0, 10**6),

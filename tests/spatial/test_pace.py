@@ -23,6 +23,7 @@ from engines.spatial.held.pace import CELL, WHOLE, follow, unknown
 from engines.spatial.held.tree import HeldTree
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
+from tests.examples import examples
 from tests.spatial.shapes import polygons
 from tests.spatial.streams import BOX, city, encode
 
@@ -141,7 +142,7 @@ def parts(tree: HeldTree, watch: Watch) -> list[tuple[list[int], list[int]]]:
     return [(leaves, list(cells)) for cells, leaves in found.items()]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(0.8))
 @given(
     domain=st.sampled_from([SQUARE, ISLET]),
     depth=st.integers(0, 4),

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.spatial.split import UNIT, SplitRule, path_cost
+from tests.examples import examples
 
 EPSILONS = [Fraction(1, 100), Fraction(1, 20), Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2)]
 DEPTH = 20
@@ -105,7 +106,7 @@ def test_the_series_of_a_paths_cost_is_rounded_up(fanout: int) -> None:
 
 @pytest.mark.parametrize("fanout", [2, 4])
 @given(levels=st.integers(1, 12), low=st.floats(-12, 1), shift=st.floats(0.001, 1), gaps=st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(3))
 def test_the_proofs_windows_bound_every_path(
     fanout: int, levels: int, low: float, shift: float, gaps: st.DataObject
 ) -> None:
@@ -118,7 +119,7 @@ def test_the_proofs_windows_bound_every_path(
     assert path_losses(without, with_event)[0] <= shift * float(path_cost(fanout)) * (1 + 1e-12)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(3))
 @given(
     start=st.integers(0, 3000),
     falls=st.lists(st.one_of(st.just(0), st.integers(0, 12), st.integers(0, 500)), min_size=0, max_size=DEPTH - 1),

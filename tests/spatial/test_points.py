@@ -12,6 +12,7 @@ from engines.core.contract import Columns
 from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.points import Counts, Placement, PointIds, PointRecords, Prefixes, difference, node_depths
+from tests.examples import examples
 from tests.spatial.shapes import encoded, inside, lines, network, patchwork, polygons, square_metres
 
 PLACEMENT = Placement("points")
@@ -57,7 +58,7 @@ def point(domain: SpatialDomain, node: int, index: int) -> tuple[int, int]:
     return node - (1 << domain.depth), index
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(data=st.data(), seed=SEEDS, depth=st.integers(1, 6), kind=st.sampled_from(["box", "land", "roads"]))
 def test_differences_equal_brute_force(data: st.DataObject, seed: int, depth: int, kind: str) -> None:
     domain = domain_of(kind, seed, depth)
@@ -79,7 +80,7 @@ def test_differences_equal_brute_force(data: st.DataObject, seed: int, depth: in
 
 
 @given(node=st.integers(1, 2**12 - 1), count=st.integers(0, 40))
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 def test_points_of_a_cell_are_the_first_points_of_its_children(node: int, count: int) -> None:
     whole = {point(BOX, node, index) for index in range(count)}
     first = int(PLACEMENT.first_child(np.array([node]))[0])

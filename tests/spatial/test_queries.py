@@ -11,6 +11,7 @@ from engines.core.contract import Columns
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.evaluators import GRID_DEPTH, SIZES, Rectangles, SpatialEvaluator
 from schemas.blocks import Folded
+from tests.examples import examples
 
 BOX = BoxDomain("lon", "lat", (10.0, 50.0, 14.0, 52.0), 18)
 EVALUATOR = SpatialEvaluator.over(BOX)
@@ -27,7 +28,7 @@ def folded(x: np.ndarray, y: np.ndarray) -> Folded:
     return Folded.from_keys(keys)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(0.2))
 @given(true=st.integers(0, 300), synthetic=st.integers(0, 300), seed=st.integers(0, 1000))
 def test_errors_equal_brute_force(true: int, synthetic: int, seed: int) -> None:
     x, y = points(true, seed)

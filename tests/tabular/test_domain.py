@@ -15,6 +15,7 @@ from engines.core.contract import Columns
 from engines.tabular.domain import Category, Impossible, Numeric, RowKeys, TableDomain
 from schemas.errors import EngineInputError
 from schemas.events import Reason
+from tests.examples import examples
 
 SCALARS = st.one_of(
     st.none(),
@@ -32,7 +33,7 @@ LISTED = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(4))
 @given(values=LISTED, missing=st.booleans(), other=st.booleans(), raw=st.lists(SCALARS, max_size=8))
 def test_every_scalar_has_a_code_or_a_reason(values: list[Any], missing: bool, other: bool, raw: list[Any]) -> None:
     attribute = Category(field="a", values=tuple(values), missing=missing, unknown="other" if other else "refuse")
@@ -54,7 +55,7 @@ def test_every_scalar_has_a_code_or_a_reason(values: list[Any], missing: bool, o
         assert (code, reason) == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(4))
 @given(
     edges=st.lists(st.integers(-50, 50), min_size=2, max_size=8, unique=True).map(sorted),
     integer=st.booleans(),
@@ -75,7 +76,7 @@ def test_drawn_values_have_the_code_they_were_drawn_for(
     assert all(isinstance(value, int) for value in drawn if value not in (None, "other")) or not integer
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(4))
 @given(
     edges=st.lists(
         st.integers(-500, 500).map(lambda tenths: tenths / 10) | st.floats(-50, 50), min_size=2, max_size=6, unique=True
@@ -94,7 +95,7 @@ def test_numbers_have_their_decimals_and_stay_in_their_bin(edges: list[float], d
     assert attribute.encode(drawn)[0].tolist() == list(range(attribute.size))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(4))
 @given(raw=st.lists(SCALARS, max_size=8), unknown=st.sampled_from(["refuse", "other", "clamp"]))
 def test_any_scalar_may_come_where_numbers_are_expected(raw: list[Any], unknown: Any) -> None:
     attribute = Numeric(field="a", edges=(-1.5, 0, 2), unknown=unknown)
@@ -128,7 +129,7 @@ def test_points_are_drawn_back_as_they_are() -> None:
     assert attribute.decode(np.array([1, 0]), np.array([0.9, 0.9])) == [10.0, 2.5]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=50), seed=st.integers(0, 2**32))
 def test_keys_are_rows(sizes: list[int], seed: int) -> None:
     keys = RowKeys(tuple(sizes))

@@ -22,6 +22,7 @@ from engines.tabular.growing.learn import measure, variances
 from engines.tabular.growing.schedule import PURE, block_weights, larger_weights
 from engines.tabular.growing.totals import KEPT, Totals, Trend
 from engines.tabular.marginals import Marginals
+from tests.examples import examples
 
 SIZES = (2, 3, 4)
 ONES = Marginals(SIZES, ((0,), (1,), (2,)))
@@ -33,7 +34,7 @@ def tables(layout: Marginals, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).random(layout.cells) + 0.1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(
     epsilon=st.fractions(Fraction(1, 1000), 100),
     weights=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30),
@@ -69,7 +70,7 @@ def test_marginals_of_one_budget_have_independent_noise() -> None:
     assert not np.array_equal(noise[:500], noise[500:])
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(1.6))
 @given(seed=st.integers(0, 2**16), total=st.floats(0.01, 1000), size=st.integers(1, 8))
 def test_simplex_projection_is_the_nearest_point(seed: int, total: float, size: int) -> None:
     random = np.random.default_rng(seed)
@@ -89,7 +90,7 @@ def test_noise_alone_is_shrunken_to_even_counts() -> None:
     assert news_share(np.array([10.0, -10.0]), 1.0, least=2.0) == pytest.approx(1 - 1 / 200)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 @given(seed=st.integers(0, 2**16))
 def test_sides_are_sums_over_axes(seed: int) -> None:
     for layout, below in ((PAIRS, ONES), (TRIPLES, PAIRS)):
@@ -112,7 +113,7 @@ def test_sides_are_sums_over_axes(seed: int) -> None:
             assert all(np.allclose(table.sum(axis=axis), 0) for axis in range(table.ndim))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(0.6))
 @given(seed=st.integers(0, 2**16))
 def test_raking_meets_all_sides_and_keeps_zeros(seed: int) -> None:
     sides = Sides.of(PAIRS, ONES)

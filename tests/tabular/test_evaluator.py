@@ -19,6 +19,7 @@ from engines.tabular.domain import Category, TableDomain
 from engines.tabular.evaluator import METRICS, TableEvaluator, cramers_v
 from engines.tabular.marginals import Workload, every_marginal
 from schemas.blocks import Folded
+from tests.examples import examples
 from tests.tabular.tables import folded
 
 DOMAIN = TableDomain((Category(field="a", values=(0, 1), missing=True), Category(field="b", values=("x", "y"))))
@@ -28,7 +29,7 @@ def evaluator(workload: Workload | None = None) -> TableEvaluator:
     return TableEvaluator(DOMAIN, workload or every_marginal(2))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(
     true=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=12),
     made=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=12),

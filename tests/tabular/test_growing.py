@@ -18,10 +18,11 @@ from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.marginals import weighted_marginals
 from schemas.errors import EngineInputError
+from tests.examples import examples
 from tests.tabular.tables import folded, growing, random_rows, streams, table, triples
 
 ODD = [table(1), table(5), table(1, 1), table(1, 3, 1, 2), table(2, 2), table(4, 3, 2)]
-SLOW = settings(max_examples=7, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(0.14), suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("domain", ODD, ids=lambda domain: str(domain.sizes))

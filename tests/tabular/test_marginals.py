@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engines.tabular.marginals import Marginals, check_memory, every_marginal, weighted_marginals
 from schemas.errors import EngineInputError
+from tests.examples import examples
 
 
 @st.composite
@@ -20,7 +21,7 @@ def layouts(draw: st.DrawFn) -> Marginals:
     return Marginals(sizes, tuple(every_marginal(len(sizes), ways)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(layout=layouts(), seed=st.integers(0, 2**32), rows=st.integers(0, 30))
 def test_counts_are_those_of_a_loop(layout: Marginals, seed: int, rows: int) -> None:
     random = np.random.default_rng(seed)
@@ -37,7 +38,7 @@ def test_counts_are_those_of_a_loop(layout: Marginals, seed: int, rows: int) -> 
     assert np.array_equal(layout.sums(counts), np.full(len(layout), weights.sum()))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(2))
 @given(layout=layouts(), seed=st.integers(0, 2**32), sign=st.sampled_from([-1, 1]))
 def test_one_event_moves_each_marginal_by_exactly_one(layout: Marginals, seed: int, sign: int) -> None:
     random = np.random.default_rng(seed)

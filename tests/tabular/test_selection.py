@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engines.core.noise import seeded
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.rounds import QUANTUM, WEIGHT, Selection, whole_weights
+from tests.examples import examples
 
 QUANTA = QUANTUM.denominator
 
@@ -32,7 +33,7 @@ def worlds(draw: st.DrawFn) -> tuple[Marginals, np.ndarray, np.ndarray, np.ndarr
     return layout, rows, public, penalties, weights
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(3))
 @given(worlds(), st.integers(0, 2**32 - 1), st.sampled_from([1, -1]))
 def test_one_event_moves_no_score_by_more_than_the_sensitivity(
     world: tuple[Marginals, np.ndarray, np.ndarray, np.ndarray, np.ndarray], seed: int, sign: int

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engines.tabular.papers.model import Beliefs, JunctionTree
 from schemas.errors import EngineInputError
+from tests.examples import examples
 
 
 @st.composite
@@ -21,7 +22,7 @@ def graphs(draw: st.DrawFn) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     return sizes, draw(st.lists(st.sampled_from(possible), max_size=8))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(graphs())
 def test_a_tree_is_a_junction_tree(graph: tuple[tuple[int, ...], list[tuple[int, ...]]]) -> None:
     sizes, marginals = graph
@@ -37,7 +38,7 @@ def test_a_tree_is_a_junction_tree(graph: tuple[tuple[int, ...], list[tuple[int,
         assert len(edges) == len(having) - 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(graphs(), st.integers(0, 2**32 - 1))
 def test_beliefs_are_the_marginals_of_the_joint_table(
     graph: tuple[tuple[int, ...], list[tuple[int, ...]]], seed: int

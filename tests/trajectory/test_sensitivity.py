@@ -28,13 +28,14 @@ from engines.trajectory.histograms import UNIT, Histogram, equal_shares
 from engines.trajectory.papers.hierarchy import margins
 from engines.trajectory.papers.paper_trees import Paper, end_weighted_shares
 from engines.trajectory.trips import LATTICE, Trips
+from tests.examples import examples
 from tests.trajectory.trips import TRIP, trips_of, without
 
 MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential")]
 
 
 @pytest.mark.parametrize("plan", [MANY_TRIPS, FEW_TRIPS])
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(points=st.lists(TRIP, min_size=1, max_size=5), out=st.integers(0, 4), moves=st.integers(1, 90))
 def test_one_trip_moves_each_histogram_of_default_by_one_trip_at_most(
     plan: Plan, points: list[list[tuple[int, int]]], out: int, moves: int
@@ -81,7 +82,7 @@ def measured_in(mode: TripMode, trips: Trips) -> Seen:
 
 
 @pytest.mark.parametrize("mode", [Paper(), Paper(spread="exponential")], ids=repr)
-@settings(max_examples=15)
+@settings(max_examples=examples(0.3))
 @given(points=st.lists(TRIP, min_size=2, max_size=4), out=st.integers(0, 3))
 def test_one_trip_moves_each_histogram_of_the_paper_by_one_trip_at_most(
     mode: TripMode, points: list[list[tuple[int, int]]], out: int
@@ -137,7 +138,7 @@ def path_losses(shares: np.ndarray, scores: np.ndarray, rule: SplitRule) -> floa
     return total
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(4))
 @given(
     epsilon=st.sampled_from([Fraction(1, 20), Fraction(3, 10), Fraction(1), Fraction(4)]),
     leaves=st.lists(st.integers(0, 3 * UNIT), min_size=16, max_size=16),

@@ -15,6 +15,7 @@ from engines.trajectory.engine import Limits
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT
 from engines.trajectory.trips import LATTICE, Trips
+from tests.examples import examples
 from tests.trajectory.trips import TRIP, trips_of, without
 
 
@@ -27,7 +28,7 @@ def moved(trips: Trips, *, out: int, grid: Grid) -> list[int]:
     return [int(np.abs(a.counts - b.counts).sum()) for a, b in zip(with_it, other, strict=True)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(1.2))
 @given(points=st.lists(TRIP, min_size=1, max_size=4), out=st.integers(0, 3))
 def test_one_trip_moves_each_histogram_by_one_trip_at_most(points: list[list[tuple[int, int]]], out: int) -> None:
     assert max(moved(trips_of(points), out=out % len(points), grid=Grid(6))) <= UNIT
