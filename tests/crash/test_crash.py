@@ -141,6 +141,7 @@ def test_zombies_are_fenced(bootstrap: str, tmp_path: Path) -> None:
     run(bootstrap, tmp_path, scenario, seed=3)
 
 
+@pytest.mark.nightly
 @pytest.mark.seconds(30)
 def test_workers_come_and_go_and_nobody_waits_for_a_session(bootstrap: str, tmp_path: Path) -> None:
     """One joins and both work; they are killed and come back, one alone and both at once; one leaves. Without its place
