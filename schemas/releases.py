@@ -11,13 +11,14 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
 
 from schemas.errors import WireError
-from schemas.wire import Kind, decode, encode, frame, unframe
+from schemas.wire import Kind, decode, encode, frame, unframe, unframe_first
 
 CHUNK_BYTES = 900_000  # under the broker's default message limit of 1 MiB, with room for headers
 GENESIS = "0" * 64
@@ -204,7 +205,7 @@ class Candidate:
         """Return the release and the state as records. Raises: WireError if it was read without its state."""
         if self.arrays is None:
             raise WireError(f"candidate of step {self.step} was read without its state")
-        state = encode(Kind.STATE, {"stream": self.stream, "step": self.step}, self.arrays, level=3)
+        state = _join_parts({"stream": self.stream, "step": self.step}, self.arrays)
         header = {name: getattr(self, name) for name in _HEADER} | {"state": sha256(state)}
         parts = {"payload": np.frombuffer(self.payload, np.uint8), "ledger": np.frombuffer(self.ledger, np.uint8)}
         return Encoded(encode(Kind.RELEASE, header, parts, level=3), state)
@@ -230,7 +231,36 @@ class Candidate:
         """Return the candidate with the arrays of an encoded state. Raises: WireError if its digest does not match."""
         if sha256(state) != self.state_digest:
             raise WireError(f"the state does not match the digest in the candidate of step {self.step}")
-        return replace(self, arrays=decode(Kind.STATE, state)[1])
+        arrays: dict[str, np.ndarray] = {}
+        for part in split_into_parts(state):
+            arrays |= decode(Kind.STATE_PART, part)[1]
+        return replace(self, arrays=arrays)
+
+
+PART_BYTES = 64 << 10
+"""Size of an array from which on it is a part of the encoded state by itself."""
+
+
+def _join_parts(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return an encoded state: a frame with the sizes of the parts, and behind it the parts.
+
+    Each large array is a part by itself, and all the others are one. So what does not change from one step to the next
+    is the same part, which `DurableTable` does not write again.
+    """
+    large = {name: array for name, array in arrays.items() if array.nbytes >= PART_BYTES}
+    groups = [{name: array for name, array in arrays.items() if name not in large}]
+    groups += [{name: array} for name, array in large.items()]
+    parts = [encode(Kind.STATE_PART, {}, group, level=3) for group in groups]
+    return b"".join([frame(Kind.STATE, {**header, "parts": [len(part) for part in parts]}, b""), *parts])
+
+
+def split_into_parts(state: bytes) -> list[bytes]:
+    """Return the parts of an encoded state, in order. Raises: WireError."""
+    header, parts = unframe_first(Kind.STATE, state)
+    ends = list(accumulate(header["parts"]))
+    if ends[-1:] != [len(parts)]:
+        raise WireError(f"the parts of a state are {len(parts)} bytes, and not those that it says")
+    return [parts[end - size : end] for size, end in zip(header["parts"], ends, strict=True)]
 
 
 class SavedState(NamedTuple):
@@ -262,6 +292,15 @@ class Chunk:
         """Return the chunk in the value of a record. Raises: WireError."""
         header, part = unframe(Kind.CANDIDATE, data)
         return Chunk(**header, part=part)
+
+
+def split_state(state: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
+    """Return the pieces of an encoded state, each small enough for a Kafka record. A part that has not changed since
+    the step before is the same pieces again, unless it is the first, which has the frame before it.
+    """
+    first, *others = split_into_parts(state)
+    begin = len(state) - len(first) - sum(map(len, others))
+    return [piece for part in (state[: begin + len(first)], *others) for piece in split_body(part, chunk_bytes)]
 
 
 def split_body(body: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:

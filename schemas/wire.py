@@ -40,6 +40,7 @@ class Kind(Enum):
     RELEASE = b"PSRL"
     BOUNDS = b"PSBO"
     STATE = b"PSST"
+    STATE_PART = b"PSSP"
     TRUTH = b"PSTR"
     JOURNAL = b"PSJO"
     ROUTE = b"PSRO"
@@ -112,6 +113,15 @@ def unframe(kind: Kind, data: bytes) -> tuple[dict[str, Any], bytes]:
         except orjson.JSONDecodeError:
             pass
     raise WireError(f"damaged {kind.name} record of {len(data)} bytes")
+
+
+def unframe_first(kind: Kind, data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the header that `frame` packed without a part, and the bytes behind its frame. Raises: WireError."""
+    _check_kind(kind, data)
+    end = 5 + 2 * _LENGTH.size
+    if len(data) >= end:
+        end += _LENGTH.unpack_from(data, 5)[0]
+    return unframe(kind, data[:end])[0], data[end:]
 
 
 def _check_kind(kind: Kind, data: bytes) -> None:

@@ -37,7 +37,7 @@ from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
 from schemas.errors import BrokerError, ForgottenIdError
-from schemas.releases import LogRecord, Seed, decode_log_record
+from schemas.releases import LogRecord, Seed, decode_log_record, split_state
 
 if TYPE_CHECKING:
     from agents.worker.job import Job
@@ -186,7 +186,8 @@ class EngineTask(StreamsTask):
                     return await asyncio.to_thread(work)
             case CommitCandidates(stream, steps, chunks, body, position):
                 STATE_BYTES.labels(stream).set(len(body))
-                state = self._table.records(self.partition, stream, body, step=steps[-1], position=position)
+                pieces = split_state(body)
+                state = self._table.records(self.partition, stream, pieces, step=steps[-1], position=position)
                 offset = await self._commit("candidate", stream, chunks, state)
                 await self._table.committed(self.partition, state, offset)
                 failpoint("state_stored")

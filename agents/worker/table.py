@@ -1,8 +1,11 @@
 """A Faust table from which a restarted worker has each stream's state: RocksDB, and the changelog that fills it.
 
-A body is kept in one of two slots, in pieces, and its head names slot and digest; whatever does not fit together is as
-good as absent. A state of the engine comes to the changelog in the transaction of its candidate, and to RocksDB behind
-the commit; the checkpoint of an audit is sent by itself, its head last.
+A body is kept in pieces, each in a slot. Its head names the slots and the digests of the pieces, and the digest of the
+whole; whatever does not fit together is as good as absent. The pieces of the next body go to slots that the head does
+not name, and a piece that it has already stays where it is and is not written again. The first body of a name after a
+start is written whole, so that what a changelog has lost is there again. A state of the engine comes to the changelog
+in the transaction of its candidate, and to RocksDB behind the commit; the checkpoint of an audit is sent by itself, its
+head last.
 
 RocksDB says up to which offset it has the changelog, and `catch_up` reads the rest, committed records alone: once the
 engine has fenced its predecessor, that is all there will ever be of it. Only what was committed comes in, so what is
@@ -19,6 +22,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import faust
@@ -50,39 +54,51 @@ Records = Sequence[tuple[bytes, bytes]]
 class DurableTable(faust.Table):
     """Named bodies of any size, by partition."""
 
-    def records(self, partition: int, name: str, body: bytes, *, step: int, position: int) -> Records:
-        """Return the records that store `body` under `name` once all of it is on the changelog, the head last. See
+    def records(self, partition: int, name: str, pieces: Sequence[bytes], *, step: int, position: int) -> Records:
+        """Return the records that store a body under `name` once all of it is on the changelog, the head last. See
         `SavedState`.
 
-        Args: position: offset from which the topic is to be read that the body was made of.
+        Args:
+            pieces: of the body, in order.
+            position: offset from which the topic is to be read that the body was made of.
         """
         head = self._head(partition, name)
-        slot = 0 if head is None else 1 - head["slot"]
-        parts = split_body(body)
-        new = {
-            "v": HEAD_VERSION, "slot": slot, "chunks": len(parts), "digest": sha256(body), "step": step,
-            "position": position,
+        held = [] if head is None else head["pieces"]
+        there = {digest: slot for slot, digest in held} if name in self._written[partition] else {}
+        used = {slot for slot, _ in held}
+        free = (slot for slot in count() if slot not in used)
+        new, places = dict[str, bytes](), list[tuple[int, str]]()
+        for piece in pieces:
+            digest = sha256(piece)
+            if digest not in there:
+                there[digest] = next(free)
+                new[digest] = piece
+            places.append((there[digest], digest))
+        stored = [(_piece_key(name, there[digest]), piece) for digest, piece in new.items()]
+        said = {
+            "v": HEAD_VERSION, "pieces": places, "digest": sha256(b"".join(pieces)), "step": step, "position": position,
         }  # fmt: skip
-        chunks = [(_chunk_key(name, slot, index), part) for index, part in enumerate(parts)]
-        return [*chunks, (name.encode(), orjson.dumps(new))]
+        return [*stored, (name.encode(), orjson.dumps(said))]
 
     async def save(self, partition: int, name: str, body: bytes, *, step: int, position: int) -> None:
         """Store `body` under `name`; it is durable, and found by the next `load`, when this returns.
 
         Raises: TimeoutError, KafkaError: then either the old or the new body is there.
         """
-        *parts, head = self.records(partition, name, body, step=step, position=position)
-        for part in parts:
-            await self._put(partition, part)
+        *pieces, head = self.records(partition, name, split_body(body), step=step, position=position)
+        for piece in pieces:
+            await self._put(partition, piece)
             failpoint("table_chunk")
         failpoint("table_before_head")
         await self._put(partition, head)
+        self._written[partition].add(name)
         failpoint("table_after_head")
 
     async def committed(self, partition: int, records: Records, offset: int) -> None:
         """Take in records of a transaction that is committed; `offset` is that of the last of them."""
         async with self._writing[partition]:
             self._write(partition, records, offset)
+        self._written[partition].add(records[-1][0].decode())
 
     async def catch_up(self, kafka: Kafka, partition: int, *, anew: bool = False) -> None:
         """Take in what is committed on the changelog behind what is here. Afterwards the table is not behind anything
@@ -92,6 +108,7 @@ class DurableTable(faust.Table):
         Raises: BrokerError.
         """
         async with self._writing[partition], log_reader(kafka, self.changelog, partition) as changelog:
+            self._written[partition].clear()
             stored = -1 if anew else self._stored(partition)
             if stored >= changelog.end:
                 log.warning(
@@ -110,8 +127,8 @@ class DurableTable(faust.Table):
         head = self._head(partition, name)
         if head is None:
             return None
-        parts = [self._get(partition, _chunk_key(name, head["slot"], index)) for index in range(head["chunks"])]
-        body = b"".join(part for part in parts if part is not None)
+        pieces = [self._get(partition, _piece_key(name, slot)) for slot, _ in head["pieces"]]
+        body = b"".join(piece for piece in pieces if piece is not None)
         if sha256(body) != head["digest"]:
             self.log.warning("state table: %s of partition %s is torn and is left aside", name, partition)
             return None
@@ -131,6 +148,11 @@ class DurableTable(faust.Table):
     def _writing(self) -> dict[int, asyncio.Lock]:
         """A lock for each partition, so that nothing older is written over what is newer."""
         return defaultdict(asyncio.Lock)
+
+    @cached_property
+    def _written(self) -> dict[int, set[str]]:
+        """Names of which all pieces were written by this process, by partition."""
+        return defaultdict(set)
 
     def _head(self, partition: int, name: str) -> dict[str, Any] | None:
         value = self._get(partition, name.encode())
@@ -218,5 +240,5 @@ def durable_table(app: faust.App, name: str, partitions: int) -> DurableTable:
     return make(name, partitions=partitions, key_type=bytes, value_type=bytes, options=dict(STORE_OPTIONS))
 
 
-def _chunk_key(name: str, slot: int, index: int) -> bytes:
-    return f"{name}/{slot}/{index}".encode()
+def _piece_key(name: str, slot: int) -> bytes:
+    return f"{name}/{slot}".encode()

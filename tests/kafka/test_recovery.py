@@ -130,7 +130,7 @@ async def test_a_state_that_is_nowhere_stops_the_stream(
         config = keeping(config, data_dir=tmp_path / "new")
     else:
         async with producing(bootstrap) as zombie:
-            keys = [f"{stream}/{slot}/0" for slot in (0, 1)] if damage == "torn" else [stream]
+            keys = [f"{stream}/{slot}" for slot in (0, 1)] if damage == "torn" else [stream]
             for key in keys:
                 value = b"zombie" if damage == "torn" else b'{"v": 0}'
                 await zombie.send_and_wait(changelog, value, key=key.encode(), partition=home)

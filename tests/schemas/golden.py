@@ -16,7 +16,7 @@ from schemas.releases import GENESIS, Candidate, Chunk, Seed, link, sha256
 FOLDER = Path(__file__).parent.parent / "golden"
 _DIGEST = sha256(b"payload")
 _LEDGER = b'{"step":6}'
-_STATE = "3471b1126cdab6795a7cd8b7832825b554afc7838f460ae858e1dded3f087e47"
+_STATE = "8059dbdb91c25e3c930d392b60127947b12cc39b7dc774ccc240cac7b822cecc"
 SAMPLES: dict[str, Any] = {
     "block-v1": Block(
         "taxi", 3, 10, 25, 4,

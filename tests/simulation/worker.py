@@ -58,6 +58,7 @@ class Table:
     load = DurableTable.load
     position = DurableTable.position
     _head = DurableTable._head
+    _written = DurableTable._written
 
     def __init__(self, config: Config, changelog: str, disk: Disk, process: Process) -> None:
         self._config = config
