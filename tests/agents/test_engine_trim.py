@@ -33,6 +33,7 @@ class Table:
     def __init__(self) -> None:
         self.store: dict[bytes, bytes] = {}
         self._writing: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._written: dict[int, set[str]] = defaultdict(set)
 
     async def catch_up(self, *_: Any, **__: Any) -> None:
         pass
