@@ -174,6 +174,12 @@ class GroupedBy:
         if not self.values or len(set(self.values)) < len(self.values):
             raise EngineInputError("values must be at least one, each once")
 
+    def numbers(self, columns: Columns) -> IntArray:
+        """Return the number of each event's group, `(events,)`; -1 where its value names none."""
+        known = {value: number for number, value in enumerate(self.values)}
+        texts = columns.texts[self.field]
+        return np.fromiter((known.get(text, -1) for text in texts), np.int64, len(texts))
+
 
 @dataclass(frozen=True, slots=True)
 class SeriesDomain:
@@ -253,13 +259,25 @@ class SeriesDomain:
             reasons[~finite] = Reason.NOT_FINITE
             keys[:, word] = field.lattice(np.where(finite, values, field.limits[0] if field.limits else 0.0))
         if self.by is not None:
-            numbers = {value: number for number, value in enumerate(self.by.values)}
-            texts = columns.texts[self.by.field]
-            group = np.fromiter((numbers.get(text, -1) for text in texts), np.int64, size)
+            group = self.by.numbers(columns)
             reasons[group < 0] = Reason.OUTSIDE_DOMAIN
             keys[:, -1] = np.maximum(group, 0)
         reasons[columns.operations != 1] = Reason.BAD_OPERATION
         return keys.view(np.uint64), reasons
+
+    def at_fault(self, columns: Columns) -> list[str]:
+        """See `engines.core.contract.FaultNamingDomain`: numbers that are not finite, and groups that are not there.
+
+        >>> domain = SeriesDomain((SeriesField(name="n"),), by=GroupedBy("region", ("north", "south")))
+        >>> domain.at_fault(Columns({}, {"region": ["west"]}, np.ones(1, np.int8)))
+        ['region']
+        """
+        wrong = {name: ~np.isfinite(columns.numbers[name]) for name in self.number_fields}
+        if self.by is not None:
+            wrong[self.by.field] = self.by.numbers(columns) < 0
+        return [
+            " and ".join(name for name, rows in wrong.items() if rows[row]) for row in range(len(columns.operations))
+        ]
 
     def clipped(self, columns: Columns) -> BoolArray:
         """See `engines.core.contract.ClippingDomain`."""

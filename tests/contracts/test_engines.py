@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agents.local.coupling.inputs import inputs
 from agents.local.coupling.runs import JobRun
-from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.events import PureFilter, RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release import public_records
@@ -243,16 +243,20 @@ def scalars(content: Any) -> list[Any]:
     return [content] if isinstance(content, str | int | float) else []
 
 
+DOMAINS = [
+    (name, variant) for name in ENGINES for variant in ({}, *contract_case(name).variants) if {*variant} <= {"domain"}
+]
+ALL_DOMAINS = [
+    (name, variant)
+    for name, case in ((name, contract_case(name)) for name in ENGINES)
+    for variant in ({}, *case.variants, *case.longer, *case.of_default)
+    if not variant or "domain" in variant
+]
+NO_NUMBER, NO_TEXT = (float("nan"), 1e300), ("no such text",)
+
+
 @pytest.mark.parametrize("role", ["engine", "evaluator"])
-@pytest.mark.parametrize(
-    ("name", "variant"),
-    [
-        (name, variant)
-        for name in ENGINES
-        for variant in ({}, *contract_case(name).variants)
-        if {*variant} <= {"domain"}
-    ],
-)
+@pytest.mark.parametrize(("name", "variant"), DOMAINS)
 def test_the_ingest_fills_the_words_of_a_key_that_the_domain_declares_and_no_others(
     name: str, variant: Mapping[str, Any], role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,3 +299,42 @@ def test_the_ingest_fills_the_words_of_a_key_that_the_domain_declares_and_no_oth
     for word in filled:
         if role == "engine" and declared is not None and word != declared.admitted:  # admitted in step 0
             assert all(key[word] for key in kept), "and the ingest fills"
+
+
+@pytest.mark.parametrize(("name", "variant"), ALL_DOMAINS)
+def test_a_field_that_is_wrong_alone_is_named_alone(name: str, variant: Mapping[str, Any]) -> None:
+    case, chance = contract_case(name), random.Random(name)
+    stream = case.stream(ENGINES[name].facts.modes[0], variant)
+    domain = build_domain(stream)
+    spec = SourceSpec.from_stream(stream, domain, key=bytes(16), partitions=1)
+    numbers, texts, values = spec.fields.numbers, spec.fields.texts, tuple(spec.fields.scalars)
+    wrong = {
+        **dict.fromkeys(numbers, NO_NUMBER),
+        **dict.fromkeys(texts, NO_TEXT),
+        **dict.fromkeys(values, (*NO_NUMBER, *NO_TEXT, None)),
+    }
+
+    def columns(rows: list[Mapping[str, Any]]) -> Columns:
+        return Columns(
+            {field: np.array([row[field] for row in rows], np.float64) for field in numbers},
+            {field: [row[field] for row in rows] for field in texts},
+            np.ones(len(rows), np.int8),
+            {field: [row.get(field) for row in rows] for field in values},
+        )
+
+    drawn = [case.event(stream.domain, chance) for _ in range(200)]
+    right = drawn[domain.encode(columns(drawn))[1].tolist().index(0)]
+    changed = [(field, right | {field: value}) for field, others in wrong.items() for value in others]
+    events = columns([event for _, event in changed])
+    refused = np.flatnonzero(domain.encode(events)[1])
+    named = PureFilter(spec, 0)._at_fault(events, refused)
+    assert named == {row: changed[row][0] for row in refused.tolist()}
+    if len(wrong) > 1:
+        assert set(named.values()) >= {*numbers, *texts}, "each of them can be wrong"
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_kind_of_domain_is_tried(name: str) -> None:
+    mode = ENGINES[name].facts.modes[0]
+    tried = {contract_case(name).stream(mode, variant).domain.kind for each, variant in ALL_DOMAINS if each == name}
+    assert tried == {*ENGINES[name].kinds}
