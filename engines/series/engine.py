@@ -22,6 +22,7 @@ from engines.series.budget import NoisyTotal
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField, Total
 from engines.series.histograms import NoisyHistogram
+from schemas.config.series import SUFFIXES
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
@@ -203,26 +204,28 @@ def _below(prefix: str, state: State) -> State:
     return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
-def _of_number(field: SeriesField, estimate: float, deviation: float) -> dict[str, float]:
+def _of_number(field: SeriesField, estimate: float, deviation: float) -> dict[str, float | None]:
     """Return the released value of a field, its standard error and its 90 % interval. Args: in lattice steps."""
     low, high = field.range
     middle, width = field.real(estimate), _NORMAL_90 * deviation * field.unit
-    numbers = {
-        field.name: min(max(middle, low), high),
-        f"{field.name}_se": deviation * field.unit,
-        f"{field.name}_low": min(max(middle - width, low), high),
-        f"{field.name}_high": min(max(middle + width, low), high),
-    }
-    return {name: _short(number) for name, number in numbers.items()}
+    value, *ends = (min(max(number, low), high) for number in (middle, middle - width, middle + width))
+    return _fields(field.name, value, deviation * field.unit, *ends)
 
 
 def _of_histogram(field: str, histogram: NoisyHistogram) -> dict[str, float | None]:
     """Return the released numbers of a histogram, each with its standard error and its 90 % interval."""
     released: dict[str, float | None] = {}
     for what, one in histogram.numbers(_NORMAL_90).items():
-        parts = {"": one.value, "_se": one.error, "_low": one.low, "_high": one.high}
-        released |= {f"{field}_{what}{part}": None if x is None else _short(x) for part, x in parts.items()}
+        released |= _fields(f"{field}_{what}", one.value, one.error, one.low, one.high)
     return released
+
+
+def _fields(name: str, *numbers: float | None) -> dict[str, float | None]:
+    """Return the fields of a released number. Args: numbers: value, standard error and interval, as of `SUFFIXES`."""
+    return {
+        name + suffix: None if number is None else _short(number)
+        for suffix, number in zip(SUFFIXES, numbers, strict=True)
+    }
 
 
 def _short(number: float) -> float:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from schemas.config.engines import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields, RecordKind
-from schemas.config.series import SeriesDomainSection, SeriesOptions
+from schemas.config.series import SUFFIXES, SeriesDomainSection, SeriesOptions
 
 _OR_NONE: frozenset[RecordKind] = frozenset({"number", "null"})
 _MODES = ("default", "paper", "paper-binomial")
 
 
 def _records(domain: SeriesDomainSection) -> RecordFields:
-    suffixes = ("", "_se", "_low", "_high")
     numbers = [
         # Where noise says that a step has no values, they have no mean and no percentiles.
         (name, NUMBER if name in (field.name, f"{field.name}_count") else _OR_NONE)
@@ -18,7 +17,7 @@ def _records(domain: SeriesDomainSection) -> RecordFields:
         for name in field.released
     ]
     group = {} if domain.by is None else {domain.by: TEXT}
-    return {"step": INTEGER, **group, **{name + suffix: kinds for name, kinds in numbers for suffix in suffixes}}
+    return {"step": INTEGER, **group, **{name + suffix: kinds for name, kinds in numbers for suffix in SUFFIXES}}
 
 
 SPEC = EngineSpec(

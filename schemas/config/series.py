@@ -44,6 +44,8 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 """Names and levels of the percentiles that are released of a histogram."""
 OF_HISTOGRAM = ("count", "mean", *PERCENTILES)
 """Numbers that are released of a histogram."""
+SUFFIXES = ("", "_se", "_low", "_high")
+"""Of the fields of a released number: itself, its standard error, and the ends of its 90 % interval."""
 
 
 class EdgesSection(Section):
@@ -278,9 +280,10 @@ class SeriesDomainSection(DomainSection):
                 "would divide readings, each of which every user is in",
                 "remove by and values, or name each series",
             )
-        released = [name for field in self.series for name in field.released] + ([self.by] if self.by else [])
+        numbers = [name + suffix for field in self.series for name in field.released for suffix in SUFFIXES]
+        released = ["step", *([] if self.by is None else [self.by]), *numbers]
         if len(set(released)) < len(released):
-            yield ConfigProblem("fields", "would release two numbers under one name", "rename a field")
+            yield ConfigProblem("fields", "would release two values under one name", "rename a field")
 
 
 class SeriesOptions(OptionsSection):

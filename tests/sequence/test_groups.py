@@ -195,7 +195,10 @@ def test_a_group_of_few_events_does_not_decide_what_percentiles_are_good_for() -
         ({"by": "place", "values": ["a", "a"]}, {}, r"domain.values: name one value twice"),
         ({"by": "place", "values": []}, {}, r"domain.values: .*too few"),
         ({"by": "ms", "values": ["a"]}, {}, r'field "ms" already serves as'),
-        ({"by": "ms_p95", "values": ["a"]}, {}, "would release two numbers under one name"),
+        *(
+            ({"by": name, "values": ["a"]}, {}, "would release two values under one name")
+            for name in ("ms_p95", "ms_count_se", "step")
+        ),
         (
             {"by": "p", "values": ["a"], "fields": [{"name": "v", "of": "value", "limits": [0, 1], "sensitivity": 1}]},
             {"privacy": {"epsilon": 1.0, "unit": "user", "delta": 1e-6}, "options": {"horizon": 3}},
