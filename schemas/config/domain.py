@@ -128,7 +128,7 @@ class DomainSection(Section):
     @property
     @abstractmethod
     def fields(self) -> tuple[str, ...]:
-        """Fields of the raw events that the domain reads and that synthetic records hold, in order."""
+        """Fields of the raw events that the domain reads, in order."""
 
     @property
     def all_counts(self) -> bool:

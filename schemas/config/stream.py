@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, SerializeAsAny, StrictBool, Validati
 
 from schemas.config.discovery import DOMAINS, ENGINES, measures_expiry
 from schemas.config.domain import DomainSection
-from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.engines import EngineFacts, EngineSpec, RecordFields
 from schemas.config.formats import InputParts, Source
 from schemas.config.options import OptionsSection, TripOptionsSection
 from schemas.config.output import OutputSection
@@ -126,7 +126,7 @@ class Stream(Source):
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Yield what synthetic records, and the schema of the output, cannot say."""
-        fields = ENGINES[self.engine].records(self.domain)
+        fields = self.record_fields
         if self.time.field in fields:
             yield ConfigProblem(
                 "time.field",
@@ -177,6 +177,11 @@ class Stream(Source):
         """Number of steps after which nothing more is measured; None if there is no end."""
         horizon: int | None = getattr(self.options, "horizon", None)
         return horizon
+
+    @property
+    def record_fields(self) -> RecordFields:
+        """All fields of synthetic records but their time, in order, each with the kinds of its values."""
+        return ENGINES[self.engine].records(self.domain)
 
     @property
     def decay(self) -> Fraction:

@@ -36,7 +36,7 @@ from tests.consume.test_fold import SPATIAL, folded
 
 def table_of(engine: str) -> tuple[Stream, pa.Table]:
     stream, candidates = case_run(engine)
-    return stream, synthetic_table(folded(candidates), (stream.time.field, *stream.domain.fields))
+    return stream, synthetic_table(folded(candidates), (stream.time.field, *stream.record_fields))
 
 
 def measured(candidates: tuple[Candidate, ...]) -> list[tuple[int, Mapping[str, Any]]]:
@@ -85,7 +85,7 @@ def test_every_engine_can_be_exported(engine: str, file_format: str, tmp_path: P
             assert len(rows) == each.num_rows > 0
             assert list(rows[0]) == each.column_names
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-    assert table.column_names[:2] == ["synthetic_id", "added_step"]
+    assert table.column_names == ["synthetic_id", "added_step", stream.time.field, *stream.record_fields]
     alive = {key for key, _, _ in folded(candidates).records()}
     assert set(table.column("synthetic_id").to_pylist()) == alive
 

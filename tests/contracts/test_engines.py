@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -86,7 +86,7 @@ def test_a_spec_is_complete(name: str) -> None:
 def test_contract(name: str, mode: str, data: st.DataObject, seed: int) -> None:
     case = contract_case(name)
     configured = case.stream(mode, data.draw(st.sampled_from(case.tried(mode))))
-    fields = ENGINES[name].records(configured.domain)
+    fields = configured.record_fields
     checks.check_engine(lambda: build_engine(configured), data.draw(some_batches(case)), fields=fields, seed=seed)
 
 
@@ -128,7 +128,7 @@ def test_records_say_their_step_where_the_engine_says_so(name: str) -> None:
         releases = checks.run(build_engine(case.stream(mode)), steps, seed=1)
         if any(release.added for release in releases):
             said.add(checks.check_records_are_dated(releases))
-        checks.check_record_fields(releases, ENGINES[name].records(case.stream(mode).domain))
+        checks.check_record_fields(releases, case.stream(mode).record_fields)
     assert said == {ENGINES[name].facts.dates_records}
 
 
@@ -314,7 +314,7 @@ def test_a_field_that_is_wrong_alone_is_named_alone(name: str, variant: Mapping[
         **dict.fromkeys(values, (*NO_NUMBER, *NO_TEXT, None)),
     }
 
-    def columns(rows: list[Mapping[str, Any]]) -> Columns:
+    def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
         return Columns(
             {field: np.array([row[field] for row in rows], np.float64) for field in numbers},
             {field: [row[field] for row in rows] for field in texts},

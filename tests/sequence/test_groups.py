@@ -22,7 +22,7 @@ from engines.core.contract import Batch, Columns
 from engines.core.noise import seeded
 from engines.core.registry import build_domain, build_engine, build_evaluator, part
 from schemas.blocks import Folded
-from schemas.config import ENGINES, Stream
+from schemas.config import Stream
 from schemas.errors import ConfigError
 from schemas.events import Reason
 from tests.examples import examples
@@ -106,7 +106,7 @@ def test_the_contract_holds_and_each_group_has_the_whole_epsilon(name: str) -> N
     made, whole = stream(*fields, **tables), stream(*fields, groups=None, **tables)
     rows: list[Rows] = [[("a", 1.0), ("b", 3.0)], [], [("c", -1.0)] * 30, []]
     batches = [Batch(step, folded(made, each)) for step, each in enumerate(rows)]
-    check_engine(partial(build_engine, made), batches, fields=ENGINES["series"].records(made.domain))
+    check_engine(partial(build_engine, made), batches, fields=made.record_fields)
     engine, alone = build_engine(made), build_engine(whole)
     assert [(each.scale, each.epsilon) for each in engine.guarantee()] == [
         (each.scale, each.epsilon) for each in alone.guarantee()

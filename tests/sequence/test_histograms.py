@@ -21,7 +21,7 @@ from engines.core.registry import build_domain, build_engine, part
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.histograms import NoisyHistogram
 from schemas.blocks import Folded
-from schemas.config import ENGINES, Stream
+from schemas.config import Stream
 from schemas.config.series import OF_HISTOGRAM
 from schemas.errors import ConfigError, EngineInputError
 from schemas.events import Reason
@@ -95,14 +95,14 @@ def test_the_contract_holds(privacy: dict[str, Any]) -> None:
     domain = build_domain(made)
     values = [np.arange(-5, 120, 3.0), np.array([]), np.full(40, 7.0), np.array([]), np.array([]), np.array([3.0])]
     batches = [Batch(step, folded(domain, each)) for step, each in enumerate(values)]
-    check_engine(partial(build_engine, made), batches, fields=ENGINES["series"].records(made.domain))
+    check_engine(partial(build_engine, made), batches, fields=made.record_fields)
 
 
 def test_numbers_come_with_errors_and_measurements_are_the_bins() -> None:
     made = stream()
     release = build_engine(made).step(Batch(0, folded(build_domain(made), np.full(900, 42.0))), seeded(3))
     (record,), (told,) = release.added, release.measurements
-    assert set(record.fields) == set(ENGINES["series"].records(made.domain))
+    assert set(record.fields) == set(made.record_fields)
     assert record.fields["ms_count"] == sum(told["counts"]), "no number says more than the bins"
     assert 40 <= record.fields["ms_p50_low"] <= record.fields["ms_p50"] <= record.fields["ms_p50_high"] <= 45
     assert record.fields["ms_mean"] == pytest.approx(42.5, abs=0.2)

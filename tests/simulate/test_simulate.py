@@ -19,6 +19,7 @@ from agents.worker.job import Job
 from engines.core.contract import Columns
 from engines.core.registry import build_domain
 from schemas.config import Config, load_config, with_overrides
+from schemas.config.series import OF_HISTOGRAM, SUFFIXES
 from tests.commands import call
 from tests.kafka.support import job_config, stream_table
 
@@ -89,6 +90,27 @@ def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
     numbers = {name: np.array([float(row[name]) for row in rows]) for name in list(rows[0])[1:]}
     _, reasons = build_domain(config.streams[0]).encode(Columns(numbers, {}, np.ones(len(rows), np.int8)))
     assert not reasons.any(), "a synthetic pickup lies in the water"
+
+
+def test_a_snapshot_of_histograms_has_what_is_released_and_no_column_of_the_raw_field(tmp_path: Path) -> None:
+    edges = "edges = { from = 0, to = 100, bins = 4 }"
+    (tmp_path / "my.toml").write_text(
+        '[kafka]\nbootstrap = "k:9092"\n[[streams]]\nname = "s"\nengine = "series"\nsource = "raw.s"\n'
+        '[streams.privacy]\nepsilon = 1.0\nunit = "event"\n'
+        '[streams.time]\nfield = "t"\nformat = "s"\nstart = "1970-01-01T00:00:00"\nstep = "1h"\nclock = "replay"\n'
+        '[streams.domain]\nkind = "series"\nby = "place"\nvalues = ["a", "b"]\n'
+        f'fields = [{{ name = "ms", of = "histogram", {edges} }}]\n'
+    )
+    rows = "".join(f"{second},{second % 100},{'ab'[second % 2]}\n" for second in range(900))
+    (tmp_path / "rows.csv").write_text(f"t,ms,place\n{rows}")
+    run(load_config(tmp_path / "my.toml"), tmp_path / "rows.csv", tmp_path / "out")
+    (snapshot,) = (tmp_path / "out" / "synthetic").glob("*.csv")
+    with snapshot.open() as file:
+        rows_written = list(csv.DictReader(file))
+    assert [row["place"] for row in rows_written] == ["a", "b"]
+    numbers = [f"ms_{what}{part}" for what in OF_HISTOGRAM for part in SUFFIXES]
+    assert list(rows_written[0]) == ["t", "step", "place", *numbers]
+    assert all(value for row in rows_written for value in row.values())
 
 
 def test_noise_that_is_larger_than_the_stream_is_said(config: Config, few_trips: Path, tmp_path: Path) -> None:

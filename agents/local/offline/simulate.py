@@ -255,13 +255,11 @@ class Simulation:
 
     def _snapshot(self, step: int) -> None:
         """Write the synthetic records alive after `step`, as a consumer of all records has them."""
-        alive, known = self._audit.alive.values(), (self.stream.time.field, *self.stream.domain.fields)
-        # Synthetic records may have more fields than raw events, such as a standard error.
-        fields = dict.fromkeys([*known, *(name for record in alive for name in record)])
+        fields = (self.stream.time.field, *self.stream.record_fields)
         with self._open(f"synthetic/step-{step:06d}.csv") as target:
-            writer = csv.DictWriter(target, list(fields), lineterminator="\n")
+            writer = csv.DictWriter(target, fields, lineterminator="\n")
             writer.writeheader()
-            writer.writerows(alive)
+            writer.writerows(self._audit.alive.values())
 
     def done(self) -> Simulated:
         """Write the last snapshot and the report."""

@@ -27,8 +27,7 @@ import orjson
 from agents.protocol.formats.contract import SchemaText
 from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.public_records import instant, raw_time
-from schemas.config import ENGINES
-from schemas.config.engines import RecordFields, RecordKind
+from schemas.config.engines import RecordKind
 from schemas.config.output import OutputFormat
 from schemas.config.timing import NUMERIC_FORMATS, epoch_us
 from schemas.errors import ConfigError, ConfigProblem, WireError
@@ -102,16 +101,13 @@ class RecordFormat(ABC):
             raise ValueError("no schema id")
         return value[_HEAD:]
 
-    @property
-    def _fields(self) -> RecordFields:
-        return ENGINES[self._stream.engine].records(self._stream.domain)
-
     def _raw_time(self, at_us: int) -> str | int | float:
         return raw_time(at_us, time_format=self._time.format, timezone=self._time.timezone)
 
     def _json_schema(self, time: dict[str, Any]) -> dict[str, Any]:
         properties: dict[str, Any] = {self._time.field: time}
-        for name, kinds in self._fields.items():
+        fields = self._stream.record_fields
+        for name, kinds in fields.items():
             types = sorted(_JSON_TYPES[kind] for kind in kinds)
             properties[name] = {"type": types if len(types) > 1 else types[0]}
         return {
@@ -119,7 +115,10 @@ class RecordFormat(ABC):
             "title": f"Synthetic record of {self._stream.name}",
             "type": "object",
             "properties": properties,
-            "required": [self._time.field, *(name for name, kinds in self._fields.items() if "null" not in kinds)],
+            "required": [
+                self._time.field,
+                *(name for name, kinds in fields.items() if "null" not in kinds),
+            ],
             "additionalProperties": False,
         }
 
@@ -175,7 +174,7 @@ class AvroRecords(RecordFormat):
                 "doc": "Start of the step that added the record.",
             }
         ]
-        for name, kinds in self._fields.items():
+        for name, kinds in self._stream.record_fields.items():
             types = [avro for kind, avro in _AVRO_TYPES.items() if kind in kinds]
             absent = {"default": None} if "null" in kinds else {}
             fields.append({"name": name, "type": types if len(types) > 1 else types[0], **absent})

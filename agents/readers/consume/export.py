@@ -332,7 +332,7 @@ async def export(
     )
     if what == "synthetic":
         folded.whole(entry)
-        table = synthetic_table(folded, (stream.time.field, *stream.domain.fields) if entry.synthetic_records else ())
+        table = synthetic_table(folded, (stream.time.field, *stream.record_fields) if entry.synthetic_records else ())
         if file_format in TIMED:
             table = with_times(table, stream.time)
     elif what == "measurements":
