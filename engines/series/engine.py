@@ -46,7 +46,9 @@ def _notes(config: SeriesConfig) -> list[str]:
             "A reading is aggregated upstream: the promise is for readings that differ by the declared sensitivity at "
             "most, and WHETHER a reading came is taken as public."
         )
-    if presence.most_steps is not None and presence.most_steps == presence.steps:
+    if presence.most_steps == 1:
+        notes.append("One unit is in one step at most, whichever it is, which costs epsilon.")
+    elif presence.most_steps is not None and presence.most_steps == presence.steps:
         notes.append(f"One unit may be in all {presence.steps} steps of a span; all of them together cost epsilon.")
     elif presence.most_steps is not None:
         notes.append(

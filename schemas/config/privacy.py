@@ -89,13 +89,14 @@ class Privacy(Section):
 
     @property
     def delta_warning(self) -> str | None:
-        """A warning if delta may be too large for the number of users, which is not known; else None."""
+        """A warning if delta may be too large for the number of users or events, which is not known; else None."""
         if self.delta <= UNUSUAL_DELTA:
             return None
+        units = "events" if self.unit == "event" else "users"
         return (
             f"delta = {self.delta:g} is above {UNUSUAL_DELTA:g}: it must be far below one divided by the number of "
-            "your users, since N times delta of N users may be unprotected altogether. It is too large from "
-            f"{round(1 / self.delta):,} users on."
+            f"your {units}, since N times delta of N {units} may be unprotected altogether. It is too large from "
+            f"{round(1 / self.delta):,} {units} on."
         )
 
     @property

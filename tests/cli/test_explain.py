@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.show.explain import explain
+from agents.show.explain import explain, explain_stream
 from agents.show.explain.parts import Budget, decimal, exact
 from agents.show.explain.registry import TO_FILL, registry
 from agents.show.explain.render import render_page
@@ -405,6 +405,39 @@ def test_a_user_of_ten_events_is_in_ten_steps_at_most(mode: str, per_step: str) 
         steps = re.findall(r"is in at most (\d+) steps", text)
         assert steps
         assert set(steps) == {"10"}
+
+
+ALONE = {"max_contributions": 1, "max_per_step": 1}
+NOBODY = {"unit": "event", "user": None, "max_contributions": None, "max_per_step": None}
+BINS = {"fields": [{"name": "ms", "of": "histogram", "edges": [0, 1, 5]}], "by": "place", "values": ["a", "b"]}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((engine, {}) for engine in ENGINES if engine != "markov"),  # which counts a user in every step
+    ("series", {"domain": BINS, "privacy": {"delta": None}}),
+    ("spatial", {"domain": {"ttl": "2h"}}),
+]
+
+
+def said_of(engine: str, variant: dict[str, Any], privacy: dict[str, Any]) -> str:
+    both = {**variant, "privacy": {**variant.get("privacy", {}), **privacy}}
+    return str(explain_stream(contract_case(engine).stream("default", both), job="j"))
+
+
+@pytest.mark.parametrize(("engine", "variant"), VARIANTS)
+def test_one_is_said_as_one(engine: str, variant: dict[str, Any]) -> None:
+    said = said_of(engine, variant, ALONE)
+    assert re.findall(r"\b1 (?:event|trip|step|release|change|contribution|group|bin)s\b", said) == []
+
+
+@pytest.mark.parametrize(("engine", "variant"), [each for each in VARIANTS if "event" in ENGINES[each[0]].facts.units])
+def test_where_events_are_protected_nothing_is_said_of_users(engine: str, variant: dict[str, Any]) -> None:
+    said = said_of(engine, variant, NOBODY)
+    for of_users in (
+        'Where the data has a user id, set unit = "user".',
+        "one user's records go",
+    ):  # what to do instead, and what holds all the same
+        said = said.replace(of_users, "")
+    assert re.findall(r".{30}\buser.{30}", said.replace("'user'", "").replace("user=None", "")) == []
+    assert re.findall(r"\b1 (?:event|step)s\b", said) == []
 
 
 def test_what_several_periods_cost_is_said_by_both_compositions() -> None:

@@ -33,7 +33,8 @@ def promise(stream: Stream) -> str:
             f"whole stream; somebody with k events is hidden with {several(privacy)}."
         )
     if privacy.bounds_users:
-        events = f"at most {privacy.max_contributions} {stream.contribution}s"
+        more = "" if privacy.max_contributions == 1 else "s"
+        events = f"at most {privacy.max_contributions} {stream.contribution}{more}"
         if privacy.max_per_step:
             events += f", {privacy.max_per_step} a step"
         who = f"Everything that one user (field {privacy.user}) contributes, {events}"

@@ -110,16 +110,22 @@ def _remarks(stream: Stream) -> Iterator[str]:
     recipe = config(stream)
     if recipe.domain.histograms:
         yield (
-            "An event is in one bin of one step, so all bins of all steps together move by as much as a user has events"
+            "An event is in one bin of one step, so all bins of all steps together move by "
+            + ("1" if stream.privacy.unit == "event" else "as much as a user has events")
             + (": that is what the noise hides." if recipe.pure else " (in L2 norm at most).")
         )
     if recipe.domain.by is not None:
         yield (
             f"An event is in one group by {recipe.domain.by.field}, so each of {len(recipe.domain.by.values):,} groups "
-            "has the whole epsilon. Somebody whose events are in several groups pays for each event once."
+            "has the whole epsilon."
+            + (
+                ""
+                if stream.privacy.unit == "event"
+                else " A user whose events are in several pays for each event once."
+            )
         )
     if recipe.pure:
-        yield from _length(recipe)
+        yield from _length(stream, recipe)
         return
     if recipe.mode == "paper-binomial":
         yield (
@@ -128,11 +134,12 @@ def _remarks(stream: Stream) -> Iterator[str]:
         )
     else:
         yield from _accounting(recipe)
+    units = "events" if stream.privacy.unit == "event" else "users"
     yield (
-        f"delta = {recipe.delta:g} must be far below one in your users: among N of them, N times delta may be "
+        f"delta = {recipe.delta:g} must be far below one in your {units}: among N of them, N times delta may be "
         "unprotected."
     )
-    yield from _length(recipe)
+    yield from _length(stream, recipe)
 
 
 def _accounting(recipe: SeriesConfig) -> Iterator[str]:
@@ -145,12 +152,12 @@ def _accounting(recipe: SeriesConfig) -> Iterator[str]:
     )
 
 
-def _length(recipe: SeriesConfig) -> Iterator[str]:
+def _length(stream: Stream, recipe: SeriesConfig) -> Iterator[str]:
     presence = recipe.presence
     if recipe.horizon is not None:
         yield (
             f"After {recipe.horizon:,} steps the stream goes on with empty releases that say so. A new stream over the "
-            "same users adds its epsilon to this one's."
+            f"same {'events' if stream.privacy.unit == 'event' else 'users'} adds its epsilon to this one's."
         )
     if presence.renews:
         yield f"The budget renews every {presence.steps:,} steps; what was learnt of the series is kept."
@@ -160,6 +167,9 @@ def _length(recipe: SeriesConfig) -> Iterator[str]:
             "that knows its horizon the mean squared error is 1.07 (a lucky guess of decay) to 10 times as large; "
             "bounds that renew (per) are the better offer."
         )
+    elif presence.most_steps == 1:
+        who = "One event is in one step." if stream.privacy.unit == "event" else "One user is in one step at most."
+        yield f"{who} The noise does not depend on the length of the stream."
     elif presence.everywhere and presence.steps is not None and recipe.mode == "default":
         share = 1 / presence.steps
         yield (

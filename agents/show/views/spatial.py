@@ -163,9 +163,14 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
         how = (
             f"L leaves of the region, of at most {most:,} in all (options.max_leaves), each measured once in every one "
             f"of t releases. That is the most, but for the first release and for bursts, which look up to {GROUPS} "
-            f"times: a quiet leaf holds its events and is measured every {engine.config.counter.longest} releases, "
-            "which makes the noise smaller and the counts later."
+            "times"
         )
+        if (longest := engine.config.counter.longest) > 1:
+            how += (
+                f": a quiet leaf holds its events and is measured every {longest} releases, which makes the noise "
+                "smaller and the counts later"
+            )
+        how += "."
     else:
         assert isinstance(engine, PHDStream)
         how = (
