@@ -46,6 +46,9 @@ class Question:
         field_keys: keys of the section that name the fields with that fact.
         count: required number of numbers; 0 for any.
         of_user: name of the field that is computed of the user's where each user has one of what is asked.
+        optional: whether it is asked only where `field_keys` are answered; else the key is written as a comment, with
+            a field of the sample that fits, or of a public file one with few values.
+        example: an answer that must still be written, in TOML; empty: by `kind`.
     """
 
     key: str
@@ -60,6 +63,8 @@ class Question:
     field_keys: tuple[str, ...] = ()
     count: int = 0
     of_user: str = ""
+    optional: bool = False
+    example: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,8 @@ class TablesQuestion:
         questions: questions about each field; those that do not fit its type are skipped.
         field_kinds: types of fields that are offered.
         fallback: the only table if no field is chosen; None if one must be chosen.
+        instead: other tables, which are offered in a comment where a field of the sample fits, or of a public file one
+            with many values.
     """
 
     key: str
@@ -79,6 +86,7 @@ class TablesQuestion:
     questions: tuple[Question, ...]
     field_kinds: frozenset[FieldKind] = ANY
     fallback: Mapping[str, Any] | None = None
+    instead: TablesQuestion | None = None
 
 
 def required(model: type[Section]) -> Iterator[Question]:

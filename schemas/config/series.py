@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
 
-from schemas.config.domain import NUMBERS, DomainSection, Question, TablesQuestion
+from schemas.config.domain import NUMBERS, TEXTS, DomainSection, Question, TablesQuestion
 from schemas.config.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
@@ -210,13 +210,29 @@ class SeriesDomainSection(DomainSection):
             public="range",
             count=2,
         )
-        text = "Which numbers are released? None: how many events there are"
-        without = {"name": "events", "of": "count"}
-        return (
-            TablesQuestion(
-                key="fields", text=text, field_key="name", questions=(of, limits), field_kinds=NUMBERS, fallback=without
-            ),
+        histogram = Question(key="of", kind="choice", choices=("histogram",), default="histogram")
+        edges = Question(key="edges", kind="numbers", example="{ from = N, to = N, bins = 30 }")
+        percentiles = TablesQuestion(
+            key="fields",
+            text="Or how a number is distributed (count, mean, median, p90, p95 and p99 of each step), in bins between "
+            "two public ends that you choose",
+            field_key="name",
+            questions=(histogram, edges),
+            field_kinds=NUMBERS,
         )
+        fields = TablesQuestion(
+            key="fields",
+            text="Which numbers are released? None: how many events there are",
+            field_key="name",
+            questions=(of, limits),
+            field_kinds=NUMBERS,
+            fallback={"name": "events", "of": "count"},
+            instead=percentiles,
+        )
+        by = Question(key="by", kind="field", field_kinds=TEXTS, optional=True)
+        text = "What are all possible values?"
+        values = Question(key="values", kind="texts", text=text, public="values", field_keys=("by",), optional=True)
+        return fields, by, values
 
     @property
     def readings(self) -> bool:

@@ -327,6 +327,38 @@ def test_a_public_file_with_more_values_than_categories_says_so(place: Path) -> 
     assert "domain.attributes=VALUE: public.jsonl has more than 1,000 different ones" in said
 
 
+def test_histograms_and_groups_are_offered_in_comments(place: Path) -> None:
+    """Of a private sample by names and types alone, so with no value; of a public file by how many values there are."""
+    usual = ["init", "--from", "rides.csv", "--out", "job.toml", "--overwrite", "--engine", "series"]
+    usual += ["--set", "privacy.max_contributions=5"]
+    edges = "edges = { from = N, to = N, bins = 30 }"
+
+    def written(*more: str) -> str:
+        code, _, also = call(*usual, *more)
+        assert code == 0, also
+        return " ".join(Path("job.toml").read_text().replace("\n# ", " ").split())
+
+    text = written()
+    assert not private_in(text)
+    assert f'you choose: of lon, lat, fare fields = [{{ name = "lon", of = "histogram", {edges} }}]' in text
+    assert 'Here: trip_id, zone, colour. by = "trip_id" values = ["TEXT", "TEXT"] # All values' in text
+    assert load_config("job.toml").streams[0].domain.fields == (), "nothing of it is chosen"
+
+    census = [{"fare": n * n, "tip": n % 3, "zone": ("north", "south")[n % 2], "colour": f"c{n}"} for n in range(100)]
+    write_rows(Path("census.csv"), census)
+    text = written("--public", "census.csv")
+    assert f'you choose: of fare fields = [{{ name = "fare", of = "histogram", {edges} }}]' in text
+    assert 'Here: zone. by = "zone" values = ["north", "south"] # All values' in text
+
+    table = f'{{ name = "fare", of = "histogram", {edges} }}'.replace("N,", "0,", 1).replace("N,", "9,", 1)
+    told = ["--set", f"domain.fields=[{table}]", "--set", "domain.by=zone"]
+    written("--public", "census.csv", *told)
+    assert load_config("job.toml").streams[0].domain.fields == ("zone", "fare")
+    code, said, _ = call(*usual, *told)
+    assert code == 1
+    assert "--set domain.values=VALUE: What are all possible values" in said
+
+
 def test_fields_of_tables_are_chosen_by_name(place: Path) -> None:
     usual = ("init", "--from", "rides.csv", *EVENTS, "--out", "job.toml", "--engine", "tabular", "--overwrite")
     assert call(*usual)[0] == 1

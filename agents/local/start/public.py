@@ -19,7 +19,7 @@ from schemas.errors import PrivstreamError
 
 MOST_VALUES = 1000
 """Largest number of distinct values that count as categories."""
-FEW_NUMBERS = 24
+FEW_VALUES = 24
 MOST_NUMBERS = 100_000
 """Largest number of values of a field that are kept for quantiles."""
 BINS = 10
@@ -77,6 +77,11 @@ class PublicFacts:
             f"{self.path} has more than {MOST_VALUES:,} different ones, too many to be categories: leave the field "
             "out, or list the few that matter"
         )
+
+    def few(self, name: str) -> bool:
+        """Say whether a field of the file has few different values, but more than one."""
+        values = self.fields[name].values
+        return values is not None and 1 < len(values) <= FEW_VALUES
 
     def answer(self, what: FromPublic, names: Sequence[str]) -> list[Any] | bool | None:
         """Return the value of a key; None if the file does not determine it."""
@@ -147,7 +152,7 @@ def _edges(seen: PublicField) -> list[Any]:
     low, high = seen.low, seen.high
     if seen.whole:
         count = int(high) - int(low) + 1
-        if count <= FEW_NUMBERS:
+        if count <= FEW_VALUES:
             return [*range(int(low), int(high) + 1), int(high) + 1]
         return sorted({int(low), *map(int, _quantiles(seen)), int(high) + 1})
     return sorted({_plain(low), *map(_plain, _quantiles(seen)), _plain(high)})

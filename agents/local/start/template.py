@@ -151,12 +151,15 @@ class Template:
     Attributes:
         given: what is told, which no guess replaces; no field that it names is taken for anything else.
         values: key -> value. to_fill: key -> what is asked, and an example in TOML.
+        offered: key -> what is said of a choice that is no answer yet, and the choice in TOML: for comments.
     """
 
     def __init__(self, given: Mapping[str, Any], fields: Sequence[FieldSeen], public: PublicFacts | None) -> None:
         self.given, self._fields, self._public = given, fields, public
         self.values: dict[str, Any] = {}
         self.to_fill: dict[str, tuple[str, str]] = {}
+        self.offered: dict[str, tuple[str, str]] = {}
+        self._examples: dict[str, str] = {}
         self._used: set[Any] = {
             text for key, value in given.items() if key not in NO_FIELDS for text in _texts_in(value)
         }
@@ -229,7 +232,8 @@ class Template:
         for name, model in models.items():
             mine, asked = _below(name, self.values), _below(name, self.to_fill)
             kinds = f"; kinds: {', '.join(spec.domains)}" if name == "domain" and len(spec.domains) > 1 else ""
-            stream[name] = _section(model, mine, to_fill=asked, title=TITLES[name] + kinds)
+            offered = _below(name, self.offered)
+            stream[name] = _section(model, mine, to_fill=asked, offered=offered, title=TITLES[name] + kinds)
         for name in dict.fromkeys(key.partition(".")[0] for key in self.values if "." in key):
             if name not in models and name not in OF_THE_FILE:
                 stream[name] = _item_table(_nested(_below(name, self.values)))
@@ -301,8 +305,12 @@ class Template:
             key = f"domain.{question.key}"
             if isinstance(question, TablesQuestion):
                 self._tables(key, question)
+                continue
+            about = [self.values.get(f"domain.{name}") for name in question.field_keys]
+            if question.optional and key not in self.given and (not about or None in about):
+                self._offer(key, question)
             else:
-                self._ask(key, question, about=[self.values.get(f"domain.{name}") for name in question.field_keys])
+                self._ask(key, question, about=about)
         try:
             domain = _below("domain", {**self.given, **self.values})
             return model.model_validate(domain, context={FOLDER: folder}).names_user
@@ -351,6 +359,8 @@ class Template:
         if given is not None and not named:
             self.values[key] = given
             return
+        if asked.instead is not None:
+            self._offer_tables(key, asked.instead, given or ())
         free = self._offered(asked, self._fields)
         names = given or [name for name in free if self._public is not None and name in self._public.fields]
         known = {each.name for each in self._fields}
@@ -367,11 +377,28 @@ class Template:
             self.values[key] = tables
             return
         why = [] if self._public is None else [self._public.too_many("values", [name]) for name in names]
-        rows = (
-            "{ " + ", ".join(f"{name} = {_toml(value)}" for name, value in table.items()) + " }" for table in tables
-        )
         public = "; or name a PUBLIC file that has them with --public" if self._public is None else ""
-        self.to_fill[key] = next(filter(None, why), asked.text + public), f"[{', '.join(rows)}]"
+        self.to_fill[key] = next(filter(None, why), asked.text + public), _rows(tables)
+
+    def _offer(self, key: str, question: Question) -> None:
+        """Offer a field with few values, or what is known of the one that is offered."""
+        if question.kind == "field":
+            if names := self._with_values(self._offered(question, self._fields), few=True):
+                self._examples[question.key] = names[0]
+                self.offered[key] = f"Here: {', '.join(names)}.", _toml(names[0])
+        elif about := [self._examples[name] for name in question.field_keys if name in self._examples]:
+            value = None if self._public is None else self._public.answer(question.public, about)
+            self.offered[key] = "", _blank(question) if value is None else _toml(value)
+
+    def _offer_tables(self, key: str, asked: TablesQuestion, named: Sequence[str]) -> None:
+        """Offer other tables of a field that is named, or else of one that nothing is read from."""
+        if names := self._with_values(named or self._offered(asked, self._fields), few=False):
+            self.offered[key] = f"{asked.text}: of {', '.join(names)}", _rows([self._table(asked, names[0])])
+
+    def _with_values(self, names: Sequence[str], *, few: bool) -> list[str]:
+        """Return those that have few values in the public file, or many; all of them where there is no such file."""
+        public = self._public
+        return [name for name in names if public is None or (name in public.fields and public.few(name) == few)]
 
     def _table(self, asked: TablesQuestion, name: str) -> dict[str, Any]:
         """Return what is known of one field, with a `Blank` for what must be written."""
@@ -393,6 +420,12 @@ class Template:
         """Return fields of a fitting kind that nothing else is read from."""
         free = (each for each in fields if each.name not in self._used)
         return [each.name for each in free if each.kind is None or each.kind in asked.field_kinds]
+
+
+def _rows(tables: Iterable[Mapping[str, Any]]) -> str:
+    """Return tables in TOML, on one line."""
+    rows = ("{ " + ", ".join(f"{name} = {_toml(value)}" for name, value in table.items()) + " }" for table in tables)
+    return f"[{', '.join(rows)}]"
 
 
 def read_setting(text: str) -> Any:
@@ -463,6 +496,8 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 def _blank(question: Question) -> str:
     """Return an example of an answer, in TOML."""
+    if question.example:
+        return question.example
     if question.kind == "numbers":
         return f"[{', '.join(['N'] * (question.count or 3))}]"
     return {"texts": '["TEXT", "TEXT"]', "whole": "N", "number": "N", "field": '"FIELD"'}.get(question.kind, '"TEXT"')
@@ -515,11 +550,12 @@ def _section(
     told: Mapping[str, Any],
     *,
     to_fill: Mapping[str, tuple[str, str]] | None = None,
+    offered: Mapping[str, tuple[str, str]] | None = None,
     title: str = "",
     without: tuple[str, ...] = (),
 ) -> Table:
     """Return a table: what is known or to be filled in, each below what it means; then what may be said."""
-    table, words, to_fill = tomlkit.table(), documented(model), to_fill or {}
+    table, words, to_fill, offered = tomlkit.table(), documented(model), to_fill or {}, offered or {}
     if title:
         table.comment(title)
     fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in without}
@@ -529,27 +565,32 @@ def _section(
             table.add(tomlkit.comment(line))
         if key in told:
             table.add(key, _item(told[key]))
-            continue
-        asked, example = to_fill[key]
-        for line in textwrap.wrap(f"TO FILL IN: {asked}", WIDTH):
-            table.add(tomlkit.comment(line))
-        table.add(tomlkit.comment(f"{key} = {example}"))
+        else:
+            asked, example = to_fill[key]
+            for line in textwrap.wrap(f"TO FILL IN: {asked}", WIDTH):
+                table.add(tomlkit.comment(line))
+            table.add(tomlkit.comment(f"{key} = {example}"))
+        if key in offered:
+            said, example = offered[key]
+            for line in [*textwrap.wrap(said, WIDTH), f"{key} = {example}"]:
+                table.add(tomlkit.comment(line))
     for key, field in fields.items():
         if key not in known:
-            for line in _possible(key, field, words.get(key, "")):
+            said, example = offered.get(key, ("", ""))
+            for line in _possible(key, field, f"{words.get(key, '')} {said}".strip(), example):
                 table.add(tomlkit.comment(line))
     table.add(tomlkit.nl())
     return table
 
 
-def _possible(key: str, field: FieldInfo, words: str) -> Iterator[str]:
-    """Yield the lines of a key that is not written, as it is by default, or as an example."""
+def _possible(key: str, field: FieldInfo, words: str, offered: str) -> Iterator[str]:
+    """Yield the lines of a key that is not written, as it is offered, as it is by default, or as an example."""
     value = field.get_default(call_default_factory=True) if not field.is_required() else None
     if value in (None, ()) and field.examples:
         value = field.examples[0]
-    if value is None or isinstance(value, Section) or value == ():
+    if not offered and (value is None or isinstance(value, Section) or value == ()):
         return
-    shown = f"{key} = {_toml(value)}"
+    shown = f"{key} = {offered or _toml(value)}"
     if words and len(shown) + len(words) > WIDTH:
         yield from textwrap.wrap(words, WIDTH)
         yield shown
