@@ -1,10 +1,12 @@
 """Resident memory of a worker's ingest and engine over many steps: `python -m benchmarks.growth [--steps N]`.
 
-A stream of users with a renewing bound goes record by record through the job's own classes, in one process. What may
-grow are the dates of the records alive: "dates" is what they take in memory, "saved" what of a candidate they are. All
-else must be the same after a tenth of the steps and after all of them: resident memory and candidates, less the dates.
-"step" is the processor time of computing and encoding a candidate, the median of the last ten. With `--released` there
-are no dates.
+A stream of users with a renewing bound goes record by record through the job's own classes, in one process, and its
+blocks through two steppers: one whose records are dated, one with `records = "released"`. What may grow are the
+dates of the records alive: "saved" is what of a state they are. All else must be the same after a tenth of the steps
+and after all of them: resident memory and states, less the dates.
+"step" is the processor time of computing and encoding a candidate, "written" what of it and of its state goes to the
+logs, both as the mean of the last hundred steps (dates are written whole now and then), and "times" over the same
+without dates.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import gc
 import json
 import time
 from collections import deque
-from statistics import median
+from dataclasses import dataclass, field
+from statistics import mean
 
 import numpy as np
 import psutil
@@ -29,10 +32,14 @@ from agents.protocol.release.stepper import Stepper
 from benchmarks.size import sized
 from engines.core.registry import build_domain
 from schemas import wire
+from schemas.blocks import Block
 from schemas.config import parse_config
+from schemas.releases import Candidate, split_state
 
 EVENTS = 500
 STEP_S = 60
+LAST = 100
+"""Steps of which the mean is shown."""
 START_S = 1_577_836_800
 CONFIG = f"""
 [kafka]
@@ -75,69 +82,84 @@ def records(chance: np.random.Generator, step: int, offset: int) -> list[RawReco
     ]
 
 
+@dataclass
+class Run:
+    """A stepper, and what its last steps took and wrote."""
+
+    stepper: Stepper
+    took_ms: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
+    wrote_kb: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
+    _pieces: frozenset[bytes] = frozenset()
+
+    def step(self, number: int, block: Block) -> Candidate:
+        self.stepper.fold(number, block)
+        begun = time.process_time()
+        candidate = self.stepper.compute(number.to_bytes(32, "big"))
+        release, state = candidate.encode()
+        self.took_ms.append(1e3 * (time.process_time() - begun))
+        pieces = frozenset(split_state(state))
+        self.wrote_kb.append((len(release) + sum(map(len, pieces - self._pieces))) / 1e3)
+        self._pieces = pieces
+        return candidate
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=sized(3000, smallest=20))
-    parser.add_argument("--released", action="store_true", help='with records = "released"')
-    arguments = parser.parse_args()
-    steps = arguments.steps
-    text = CONFIG.format(records='records = "released"' if arguments.released else "")
-    stream = parse_config(text, {}).streams[0]
+    steps = parser.parse_args().steps
+    dated, released = (
+        Run(Stepper.from_stream(parse_config(CONFIG.format(records=records), {}).streams[0], 1))
+        for records in ("", 'records = "released"')
+    )
+    stream = dated.stepper.stream
     ingest = PartitionIngest(SourceSpec.from_stream(stream, build_domain(stream), key=b"k" * 16, partitions=1), 0)
-    stepper = Stepper.from_stream(stream, 1)
     chance = np.random.default_rng(1)
     process = psutil.Process()
     marks: dict[int, dict[str, float]] = {steps // 10: {}, steps: {}}
     console = Console(stderr=True)
     started = time.perf_counter()
-    took: deque[float] = deque(maxlen=10)
     for step in track(range(steps), "steps", console=console):
         ingest.take(records(chance, step, step * EVENTS))
         ingest.tick(step)
         block, _ = ingest.seal()
         ingest.committed(at=step)
         assert block is not None
-        stepper.fold(step, block)
-        begun = time.process_time()
-        candidate = stepper.compute(step.to_bytes(32, "big"))
-        body = b"".join(candidate.encode())
-        took.append(1e3 * (time.process_time() - begun))
+        released.step(step, block)
+        candidate = dated.step(step, block)
         if step + 1 in marks:
-            assert stepper.release is not None
+            assert dated.stepper.release is not None
             assert candidate.arrays is not None
             dates = {name: array for name, array in candidate.arrays.items() if name.startswith("dating/")}
             gc.collect()
+            took, wrote = mean(dated.took_ms), mean(dated.wrote_kb)
             marks[step + 1] = {
                 "rss_mb": round(process.memory_info().rss / 1e6, 1),
-                "candidate_kb": round(len(body) / 1e3, 1),
                 "users_in_bounds": ingest.users,
-                "step_ms": round(median(took), 1),
-                "records": stepper.release.total,
-                "dates_mb": round(sum(array.nbytes for array in dates.values()) / 1e6, 1),
+                "records": dated.stepper.release.total,
+                "step_ms": round(took, 1),
+                "step_times": round(took / mean(released.took_ms), 2),
+                "written_kb": round(wrote, 1),
+                "written_times": round(wrote / mean(released.wrote_kb), 2),
                 "saved_kb": round(len(wire.encode(wire.Kind.STATE, {}, dates, level=3)) / 1e3, 1),
             }
         del candidate  # as the job does, before it computes the next one
     table = Table(
-        "after steps", "resident MB", "candidate kB", "users in bounds", "step ms", "records", "dates MB", "saved kB"
+        "after steps",
+        "resident MB",
+        "users in bounds",
+        "records",
+        "step ms",
+        "times",
+        "written kB",
+        "times",
+        "saved kB",
     )
     for after, mark in marks.items():
         table.add_row(str(after), *(str(value) for value in mark.values()))
     console.print(table)
     early, late = marks.values()
-    report = {
-        "steps": steps,
-        "rss_mb_early": early["rss_mb"],
-        "rss_mb_late": late["rss_mb"],
-        "candidate_kb_early": early["candidate_kb"],
-        "candidate_kb_late": late["candidate_kb"],
-        "step_ms_early": early["step_ms"],
-        "step_ms_late": late["step_ms"],
-        "records_late": late["records"],
-        "dates_mb_late": late["dates_mb"],
-        "saved_kb_late": late["saved_kb"],
-        "seconds": round(time.perf_counter() - started, 1),
-    }
-    print(json.dumps(report))
+    report = {f"{name}_{when}": mark[name] for name in early for when, mark in (("early", early), ("late", late))}
+    print(json.dumps({"steps": steps, **report, "seconds": round(time.perf_counter() - started, 1)}))
 
 
 if __name__ == "__main__":

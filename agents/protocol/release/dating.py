@@ -5,7 +5,8 @@ though they are released today. So a step's added records take over the steps of
 only what the stream has grown by is new: it stands for the steps in which it was measured (`Release.spans`).
 Guarantee: none of its own. A function of released records, of what was measured and of the steps' numbers: pure
     post-processing, which costs nothing.
-Memory: the bytes of the longest id and 4 of a step for each record alive; in each candidate the same, compressed.
+Memory: for each record alive the bytes of the longest id, 4 of a step, 1 that says whether it is gone, and some 2 that
+    they are in a state.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +23,9 @@ from engines.core.contract import Release
 from engines.core.many_records import PART, RecordColumns
 from schemas.arrays import BoolArray, IntArray, narrowed
 from schemas.errors import EngineInputError
+from schemas.wire import Kind, decode, encode
 
-_IDS, _STEPS = "dating/ids", "dating/steps"
+_OLD, _GONE, _IDS, _STEPS, _WRITTEN = (f"dating/{name}" for name in ("old", "gone", "ids", "steps", "written"))
 _STEP = np.dtype("<i4")
 IdArray = npt.NDArray[np.bytes_]
 
@@ -40,6 +43,7 @@ class Dating:
         Raises: EngineInputError if a record is withdrawn that is not alive, or an earlier step added one that was.
         """
         self._settle()
+        self._alive.begin_step()
         withdrawn = self._alive.pop(fixed_width(release.removed))
         steps = dated(withdrawn, len(release.added), now=release.step, spans=release.spans)
         done = 0
@@ -71,59 +75,119 @@ class Dating:
             self._added = []
 
 
+class SortedSteps(NamedTuple):
+    """Steps by id, as two arrays in ascending order of ids."""
+
+    ids: IdArray
+    steps: npt.NDArray[np.int32]
+
+    @staticmethod
+    def none() -> SortedSteps:
+        return SortedSteps(np.zeros(0, "S1"), np.zeros(0, _STEP))
+
+    def find(self, ids: IdArray) -> tuple[IntArray, BoolArray]:
+        """Return where `(n,)` ids are, and which of them are there at all."""
+        at = np.searchsorted(self.ids, ids)
+        there = at < len(self.ids)
+        there[there] = self.ids[at[there]] == ids[there]
+        return at, there
+
+    def only(self, stay: BoolArray) -> SortedSteps:
+        return SortedSteps(self.ids[stay], self.steps[stay])
+
+    def merged(self, others: SortedSteps) -> SortedSteps:
+        """Return these and others, of other ids."""
+        at = np.searchsorted(self.ids, others.ids)
+        # The wider type comes first, since `np.insert` cuts what it inserts.
+        wide = self.ids.astype(np.promote_types(self.ids.dtype, others.ids.dtype), copy=False)
+        return SortedSteps(np.insert(wide, at, others.ids), np.insert(self.steps, at, others.steps))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return both as planes, `(width, records)` and `(4, records)` bytes: neighbours are alike in each, and it
+        compresses to a tenth. The width is that of the longest id.
+        """
+        ids = _planes(self.ids)
+        width = 1 + max(np.flatnonzero(ids.any(axis=1)), default=0)
+        return {_IDS: ids[:width], _STEPS: _planes(self.steps)}
+
+    @staticmethod
+    def of(arrays: Mapping[str, np.ndarray]) -> SortedSteps:
+        """Return those whose `arrays` these are."""
+        return SortedSteps(_joined(arrays[_IDS], f"S{len(arrays[_IDS])}"), _joined(arrays[_STEPS], _STEP))
+
+
 class StepTable:
-    """A map from ids to steps, as two arrays in ascending order of ids. Equal maps have equal arrays, however they
-    came about.
+    """A map from ids to steps: all that was alive at some step, and what has come and gone since.
+
+    The former is kept as the bytes that a state has of it. They are the same from step to step, so that they are not
+    written again (`schemas.releases.split_state`), and only what has changed is. It is written at each step, though:
+    once that comes to as many records as there were, all is written anew. So what a step writes grows with the root of
+    the number of records, and not with the number. Equal histories have equal arrays, restarts or not.
     """
 
     def __init__(self) -> None:
-        self._ids: IdArray = np.zeros(0, "S1")
-        self._steps: npt.NDArray[np.int32] = np.zeros(0, _STEP)
+        self._new = SortedSteps.none()
+        self._renew(self._new)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._old.ids) - int(np.count_nonzero(self._gone)) + len(self._new.ids)
+
+    def begin_step(self) -> None:
+        """Take note that the arrays were written, and see to it that the next ones are not long."""
+        self._written += int(np.count_nonzero(self._gone)) + len(self._new.ids)
+        if self._written >= len(self._old.ids):
+            self._renew(self._old.only(~self._gone).merged(self._new))
 
     def add(self, ids: IdArray, steps: IntArray) -> None:
         """Take in `(n,)` ids and their steps. Raises: EngineInputError if one of the ids is there already."""
         order = np.argsort(ids, kind="stable")
         ids, steps = ids[order], steps[order]
-        at = np.searchsorted(self._ids, ids)
-        if (ids[1:] == ids[:-1]).any() or self._has(ids, at).any():
+        if (ids[1:] == ids[:-1]).any() or self._new.find(ids)[1].any() or self._find_old(ids)[1].any():
             raise EngineInputError("an engine added a record under the id of one that is alive")
-        # The wider type comes first, since `np.insert` cuts what it inserts.
-        wide = self._ids.astype(np.promote_types(self._ids.dtype, ids.dtype), copy=False)
-        self._ids, self._steps = np.insert(wide, at, ids), np.insert(self._steps, at, narrowed(steps, _STEP))
+        self._new = self._new.merged(SortedSteps(ids, narrowed(steps, _STEP)))
 
     def pop(self, ids: IdArray) -> IntArray:
         """Remove `(n,)` ids; return their steps, in that order. Raises: EngineInputError if one is not there."""
-        at = np.searchsorted(self._ids, ids)
-        if not self._has(ids, at).all() or len(np.unique(at)) != len(at):
+        at_new, new = self._new.find(ids)
+        at_old, old = self._find_old(ids)
+        if not (new | old).all() or len(np.unique(np.where(new, -1 - at_new, at_old))) != len(ids):
             raise EngineInputError("an engine withdrew a record that is not alive")
-        stay = np.ones(len(self), np.bool_)
-        stay[at] = False
-        steps = self._steps[at].astype(np.int64)
-        self._ids, self._steps = self._ids[stay], self._steps[stay]
+        steps = np.empty(len(ids), np.int64)
+        steps[new], steps[old] = self._new.steps[at_new[new]], self._old.steps[at_old[old]]
+        stay = np.ones(len(self._new.ids), np.bool_)
+        stay[at_new[new]] = False
+        self._new = self._new.only(stay)
+        self._gone[at_old[old]] = True
         return steps
 
-    def _has(self, ids: IdArray, at: IntArray) -> BoolArray:
-        """Return `(n,)` bool: which of these ids are there. `at` is where they would be."""
-        if not len(self):
-            return np.zeros(len(ids), np.bool_)
-        there: BoolArray = self._ids[np.minimum(at, len(self) - 1)] == ids
-        return there
+    def _find_old(self, ids: IdArray) -> tuple[IntArray, BoolArray]:
+        """Return where ids are in the old table, and which of them are there still."""
+        at, there = self._old.find(ids)
+        there[there] = ~self._gone[at[there]]
+        return at, there
+
+    def _renew(self, alive: SortedSteps) -> None:
+        self._old, self._gone = alive, np.zeros(len(alive.ids), np.bool_)
+        self._packed = encode(Kind.STATE_PART, {}, alive.arrays(), level=3)
+        self._new, self._written = SortedSteps.none(), 0
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the table as planes, `(width, records)` and `(4, records)` bytes: neighbours are alike in each, and
-        it compresses to a tenth. The width is that of the longest id.
-        """
-        ids = _planes(self._ids)
-        width = 1 + max(np.flatnonzero(ids.any(axis=1)), default=0)
-        return {_IDS: ids[:width], _STEPS: _planes(self._steps)}
+        """Return the old table as bytes, and what has changed since."""
+        gone = np.diff(np.flatnonzero(self._gone), prepend=0)
+        return {
+            _OLD: np.frombuffer(self._packed, np.uint8),
+            _GONE: _planes(narrowed(gone, _STEP)),
+            _WRITTEN: np.array([self._written]),
+            **self._new.arrays(),
+        }
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Become the table whose `arrays` these are."""
-        self._ids = _joined(arrays[_IDS], f"S{len(arrays[_IDS])}")
-        self._steps = _joined(arrays[_STEPS], _STEP)
+        """Become the table whose `arrays` these are. Raises: WireError."""
+        self._packed = arrays[_OLD].tobytes()
+        self._old, self._new = SortedSteps.of(decode(Kind.STATE_PART, self._packed)[1]), SortedSteps.of(arrays)
+        self._gone = np.zeros(len(self._old.ids), np.bool_)
+        self._gone[np.cumsum(_joined(arrays[_GONE], _STEP), dtype=np.int64)] = True
+        self._written = int(arrays[_WRITTEN][0])
 
 
 def _planes(values: np.ndarray) -> npt.NDArray[np.uint8]:
