@@ -4,22 +4,26 @@ For each partition one fenced transactional producer is the only writer of that 
 never has to read back what it wrote. Blocks are acknowledged when the step that used them is adopted, and never
 decide where reading goes on.
 
-Several streams share the producer, one transaction after the other. A stream whose own state machine fails has none
-under way: it is left out from then on, and what it may still need is not trimmed.
+Several streams share the producer. Each has a state machine of its own, and what these ask for is done together: steps
+are computed in threads beside each other, and whatever is to be committed by then, seeds and candidates of any of the
+streams, goes into one transaction. So a stream waits for no other one that computes, and a partition of many streams
+pays for few transactions. A stream whose own state machine fails has nothing in the transaction that is under way: it
+is left out from then on, and what it may still need is not trimmed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from agents.kafka.clients import close_client, fenced_anew, fenced_producer, log_reader
 from agents.kafka.lifecycle.stops import alone
-from agents.kafka.lifecycle.vitals import COMPUTE_S
+from agents.kafka.lifecycle.vitals import COMPUTE_S, Pulse
 from agents.protocol.release.candidates import (
     Adopted,
     CommitCandidates,
@@ -37,13 +41,16 @@ from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
 from schemas.errors import BrokerError, ForgottenIdError
-from schemas.releases import LogRecord, Seed, decode_log_record, split_state
+from schemas.releases import Encoded, LogRecord, Seed, decode_log_record, split_state
 
 if TYPE_CHECKING:
     from agents.worker.job import Job
     from agents.worker.table import DurableTable, Records
 
 log = logging.getLogger(__name__)
+
+COMMIT_BYTES = 16 << 20  # of candidates and states of several streams in one transaction
+WAITING_BYTES = 16 << 20  # of blocks of streams that are at work, as they came; then no further record is read
 
 
 class EngineTask(StreamsTask):
@@ -62,6 +69,11 @@ class EngineTask(StreamsTask):
         self._positions: dict[str, int] = {}
         self._floors: dict[str, int] = {}
         self._acks = AckList()
+        self._pulses: dict[str, Pulse] = {}
+        self._working: dict[str, Effects] = {}
+        self._asked: dict[str, CommitSeeds | CommitCandidates] = {}
+        self._computing: dict[asyncio.Future[Encoded], str] = {}
+        self._waiting: dict[str, list[tuple[int, Block, int]]] = {}
         self._trimmer = Trimmer(job.config, job.topics.blocks, partition, held=lambda: job.holds_back(partition))
 
     async def open(self) -> None:
@@ -89,6 +101,9 @@ class EngineTask(StreamsTask):
                     records=record_format(stream, job.schema_ids.get(stream.name)),
                 )
                 self._streams[stream.name] = StreamCandidates(stepper)
+                self._pulses[stream.name] = Pulse(f"engine of {stream.name}")
+                self._pulses[stream.name].waits("waits for a step")
+                self.shows(self._pulses[stream.name])
         # Batch by batch: where a stream has stopped nothing is trimmed, and the log grows for as long as nobody comes.
         async with log_reader(job.config.kafka, job.topics.releases, partition) as releases:
             async for records in releases.read():
@@ -104,11 +119,11 @@ class EngineTask(StreamsTask):
                     log.warning("state store of partition %d: stream %s lacks its newest state", partition, name)
                     await self._table.catch_up(job.config.kafka, partition, anew=True)
                     saved, whole = self._table.load(partition, name), True
-                await self._drive(name, machine.recover(saved, log_is_trimmed=releases.beginning > 0))
+                self._begin(name, machine.recover(saved, log_is_trimmed=releases.beginning > 0))
                 log.info("engine of %s: step %s is next, blocks from %s", name, machine.step, machine.position)
         for name, machine in list(self._streams.items()):
-            with self.serving(name):
-                await self._drive(name, machine.advance())
+            self._begin(name, machine.advance())
+        await self._work()
 
     async def _read_log(self, records: Iterable[Any]) -> None:
         entries: list[tuple[int, LogRecord]] = []
@@ -122,23 +137,39 @@ class EngineTask(StreamsTask):
                     await asyncio.to_thread(machine.read, list(mine))
 
     async def handle(self, event: Any) -> None:
+        """Take a record, and all that come meanwhile, until nothing is left to do that they allow."""
+        self._take(event)
+        await self._work()
+
+    def _take(self, event: Any) -> None:
         offset = event.message.offset
         for stream in self._job.stops.among(self._streams):
             self.leave_out(stream)
         needed = False
         with self.serving(*self._streams_of(event.message.key)):
-            block = Block.decode(event.value)
+            block, size = Block.decode(event.value), len(event.value)
             self._job.meet(block.stream)
             machine = self._streams.get(block.stream)
             if machine is not None and offset >= machine.position:
                 needed = True
                 self._acks.hold(block.stream, offset, event)
-                with alone(block.stream):
-                    machine.fold(offset, block)
-                await self._drive(block.stream, machine.advance())
+                self._waiting.setdefault(block.stream, []).append((offset, block, size))
+                self._fold(block.stream)
         if not needed:  # it cannot be read, or is in the state, or of a stream that has stopped or is not configured
             event.ack()
             self._acks.settle(self._positions)
+
+    def _fold(self, stream: str) -> None:
+        """Fold the blocks of a stream that wait, and let it go on; not while it is at work, maybe in a thread."""
+        if stream in self._working or not (waiting := self._waiting.pop(stream, None)):
+            return
+        if self._job.stops.stopped(stream):
+            return
+        machine = self._streams[stream]
+        with alone(stream):
+            for offset, block, _ in waiting:
+                machine.fold(offset, block)
+        self._begin(stream, machine.advance())
 
     async def close(self) -> None:
         await super().close()
@@ -151,81 +182,160 @@ class EngineTask(StreamsTask):
     def leave_out(self, stream: str) -> int | None:
         """Leave a stream out. Its records hold back no acknowledgement: its own state says where a restart goes on."""
         self._positions.pop(stream, None)
+        for what in (self._working, self._asked, self._waiting):
+            what.pop(stream, None)
         machine = self._streams.pop(stream, None)
         return None if machine is None else machine.step
 
-    async def _drive(self, stream: str, effects: Effects) -> None:
-        """Carry out one effect after the other and send back what came of it.
+    def _begin(self, stream: str, effects: Effects) -> None:
+        self._working[stream] = effects
+        self._go_on(stream, partial(next, effects))
+
+    def _go_on(self, stream: str, go_on: Callable[[], Effect]) -> None:
+        """Let a machine say what is to be done next, and see to it.
 
         The machine itself sends nothing, and neither does what it has computed: what fails there has no effect, and the
-        machine says what is left to do. An effect that fails ends the worker.
+        machine says what is left to do. A commit that fails ends the worker.
         """
-        go_on: Callable[[], Effect] = partial(next, effects)
-        while not self._job.stops.stopped(stream):
-            with alone(stream):
-                try:
-                    effect = go_on()
-                except StopIteration:
-                    return
-            try:
-                go_on = partial(effects.send, await self._do(effect))
-            except Exception as error:
-                if not isinstance(effect, Compute):
-                    raise
-                go_on = partial(effects.throw, error)
+        with self.serving(stream):
+            while not self._job.stops.stopped(stream):
+                self.pulse.goes_on()
+                with alone(stream):
+                    try:
+                        effect = go_on()
+                    except StopIteration:
+                        break
+                match effect:
+                    case Compute():
+                        self._computing[asyncio.ensure_future(self._compute(effect))] = stream
+                        return
+                    case Adopted():
+                        self._adopt(effect)
+                        go_on = partial(self._working[stream].send, None)
+                    case _:
+                        self._asked[stream] = effect
+                        return
+            self._working.pop(stream, None)
+            if stream in self._streams:
+                self._fold(stream)
 
-    async def _do(self, effect: Effect) -> Any:
-        self.pulse.goes_on()
-        match effect:
-            case CommitSeeds(stream, steps):
-                seeds = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
-                await self._commit("seed", stream, seeds)
-                return [each.seed for each in seeds]
-            case Compute(stream, work=work):
-                with self.pulse.at("computes a step", COMPUTE_S), PHASES.labels(stream, "compute").time():
-                    return await asyncio.to_thread(work)
-            case CommitCandidates(stream, steps, chunks, body, position):
-                STATE_BYTES.labels(stream).set(len(body))
-                pieces = split_state(body)
-                state = self._table.records(self.partition, stream, pieces, step=steps[-1], position=position)
-                offset = await self._commit("candidate", stream, chunks, state)
-                await self._table.committed(self.partition, state, offset)
-                failpoint("state_stored")
-            case Adopted(stream, step, position, floor):
-                failpoint("adopted")
-                log.info("stream %s: step %s is settled", stream, step, extra={"step": step})
-                self._positions[stream], self._floors[stream] = position, floor
-                self._acks.settle(self._positions)
-                self._trimmer.below(min(self._floors.values()))
-        return None
+    async def _work(self) -> None:
+        """Do what all machines ask for, until none asks for anything."""
+        try:
+            while self._asked or self._computing:
+                while not self.queue.empty() and self._has_room:
+                    self._take(self.queue.get_nowait())
+                await (self._commit_asked() if self._asked else self._wait())
+        finally:
+            for task in self._computing:
+                task.cancel()
+            self._computing = {}
 
-    async def _commit(self, what: str, stream: str, records: Sequence[LogRecord], state: Records = ()) -> int:
-        """Commit all records in one transaction, and `state` on the table's changelog; return the last offset there.
+    @property
+    def _has_room(self) -> bool:
+        """Whether records may be taken: not before what is committed is worked on, nor while too much waits."""
+        waiting = sum(size for blocks in self._waiting.values() for _, _, size in blocks)
+        return self.pulse.ready and waiting < WAITING_BYTES
+
+    async def _wait(self) -> None:
+        """Wait until a step is computed or a record comes."""
+        came = asyncio.ensure_future(self.queue.get()) if self._has_room else None
+        try:
+            with self.pulse.at("waits for steps that are computed", COMPUTE_S):
+                awaited = [*self._computing] if came is None else [*self._computing, came]
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if came is not None and not came.done():
+                came.cancel()  # what comes then stays in the queue
+        if came is not None and came.done() and not came.cancelled():
+            self._take(came.result())
+        for task in [task for task in self._computing if task.done()]:
+            stream = self._computing.pop(task)
+            effects = self._working.get(stream)
+            error = task.exception()
+            if effects is not None and error is None:
+                self._go_on(stream, partial(effects.send, task.result()))
+            elif effects is not None and isinstance(error, Exception):
+                self._go_on(stream, partial(effects.throw, error))
+            elif error is not None and not isinstance(error, Exception):
+                raise error
+
+    async def _compute(self, effect: Compute) -> Encoded:
+        pulse = self._pulses[effect.stream]
+        with pulse.at("computes a step", COMPUTE_S), PHASES.labels(effect.stream, "compute").time():
+            return await asyncio.to_thread(effect.work)
+
+    def _adopt(self, effect: Adopted) -> None:
+        failpoint("adopted")
+        log.info("stream %s: step %s is settled", effect.stream, effect.step, extra={"step": effect.step})
+        self._positions[effect.stream], self._floors[effect.stream] = effect.position, effect.floor
+        self._acks.settle(self._positions)
+        self._trimmer.below(min(self._floors.values()))
+
+    async def _commit_asked(self) -> None:
+        """Commit in one transaction what machines ask for, of as many streams as it may hold."""
+        records: list[tuple[str, LogRecord]] = []
+        states: dict[str, Records] = {}
+        answers: dict[str, Sequence[bytes] | None] = {}
+        size = 0
+        for stream, effect in list(self._asked.items()):
+            match effect:
+                case CommitSeeds(steps=steps):
+                    seeds = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
+                    records += [(stream, seed) for seed in seeds]
+                    answers[stream] = [seed.seed for seed in seeds]
+                case CommitCandidates(steps=steps, chunks=chunks, state=state, position=position):
+                    more = sum(len(chunk.part) for chunk in chunks) + len(state)
+                    if answers and size + more > COMMIT_BYTES:
+                        continue
+                    size += more
+                    STATE_BYTES.labels(stream).set(len(state))
+                    states[stream] = self._table.records(
+                        self.partition, stream, split_state(state), step=steps[-1], position=position
+                    )
+                    records += [(stream, chunk) for chunk in chunks]
+                    answers[stream] = None
+            del self._asked[stream]
+        await self._commit(records, states)
+        for stream, answer in answers.items():
+            if (effects := self._working.get(stream)) is not None:
+                self._go_on(stream, partial(effects.send, answer))
+
+    async def _commit(self, records: Sequence[tuple[str, LogRecord]], states: Mapping[str, Records]) -> None:
+        """Commit all records in one transaction, and `states` on the table's changelog; then store those.
 
         On an error the worker ends: only reading the log tells what came of it.
         """
-        with PHASES.labels(stream, what).time():
-            try:
-                offset = await self._transact(what, stream, records, state)
-            except ForgottenIdError:
-                await self._fence_anew()
-                offset = await self._transact(what, stream, records, state)
-        failpoint(f"{what}_committed")
-        return offset
+        kinds = {(stream, _kind_of(record)): None for stream, record in records}
+        begun = time.monotonic()
+        try:
+            offset = await self._transact(records, states)
+        except ForgottenIdError:
+            await self._fence_anew()
+            offset = await self._transact(records, states)
+        for stream, what in kinds:
+            PHASES.labels(stream, what).observe(time.monotonic() - begun)
+        for what in dict.fromkeys(what for _, what in kinds):
+            failpoint(f"{what}_committed")
+        if states:
+            await self._table.committed(self.partition, states, offset)
+            failpoint("state_stored")
 
-    async def _transact(self, what: str, stream: str, records: Sequence[LogRecord], state: Records) -> int:
-        topics, key = self._job.topics, stream.encode()
+    async def _transact(self, records: Sequence[tuple[str, LogRecord]], states: Mapping[str, Records]) -> int:
+        """Return the last offset on the changelog, -1 where there are no states."""
+        topics, newest, last = self._job.topics, self._newest, -1
         await self._producer.begin_transaction()
         sent = [
-            await self._producer.send(topics.releases, each.encode(), key=key, partition=self.partition)
-            for each in records
+            await self._producer.send(topics.releases, record.encode(), key=stream.encode(), partition=self.partition)
+            for stream, record in records
         ]
-        newest, last = self._newest, -1
-        for each in sent:
+        for each, (_, record) in zip(sent, records, strict=True):
             newest = (await each).offset
+            what = _kind_of(record)
             failpoint(f"{what}_appended")
         sent = [
             await self._producer.send(topics.changelog, value, key=key, partition=self.partition)
+            for state in states.values()
             for key, value in state
         ]
         for each in sent:
@@ -247,6 +357,10 @@ class EngineTask(StreamsTask):
             self._job.config.kafka, self._id, place, lambda newest: self._newest == (newest.offset if newest else -1)
         )
         FENCES.labels("engine").inc()
+
+
+def _kind_of(record: LogRecord) -> str:
+    return "seed" if isinstance(record, Seed) else "candidate"
 
 
 def blocks_start(job: Job, table: DurableTable) -> Callable[[int], int]:

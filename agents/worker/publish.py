@@ -60,9 +60,14 @@ class PublishTask(StreamsTask):
 
     async def open(self) -> None:
         for stream in self.job.streams_on(self.partition):
-            stream_task = self._stream_tasks[stream.name] = PublishStreamTask(self, stream, self.job.stops)
-            with self.serving(stream.name):
-                await stream_task.open(self.job.config.kafka)
+            self._stream_tasks[stream.name] = PublishStreamTask(self, stream, self.job.stops)
+        async with asyncio.TaskGroup() as group:
+            for stream_task in self._stream_tasks.values():
+                group.create_task(raise_stray_cancellation(self._open(stream_task), stream_task.pulse.name))
+
+    async def _open(self, stream_task: PublishStreamTask) -> None:
+        with self.serving(stream_task.name):
+            await stream_task.open(self.job.config.kafka)
 
     async def run(self) -> None:
         await self.opened()

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -94,11 +94,11 @@ class DurableTable(faust.Table):
         self._written[partition].add(name)
         failpoint("table_after_head")
 
-    async def committed(self, partition: int, records: Records, offset: int) -> None:
-        """Take in records of a transaction that is committed; `offset` is that of the last of them."""
+    async def committed(self, partition: int, bodies: Mapping[str, Records], offset: int) -> None:
+        """Take in the records of bodies that a transaction has committed; `offset` is that of the last of them."""
         async with self._writing[partition]:
-            self._write(partition, records, offset)
-        self._written[partition].add(records[-1][0].decode())
+            self._write(partition, [record for records in bodies.values() for record in records], offset)
+        self._written[partition].update(bodies)
 
     async def catch_up(self, kafka: Kafka, partition: int, *, anew: bool = False) -> None:
         """Take in what is committed on the changelog behind what is here. Afterwards the table is not behind anything

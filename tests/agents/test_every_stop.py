@@ -58,7 +58,6 @@ SWALLOWED = {
     ("agents/kafka/witness.py", "StreamWitness._tell"): "the log and the metric say what could not be recorded",
     ("agents/kafka/status.py", "witness_state"): "a command",
     ("agents/worker/engine.py", "EngineTask._commit"): FORGOTTEN,
-    ("agents/worker/engine.py", "EngineTask._drive"): "goes back into the machine, which raises it",
     ("agents/worker/ingest/add_partitions.py", "_check_drained"): "a command",
     ("agents/worker/ingest/partition_task.py", "SourceTask.serving"): "Stops.add",
     ("agents/worker/ingest/partition_task.py", "SourceTask.settled"): "of a revoked partition; raised otherwise",

@@ -4,7 +4,7 @@ two streams at home on one partition, over a log in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,14 +36,14 @@ def nothing_has_stopped() -> None:
 class Bench:
     """An engine's partition. Each `life` is a worker on what the lives before left."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        streams = [stream_table(name) for name in ("a", "b")]
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, names: Sequence[str] = ("a", "b")) -> None:
+        streams = [stream_table(name) for name in names]
         config = job_config("localhost:1", folder, streams=streams, partitions=1, job="j")
         self.log: list[Any] = []
         self.acked: list[int] = []
         self.trimmed: list[int] = []
-        self.started = ["a", "b"]  # what the fingerprints topic says
-        self.job = Job(config=config, source_partitions={"a": 1, "b": 1})
+        self.started = list(names)  # what the fingerprints topic says
+        self.job = Job(config=config, source_partitions=dict.fromkeys(names, 1))
         self.table: Any = Table()
         self.producer = Producer(self.log)
 

@@ -164,11 +164,11 @@ async def test_a_store_that_is_older_than_it_says_is_filled_from_the_changelog(
     async with running(config) as app:
         await published(config, 2)
         table = app.tables["state"]
-        keys = [stream.encode(), *(f"{stream}/{slot}/0".encode() for slot in (0, 1))]
+        keys = [stream.encode(), *(f"{stream}/{slot}".encode() for slot in (0, 1))]
         older = [(key, value) for key in keys if (value := table._get(home, key)) is not None]
         await feed(config, range(2, 3))
         await published(config, 3)
-        await table.committed(home, older, table._stored(home))
+        await table.committed(home, {stream: older}, table._stored(home))
     await feed(config, range(3, 5))
     async with running(config):
         await published(config, 5)

@@ -156,7 +156,7 @@ async def test_the_store_takes_in_what_was_committed_and_nothing_else(bootstrap:
         for step in range(4):
             body = bytes([step]) * 2_000_000
             records[step] = table.records(0, "s", split_body(body), step=step, position=step)
-            await table.committed(0, records[step], 0)  # for the slots of the next one
+            await table.committed(0, {"s": records[step]}, 0)  # for the slots of the next one
 
     async def send(producer: Any, step: int) -> None:
         await producer.begin_transaction()
@@ -187,14 +187,14 @@ async def test_the_store_takes_in_what_was_committed_and_nothing_else(bootstrap:
     assert await with_table(bootstrap, tmp_path, job, step_of) == 3
 
     async def behind(table: DurableTable) -> tuple[int | None, int | None]:
-        await table.committed(0, [(b"s", b'{"v": 0}')], table._stored(0))
+        await table.committed(0, {"s": [(b"s", b'{"v": 0}')]}, table._stored(0))
         before = await step_of(table)
         return before, await step_of(table, anew=True)
 
     assert await with_table(bootstrap, tmp_path, job, behind) == (None, 3)
 
     async def ahead(table: DurableTable) -> int | None:
-        await table.committed(0, records[2], 10**6)
+        await table.committed(0, {"s": records[2]}, 10**6)
         return await step_of(table)
 
     assert await with_table(bootstrap, tmp_path, job, ahead) == 2

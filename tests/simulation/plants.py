@@ -22,41 +22,34 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
-from agents.protocol.release.candidates import CommitCandidates, CommitSeeds, StreamCandidates
+from agents.protocol.release.candidates import StreamCandidates
 from agents.protocol.release.witness import Mark, judge
 from agents.worker.engine import EngineTask
 from agents.worker.ingest.partition_task import AwaitedTicks, SourceTask
-from schemas.releases import Seed
 
 Patches = dict[str, Any]
 
 
 def late_seed() -> Patches:
     """The seed is committed with the candidate, and not before anything is computed."""
-    do = EngineTask._do
+    commit = EngineTask._commit
 
-    async def changed(self: Any, effect: Any) -> Any:
-        match effect:
-            case CommitSeeds(stream, steps):
-                self.drawn = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
-                return [each.seed for each in self.drawn]
-            case CommitCandidates(stream, steps, chunks, body, position) if getattr(self, "drawn", None) is not None:
-                drawn, self.drawn = self.drawn, None
-                state = self._table.records(self.partition, stream, body, step=steps[-1], position=position)
-                offset = await self._commit("candidate", stream, [*drawn, *chunks], state)
-                return await self._table.committed(self.partition, state, offset)
-        return await do(self, effect)
+    async def changed(self: Any, records: Any, states: Any) -> None:
+        drawn = [*getattr(self, "drawn", []), *records]
+        self.drawn = [] if states else drawn
+        if states:
+            await commit(self, drawn, states)
 
-    return {"agents.worker.engine.EngineTask._do": changed}
+    return {"agents.worker.engine.EngineTask._commit": changed}
 
 
 def state_outside() -> Patches:
     """The state is committed in a transaction of its own, behind that of its candidate."""
     transact = EngineTask._transact
 
-    async def changed(self: Any, what: str, stream: str, records: Any, state: Any) -> int:
-        offset = await transact(self, what, stream, records, ())
-        return await transact(self, what, stream, (), state) if state else offset
+    async def changed(self: Any, records: Any, states: Any) -> int:
+        offset = await transact(self, records, {})
+        return await transact(self, (), states) if states else offset
 
     return {"agents.worker.engine.EngineTask._transact": changed}
 
@@ -77,10 +70,10 @@ def aborted_state() -> Patches:
     """A state is stored before its transaction is committed, and passes for that of the newest candidate."""
     transact = EngineTask._transact
 
-    async def changed(self: Any, what: str, stream: str, records: Any, state: Any) -> int:
-        if state:
-            await self._table.committed(self.partition, state, None)
-        return await transact(self, what, stream, records, state)
+    async def changed(self: Any, records: Any, states: Any) -> int:
+        if states:
+            await self._table.committed(self.partition, states, None)
+        return await transact(self, records, states)
 
     return {
         "agents.worker.engine.EngineTask._transact": changed,
