@@ -278,6 +278,8 @@ class EngineTask(StreamsTask):
         states: dict[str, Records] = {}
         answers: dict[str, Sequence[bytes] | None] = {}
         size = 0
+        for stream in self._job.stops.among(self._asked):
+            self.leave_out(stream)
         for stream, effect in list(self._asked.items()):
             match effect:
                 case CommitSeeds(steps=steps):
@@ -296,7 +298,8 @@ class EngineTask(StreamsTask):
                     records += [(stream, chunk) for chunk in chunks]
                     answers[stream] = None
             del self._asked[stream]
-        await self._commit(records, states)
+        if records:
+            await self._commit(records, states)
         for stream, answer in answers.items():
             if (effects := self._working.get(stream)) is not None:
                 self._go_on(stream, partial(effects.send, answer))

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from agents.kafka.lifecycle.stops import STOPPED
+from agents.protocol.release.candidates import Compute
 from agents.protocol.release.stepper import Stepper
 from agents.worker import engine
 from agents.worker.engine import EngineTask
-from schemas.releases import Candidate, Seed, decode_log_record
+from schemas.errors import ForkError
+from schemas.releases import Candidate, Encoded, Seed, decode_log_record
 from tests.agents.test_engine_trim import Producer
 from tests.agents.test_stream_stops_alone import Bench, block
 from tests.kafka.support import until
@@ -97,6 +99,34 @@ async def test_a_stream_that_fails_in_a_group_leaves_the_transaction_of_the_othe
     assert bench.answered("a") == bench.answered("c") == [0, 1, 2]
     assert bench.answered("b") == []
     assert sorted(bench.acked) == list(range(9))
+
+
+async def test_nothing_is_committed_of_a_stream_that_stops_while_it_waits_for_a_transaction(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another part of it, say its publisher, found two answers while the transaction of others was open."""
+
+    async def at_once(_: EngineTask, effect: Compute) -> Encoded:
+        return effect.work()
+
+    commit = bench.producer.commit_transaction
+
+    async def stopping() -> None:
+        await commit()
+        if bench.answered("a") and not bench.job.stops.stopped("b"):
+            bench.job.stops.add("b", "publish", 0, ForkError("two answers"))
+
+    monkeypatch.setattr(EngineTask, "_compute", at_once)
+    monkeypatch.setattr(engine, "COMMIT_BYTES", 1)  # one candidate a transaction
+    monkeypatch.setattr(bench.producer, "commit_transaction", stopping)
+    task = await opened(bench)
+    first, *others = events(bench, *((name, 0) for name in NAMES))
+    for event in others:
+        task.queue.put_nowait(event)
+    await task.handle(first)
+    assert bench.answered("a") == bench.answered("c") == [0]
+    assert bench.seeds("b") == [0]
+    assert bench.answered("b") == []
 
 
 async def test_a_stream_waits_for_no_other_that_computes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
