@@ -172,6 +172,24 @@ STORMS = Walk(
 WALKS = [PURCHASES, ORDERS, STORMS]
 
 
+@pytest.mark.nightly
+def test_the_page_shows_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line of it, with the noise of seed 1."""
+    monkeypatch.chdir(tmp_path)
+    Path("examples").symlink_to(ROOT / "examples")
+    [edit] = re.findall(r"^(sed -i .*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^\$ privstream ((?:init|validate|simulate) .*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 3
+    for block in shown:
+        command, _, rest = block.replace("\\\n", "").partition("\n")
+        seed = ["--insecure-seed", 1] if command.startswith("simulate") else []
+        printed = call(*shlex.split(command), *seed).output.splitlines()
+        for line in rest.splitlines():
+            words = line.removesuffix("...")
+            assert any(each.startswith(words) if words != line else each == line for each in printed), line
+        subprocess.run(edit, shell=True, check=True)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder to work in, with the files and what `init` has made of them."""
