@@ -67,6 +67,9 @@ class Guarantee:
 
     `Stream.contributions` lifts it to the configured unit: a user with `contributions` events has the guarantee
     `contributions * epsilon`.
+
+    Attributes:
+        kept_back: epsilon of one event that no mechanism spends, for what `note` says. Not published.
     """
 
     epsilon: Fraction
@@ -75,6 +78,7 @@ class Guarantee:
     neighbouring: Neighbouring = "add_remove"
     private: bool = True
     note: str = ""
+    kept_back: Fraction = Fraction(0)
 
     def __iter__(self) -> Iterator[Mechanism]:
         return iter(self.mechanisms)

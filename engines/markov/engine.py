@@ -275,4 +275,5 @@ class Markov:
             ),
             neighbouring="replace",
             note=note,
+            kept_back=config.epsilon - largest,
         )

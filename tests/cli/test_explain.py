@@ -79,7 +79,7 @@ def test_each_scale_is_what_its_epsilon_and_sensitivity_ask_for(mode: str) -> No
         assert mechanism.scale >= path * mechanism.l1_sensitivity * mechanism.uses / share.event_epsilon
 
 
-@pytest.mark.parametrize("change", ["epsilon", "uses", "missing"])
+@pytest.mark.parametrize("change", ["epsilon", "uses", "missing", "kept back"])
 def test_an_engine_whose_splits_do_not_add_up_is_refused(change: str) -> None:
     stream = config(toml()).streams[0]
     honest = build_engine(stream).guarantee()
@@ -89,9 +89,23 @@ def test_an_engine_whose_splits_do_not_add_up_is_refused(change: str) -> None:
         "epsilon": dataclasses.replace(honest, epsilon=honest.epsilon * 2),
         "uses": dataclasses.replace(honest, mechanisms=(dataclasses.replace(first, uses=2), *rest)),
         "missing": dataclasses.replace(honest, mechanisms=tuple(rest)),
+        "kept back": dataclasses.replace(honest, kept_back=Fraction(1, 100)),
     }[change]
     with pytest.raises(BudgetError, match=r"rides: 1/20 is configured .* do not run the stream"):
         Budget.of(stream, false)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_stream_on_which_an_engine_is_tried_can_be_explained(name: str) -> None:
+    """Whatever its options: what is configured is spent, or kept back for a reason that the guarantee gives."""
+    case = contract_case(name)
+    for mode in ENGINES[name].facts.modes:
+        for variant in case.coupled(mode):
+            stream = case.stream(mode, variant)
+            explained = explain_stream(stream, job="job")
+            kept_back = build_engine(stream).guarantee().kept_back
+            assert ("kept back" in explained.budget.terms) == bool(kept_back)
+            assert 0 <= kept_back < stream.event_epsilon
 
 
 # --- noise ---

@@ -128,24 +128,29 @@ class Budget:
             shares.append(Share(mechanism, noise_facts(mechanism), spent, spent * contributions, part))
         total = guarantee.spent
         # A Gaussian guarantee is not the sum of its mechanisms': its engine accounts for them together, exactly.
-        adds_up = total == event if guarantee.delta == 0 else guarantee.delta <= stream.privacy.delta
+        adds_up = (
+            total + guarantee.kept_back == event if guarantee.delta == 0 else guarantee.delta <= stream.privacy.delta
+        )
         if guarantee.epsilon != event or not adds_up:
             raise BudgetError(
                 f"stream {stream.name}: {event} is configured for an event, the engine promises {guarantee.epsilon} "
                 f"and its mechanisms spend {total}. Fix: this is a defect of privstream; do not run the stream."
             )
+        terms = [
+            str(mechanism.epsilon * mechanism.uses)
+            if guarantee.mu_squared is None
+            else decimal(float(mechanism.mu_squared or 0))
+            for mechanism in guarantee
+        ]
+        if guarantee.kept_back:
+            terms.append(f"{guarantee.kept_back} kept back")
         return Budget(
             unit,
             stream.privacy.delta,
             contributions,
             event,
             tuple(shares),
-            " + ".join(
-                str(mechanism.epsilon * mechanism.uses)
-                if guarantee.mu_squared is None
-                else decimal(float(mechanism.mu_squared or 0))
-                for mechanism in guarantee
-            ),
+            " + ".join(terms),
             stream.contribution,
             guarantee.mu_squared,
         )
