@@ -73,7 +73,11 @@ class Reason(IntEnum):
         "It is also counted as ACCEPTED: clocks skipped its local time; it is read as if they had not.",
     )
     UNMAPPED = 32, "An expression of `[streams.map]` cannot be computed for it."
-    DROPPED = 33, "It is left out by `drop` of `[streams.map]`, so it is not an event; counted alone."
+    DROPPED = (
+        33,
+        "It is left out by `drop` of `[streams.map]`, or by `sample` of keys, so it is not an event; counted alone.",
+    )
+    REPEATED = 34, "Its user has this key in the period already, which is one contribution; it charges nobody."
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

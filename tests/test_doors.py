@@ -17,6 +17,7 @@ from engines.core.noise.private import OPENING
 from tests.architecture.rules import Module, project
 
 AGGREGATES = """
+    engines.keys.table.PeriodTable.added
     engines.markov.domain.StatesDomain.counts
     engines.series.fields.SeriesDomain.sums
     engines.core.state.Expiry.scheduled
@@ -51,7 +52,7 @@ AGGREGATES = """
     engines.trajectory.trips.Trips.first
 """
 ADDING = ("engines.core.counters.linear", "engines.core.noise.binomial", "engines.core.noise.mechanisms")
-DECIDING = ("engines.core.noise.exponential", "engines.core.noise.split")
+DECIDING = ("engines.core.noise.exponential", "engines.core.noise.listing", "engines.core.noise.split")
 SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomials")
 DRAWING = ("engines.core.noise", "engines.core.counters.linear", "engines.checks.contract_checks")
 

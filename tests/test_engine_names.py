@@ -16,10 +16,15 @@ OWN = ("agents.show.views", *(f"engines.{name}" for name in ENGINES), "engines.s
 """Where engines are: packages of theirs."""
 ALLOWED = {
     ("agents.show.pictures", "series"): "a kind of picture has the name of the engine",
+    ("agents.show.pictures", "keys"): "a kind of picture has the name of the engine",
+    ("engines.checks.coupling.listing", "keys"): "a part of a table of counts",
+    ("engines.core.noise.listing", "keys"): "a part of a table of counts",
+    ("schemas.config.keys", "keys"): "a kind of domain has the name of the engine",
     ("schemas.config.series", "series"): "a kind of domain and its key have the name of the engine",
     ("schemas.config.stream", "spatial"): "an example of the key, for who left it out",
 }
 LISTS = {
+    "tests/start/test_init.py": "what nobody can guess, by kind of domain",
     "tests/security/test_hostile_worker.py": "streams of three kinds of keys, in one job",
     "benchmarks/scale/streams.py": "streams of every engine, in one job",
     "benchmarks/sequence/__main__.py": "a benchmark of two engines",

@@ -34,7 +34,7 @@ from agents.kafka.lifecycle.leaving import Lives
 from agents.kafka.lifecycle.stops import Stop
 from agents.local.library.journal import JournalEntry, LockText
 from agents.protocol.fingerprint import Fingerprint
-from agents.protocol.ingest.bounds import SURPLUS, Bounds, BoundSpec
+from agents.protocol.ingest.bounds import ADMITTED, SURPLUS, Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import _bounds_of
 from agents.protocol.ingest.places import Places
@@ -441,14 +441,15 @@ def most(key: str) -> int:
 @st.composite
 def bound_specs(draw: st.DrawFn) -> BoundSpec:
     most_charges = draw(whole(2, most("max_contributions")))
-    trips = draw(st.booleans())
+    trips, pairs = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
     return BoundSpec(
         max_contributions=most_charges,
-        charge=1 if trips else draw(st.sampled_from([1, 2])),
+        charge=1 if trips or pairs else draw(st.sampled_from([1, 2])),
         max_per_step=draw(st.none() | whole(1, most_charges)),
         period_steps=draw(st.none() | whole(1, STEP_LIMIT)),
         trip_life=draw(whole(1, MAX_STEPS)) if trips else None,
-        surplus=0 if trips else draw(st.just(0) | whole(1, most("surplus"))) * most_charges,
+        pairs=pairs,
+        surplus=0 if trips or pairs else draw(st.just(0) | whole(1, most("surplus"))) * most_charges,
     )
 
 
@@ -471,7 +472,11 @@ def charged_rows(draw: st.DrawFn) -> tuple[BoundSpec, np.ndarray, np.ndarray, Ch
         tables.setdefault(("period", period), {})[user] = events * spec.charge
         if spec.max_per_step is not None:
             tables.setdefault(("step", step), {})[user] = events
-        beside = {"trip": (CELLS + step, spec.trip_life), "surplus": (SURPLUS + period, spec.surplus)}
+        beside = {
+            "trip": (CELLS + step, spec.trip_life),
+            "pair": (ADMITTED + period, int(spec.pairs)),
+            "surplus": (SURPLUS + period, spec.surplus),
+        }
         for slot, largest in beside.values():
             if largest:
                 rows.append((*user, slot))

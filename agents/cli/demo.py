@@ -31,6 +31,7 @@ SHOWN = (
     ("departures.toml", "nyc_departures/departures_2013_01.csv.gz", 2 * DAY),
     ("evictions.toml", "sf_evictions/eviction_notices_2011_2015.csv.gz", 110 * DAY),
     ("trips.toml", "town/drives.csv.gz", DAY / 6),
+    ("arrivals.toml", "town/arrivals.csv.gz", DAY / 6),
 )
 """Examples: a configuration of one stream, the file that is replayed, and event seconds per second: fast, but slow
 enough to be watched.
@@ -55,8 +56,8 @@ def demo(
     """See the whole job run: a real Kafka, real streams, private synthetic ones out.
 
     Starts an embedded Apache Kafka (or uses PRIVSTREAM_BOOTSTRAP), creates the topics, starts a worker, replays taxi
-    pickups, flights, eviction notices and drives, shows each step as it is released, and serves the live page of all.
-    Stays up until Ctrl-C and leaves nothing behind.
+    pickups, flights, eviction notices, drives and where they end, shows each step as it is released, and serves the
+    live page of all. Stays up until Ctrl-C and leaves nothing behind.
     """
     from rich.console import Console
 

@@ -187,11 +187,13 @@ class Screen:
 
 def counted(records: Seen) -> str:
     """Say what became of records, by reason and field."""
-    from agents.kafka.lifecycle.refusals import LEFT_OUT
+    from agents.kafka.lifecycle.refusals import LEFT_OUT, REPEATED
 
     numbers = _numbers(records)
     texts = [f"{numbers['read']:,} records read", f"{numbers['accepted']:,} accepted"]
     texts.append(f"{numbers['over_bound']:,} over the bound")
+    if numbers["repeated"]:
+        texts.append(f"{numbers['repeated']:,} {REPEATED}")
     if numbers["no_event"]:
         texts.append(f"{numbers['no_event']:,} without an event")
     if numbers["dropped"]:
@@ -209,6 +211,7 @@ def _numbers(records: Seen) -> dict[str, int]:
         "read": records.read,
         "accepted": records.count(Reason.ACCEPTED),
         "over_bound": records.count(Reason.OVER_BOUND),
+        "repeated": records.count(Reason.REPEATED),
         "no_event": records.count(Reason.NO_EVENT),
         "dropped": records.dropped,
     }

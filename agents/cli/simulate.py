@@ -27,6 +27,7 @@ from agents.cli.output import (
 )
 
 OVER = "are over the bound of their user"
+AGAIN = "are of a key that their user has had in the period, and count once"
 DROPPED = "are left out by drop of [streams.map]"
 CLIPPED = "have a value beyond a limit, which was moved there"
 
@@ -89,7 +90,12 @@ def simulate(
                 if said is not None:
                     warn(f"stream {each.stream}: {said}")
             say_refused(each.stream, each.refused, share=each.refused_share)
-            for count, became in ((each.over_bound, OVER), (each.clipped, CLIPPED), (each.dropped, DROPPED)):
+            for count, became in (
+                (each.over_bound, OVER),
+                (each.repeated, AGAIN),
+                (each.clipped, CLIPPED),
+                (each.dropped, DROPPED),
+            ):
                 if count:
                     typer.echo(f"  {count:,} rows {became}")
             for doubted in each.doubted:

@@ -121,6 +121,26 @@ def hash_ids(ids: IdBytes, key: bytes) -> Words:
     return hashes
 
 
+def hash_rows(rows: Words, key: bytes) -> Words:
+    """Return the SipHash-2-4-128 of rows of words, `(rows, 2)` uint64 as of `hash_ids`; words of 0 at the end are no
+    part of a row.
+
+    Args: rows: `(rows, words)` uint64. All have one length, so different rows are different inputs of the hash.
+    """
+    hashes = np.empty((len(rows), 2), np.uint64)
+    k0, k1 = (np.uint64(int.from_bytes(half, "little")) for half in (key[:8], key[8:KEY_BYTES]))
+    lengths = ((rows != 0) * np.arange(1, rows.shape[1] + 1)).max(axis=1, initial=0)
+    for words in distinct(lengths):
+        same = np.flatnonzero(lengths == words)
+        state = _State(len(same), k0, k1)
+        for index in range(words):
+            state.absorb(rows[same, index])
+        state.absorb(np.full(len(same), (8 * words & 255) << 56, np.uint64))
+        hashes[same] = state.digest()
+    hashes[hashes[:, 0] == 0, 0] = 1
+    return hashes
+
+
 def _hash_group(ids: IdBytes, rows: IntArray, words: int, k0: np.uint64, k1: np.uint64) -> Words:
     """Hash ids that all have `words` whole words, so that one loop serves them all."""
     state = _State(len(rows), k0, k1)

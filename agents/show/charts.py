@@ -11,8 +11,9 @@ import base64
 import html
 import io
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import singledispatch
 from typing import Any, Literal
@@ -102,7 +103,7 @@ class BarChart:
     Attributes:
         series: name -> values, `(names,)` each. colours: of each series, or of each bar where there is one series.
         texts: on the bars, for each series. marks: a mark on each bar. limits: values at which a line stands.
-        most: bars end here.
+        most: bars end here. reach: of some series, half the widths of intervals around the values.
     """
 
     names: Sequence[str]
@@ -115,6 +116,7 @@ class BarChart:
     marks: Sequence[float] = ()
     limits: Sequence[float] = ()
     most: float = math.inf
+    reach: Mapping[str, Sequence[float] | FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,21 +333,26 @@ def _bars(chart: BarChart) -> str:
     places = np.arange(len(chart.names))[::-1]
     shown = [np.minimum(np.array(values, np.float64), chart.most) for values in chart.series.values()]
     marks = np.minimum(chart.marks, chart.most)
-    top = max(float(np.nanmax([*(values.max(initial=0.0) for values in shown), *marks, *chart.limits])), 1e-9)
+    wide = [np.array(chart.reach.get(name, np.zeros(len(places))), np.float64) for name in chart.series]
+    ends = [values + each for values, each in zip(shown, wide, strict=True)]
+    top = max(float(np.nanmax([*(end.max(initial=0.0) for end in ends), *marks, *chart.limits])), 1e-9)
     for index, (name, values) in enumerate(zip(chart.series, shown, strict=True)):
         offset, height = (0.0, 0.66) if single else (0.2 - 0.4 * index, 0.38)
         colour = list(chart.colours) if single else chart.colours[index]
         axes.barh(places + offset, values, height=height, color=colour, label=name)
+        if name in chart.reach:
+            axes.errorbar(values, places + offset, xerr=wide[index], fmt="none", ecolor=TRUE, elinewidth=1, capsize=2)
         texts = chart.texts[index] if chart.texts else [written(float(value)) for value in values]
-        for place, value, text in zip(places, values, texts, strict=True):
+        for place, end, text in zip(places, ends[index], texts, strict=True):
             axes.text(
-                max(value, 0.0) + top / 100, place + offset, text, va="center", fontsize=8 if single else 7, color=TRUE
+                max(end, 0.0) + top / 100, place + offset, text, va="center", fontsize=8 if single else 7, color=TRUE
             )
     for limit in chart.limits:
         axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=":", zorder=0)
     if len(marks):
         axes.plot(marks, places, linestyle="", marker="|", markersize=11, markeredgewidth=2, color=TRUE)
-    axes.set_yticks(places, [name if len(name) < 40 else f"{name[:38]}..." for name in chart.names], fontsize=8)
+    names = [name if len(name) < 40 else f"{name[:38]}..." for name in chart.names]
+    axes.set_yticks(places, names, fontsize=8, parse_math=False)  # a name may have any characters, "$" too
     axes.tick_params(axis="x", labelsize=8)
     axes.set_ylim(-0.6, len(chart.names) - 0.4)
     axes.set_xlim(0, (1.25 if single else 1.12) * top)
@@ -465,7 +472,8 @@ def image(figure: Any, kind: str, *, alt: str) -> str:
     import matplotlib as mpl
 
     # A fixed salt and no date: the same simulation writes the same page.
-    with mpl.rc_context({"svg.hashsalt": "privstream", "svg.fonttype": "path"}):
+    with mpl.rc_context({"svg.hashsalt": "privstream", "svg.fonttype": "path"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # letters that the font lacks stand in the table
         target = io.BytesIO()
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
         figure.savefig(target, format=kind, dpi=150, metadata=metadata)

@@ -57,7 +57,8 @@ class Picture:
     `add` and `remove` raise KeyError, TypeError or ValueError on a record that is not of the picture's kind.
 
     Attributes:
-        kind: how the page draws it: "points", "trips", "table", "series", "states"; of any other it shows counts.
+        kind: how the page draws it: "points", "trips", "table", "series", "states", "keys"; of any other it shows
+            counts.
         binary: whether `body` is other than JSON.
     """
 
@@ -601,3 +602,77 @@ class StatePicture(_StepPicture):
             names.append(f"{len(rest)} others")
             columns.append(np.round(counts[:, rest].sum(axis=1), 2).tolist())
         return orjson.dumps({"steps": steps, "names": names, "counts": columns})
+
+
+WIDE = 1.645
+"""Standard deviations on either side of a 90 % interval."""
+MOST_KEYS = 40
+"""Keys of a step that are drawn, those with most people."""
+
+
+class _KeyStep:
+    """What a step tells of keys."""
+
+    def __init__(self) -> None:
+        self.listed = self.new = 0
+        self.largest: list[tuple[float, int, tuple[str, float, float, float, int]]] = []
+
+
+class KeyPicture(Picture):
+    """Keys that nobody listed: at each step those with most people, with intervals, and how many there are.
+
+    Args:
+        fields: that hold the key, as texts.
+        count, error: fields that hold how many people had it, and the standard error of that.
+        found: field that holds the step in which the key was found.
+    """
+
+    kind = "keys"
+
+    def __init__(self, fields: Sequence[str], *, count: str, error: str, found: str) -> None:
+        self._fields, self._count, self._error, self._found = fields, count, error, found
+        self._steps: dict[int, _KeyStep] = {}
+        self._newest = -1
+        self._there: set[int] = set()
+        self._total = 0
+
+    def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
+        name = ", ".join(str(fields[each]) for each in self._fields)
+        count, reach = float(fields[self._count]), WIDE * float(fields[self._error])
+        found = step_of(fields[self._found])
+        self.end(step)
+        where = place(key)
+        if step < self._newest or where in self._there:
+            return
+        self._there.add(where)
+        at = self._steps[step]
+        at.listed += 1
+        at.new += found == step
+        entry = (count, where, (name, count, count - reach, count + reach, found))
+        if len(at.largest) < MOST_KEYS:
+            heapq.heappush(at.largest, entry)
+        else:
+            heapq.heappushpop(at.largest, entry)
+
+    def end(self, step: int) -> None:
+        if step > self._newest:
+            self._newest, self._there = step, set()
+            self._steps[step] = _KeyStep()
+            self._total += 1
+            if len(self._steps) > HISTORY:
+                del self._steps[min(self._steps)]
+
+    def about(self) -> Mapping[str, Any]:
+        return {"fields": self._fields, "interval": "90 % interval"}
+
+    def shown(self) -> Mapping[str, Any]:
+        return {"shown": len(self._steps), "total": self._total, "what": "steps"}
+
+    def body(self, query: Mapping[str, int]) -> bytes:
+        """Return the keys of one step, the newest by default, those with most people first."""
+        step, first = query.get("step", self._newest), min(self._steps, default=0)
+        at = self._steps.get(step)
+        if at is None:
+            return orjson.dumps({"step": step, "keys": None, "first": first})
+        keys = [entry for *_, entry in sorted(at.largest, key=lambda each: (-each[0], each[1]))]
+        return orjson.dumps({"step": step, "listed": at.listed, "new": at.new, "keys": keys, "first": first})

@@ -1,6 +1,6 @@
 """A town that does not exist, and who drove in it: the public example of trips. `python -m benchmarks.trajectory.town`.
 
-Writes examples/town/streets.geojson and examples/town/drives.csv.gz, always the same. No data went into them.
+Writes streets.geojson, drives.csv.gz and arrivals.csv.gz below examples/town, always the same. No data went into them.
 Streets are a grid of avenues and streets, turned a little, with a park left out. Drives go from one crossing to another
 by avenues and streets in turn, mostly to and from a station, a harbour and a market; home in the evening.
 """
@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,16 @@ def drives(numbers: np.ndarray, places: np.ndarray, edges: np.ndarray) -> list[t
     return sorted(rows, key=lambda row: row[2])
 
 
+def arrivals(
+    rows: list[tuple[str, int, int, float, float, str]], numbers: np.ndarray, places: np.ndarray
+) -> Iterator[tuple[str, int, str]]:
+    """Yield of each drive's end who, when, and the name of the nearest crossing."""
+    for who, _, at, x, y, last in rows:
+        if last:
+            avenue, street = numbers[np.hypot(*(places - [x, y]).T).argmin()]
+            yield who, at, f"Avenue {'ABCDEFGHIJK'[avenue]}, Street {street + 1}"
+
+
 def main() -> None:
     numbers, places = crossings()
     edges = blocks(numbers)
@@ -87,11 +98,17 @@ def main() -> None:
     lines = [[[round(float(value), 5) for value in places[end]] for end in edge] for edge in edges]
     shape = {"type": "MultiLineString", "coordinates": lines}
     (FOLDER / "streets.geojson").write_text(json.dumps(shape, separators=(",", ":")) + "\n")
+    rows = drives(numbers, places, edges)
+    write("drives", ["driver", "trip", "time", "lon", "lat", "last"], rows)
+    write("arrivals", ["driver", "time", "crossing"], arrivals(rows, numbers, places))
+
+
+def write(name: str, head: list[str], rows: Iterable[tuple[object, ...]]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["driver", "trip", "time", "lon", "lat", "last"])
-    writer.writerows(drives(numbers, places, edges))
-    (FOLDER / "drives.csv.gz").write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+    writer.writerow(head)
+    writer.writerows(rows)
+    (FOLDER / f"{name}.csv.gz").write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
 from schemas.config.domain import DomainSection, Question
@@ -37,6 +38,8 @@ class EngineFacts:
         needs_delta: modes among `uses_delta` that have no guarantee without a delta, but for counts alone
             (`DomainSection.all_counts`).
         gaussian: modes among `uses_delta` whose noise is Gaussian, accounted for by mu squared.
+        thresholds: share of delta, by mode among `gaussian`, that is no noise's: the probability that what one user
+            alone has passes a threshold. It adds up from period to period, beside mu squared.
         periods_apart: modes in which no draw hides events of two periods of a bound that renews (docs/guarantee.md,
             theorem P). What a unit does in other modes in several periods may be in one draw.
         whole_unit: whether the engine itself accounts for all contributions of a unit, because the loss of several
@@ -46,6 +49,9 @@ class EngineFacts:
         counts_surplus: modes that scale their release up by what the bounds refuse (`engines.core.surplus`).
         noise_versions: version of the noise distribution by mode, if it is not 1. The fingerprint holds it, so that
             a stream that was started with another distribution does not silently continue with this one.
+        contribution: what one contribution of a user is. `event`: one record, or one trip where the domain has them.
+            `pair`: the first record with a key in a period of the bound, where the key is all that the domain encodes;
+            ingest counts the later ones and passes none on, so an event of a step is a pair that is new.
         dates_records: whether each synthetic record belongs to one step, which it names. If not, the records together
             stand for everything alive, and the job dates them where it can (`Stream.record_times`, docs/time.md).
     """
@@ -55,11 +61,13 @@ class EngineFacts:
     uses_delta: frozenset[str] = frozenset()
     needs_delta: frozenset[str] = frozenset()
     gaussian: frozenset[str] = frozenset()
+    thresholds: Mapping[str, Fraction] = field(default_factory=dict)
     periods_apart: frozenset[str] = frozenset()
     whole_unit: bool = False
     measured_expiry: frozenset[str] = frozenset()
     counts_surplus: frozenset[str] = frozenset()
     noise_versions: Mapping[str, int] = field(default_factory=dict)
+    contribution: Literal["event", "pair"] = "event"
     dates_records: bool = False
 
     def requires_delta(self, mode: str | None, domain: DomainSection) -> bool:

@@ -211,8 +211,15 @@ class Stream(Source):
 
     @property
     def contribution(self) -> str:
-        """Word for one contribution: `event` or `trip`."""
+        """Word for one contribution: `event`, `trip`, or `key` where it is the first event of a user with a key."""
+        if self.counts_pairs:
+            return "key"
         return "event" if self.domain.trip_field is None else "trip"
+
+    @property
+    def counts_pairs(self) -> bool:
+        """Whether a contribution is a pair of user and key; see `EngineFacts.contribution`."""
+        return self.facts.contribution == "pair"
 
     @property
     def trip_life(self) -> int | None:

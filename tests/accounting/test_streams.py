@@ -1,6 +1,7 @@
 """Streams that share their users add up; bounds that renew hold for periods and windows, and for no lifetime."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,23 @@ def test_streams_with_gaussian_noise_add_up_in_squares_and_pure_ones_beside_them
     mu = math.hypot(gaussian.mu_for(1, 1e-6), gaussian.mu_for(1, 1e-7))
     assert two.gaussian == (pytest.approx(gaussian.epsilon(1e-6, mu) + 0.5, rel=2e-5), 1e-6)
     assert (two.epsilon, two.delta) == (Fraction(5, 2), pytest.approx(1.1e-6))
+
+
+def test_thresholds_fail_in_each_period_anew() -> None:
+    """Of half of delta mu is smaller; the other half adds up, and is not what more Gaussian noise would hide."""
+    delta = Fraction(1, 10**6)
+    keys = StreamCost("k", "raw", Fraction(1), delta, 10, 0, gaussian=True, apart=True, thresholds=Fraction(1, 2))
+    noise = StreamCost("n", "raw", Fraction(1), delta / 2, 10, 0, gaussian=True, apart=True)
+    for periods in (2, 12):
+        found, alone = price_of([(keys, periods)]), price_of([(noise, periods)])
+        assert found.gaussian is not None
+        assert alone.gaussian is not None
+        assert found.gaussian[0] == alone.gaussian[0]
+        assert found.gaussian[1] == pytest.approx(alone.gaussian[1] + periods * 5e-7)
+        assert (found.epsilon, found.delta) == (periods, float(periods * delta))
+    assert price_of([(keys, 1)]) == price_of([(replace(keys, thresholds=Fraction(0)), 1)])
+    with pytest.raises(BudgetError, match="nothing is known"):
+        price_of([(replace(keys, apart=False), 2)])
 
 
 def test_periods_of_which_nothing_is_known_are_refused() -> None:

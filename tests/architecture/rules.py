@@ -54,13 +54,16 @@ RULES = (
     allow("engines.spatial.domain", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # Regions that are asked for, against measured cells.
     allow("engines.spatial.answers", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
+    # Texts are keys in one normal form of Unicode.
+    allow("engines.keys.domain", ours="engines schemas", standard=PURE | {"unicodedata"}, others=frozenset({"numpy"})),
     # The map of trips: it is cut by the cells of their grid.
     allow("engines.trajectory.ground", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # Loaded wherever a configuration is read: nothing that computes, and nothing that looks for all engines.
     allow(
         "engines.specs",
-        ours="schemas.config.domain schemas.config.engines schemas.config.options schemas.config.markov "
-        "schemas.config.series schemas.config.spatial schemas.config.tabular schemas.config.trajectory",
+        ours="schemas.config.domain schemas.config.engines schemas.config.options schemas.config.keys "
+        "schemas.config.markov schemas.config.series schemas.config.spatial schemas.config.tabular "
+        "schemas.config.trajectory",
         others=frozenset(),
     ),
     # What an engine refers to by name is loaded when it is asked for.
@@ -210,7 +213,7 @@ LAYERS = (
     grimp.Layer("agents.readers"),
     grimp.Layer("agents.show", "agents.kafka"),
     grimp.Layer("agents.protocol"),
-    grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
+    grimp.Layer("engines.keys", "engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
     grimp.Layer("engines.spatial"),
     # What tries an engine: each says in its `fixture` what it is tried on.
     grimp.Layer("engines.checks"),

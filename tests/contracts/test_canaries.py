@@ -36,6 +36,8 @@ FAINT = 0.001
 """Of the user, where noise is all there is."""
 CROWD = 400
 """Events of others in each step."""
+MANY = 10**6
+"""As many where noise is all there is, and only what many have is shown."""
 STEPS = 2
 """Of the stream; the user has as many events, in as few steps as may be."""
 
@@ -70,6 +72,7 @@ class Canary:
     stream: Stream
     there: Key
     away: Key | None
+    crowd: int = CROWD
 
     @staticmethod
     @cache
@@ -94,12 +97,12 @@ class Canary:
         raise AssertionError("no user moves anything that is measured")
 
     def batches(self, there: bool) -> Iterator[Batch]:
-        left = STEPS
+        left = 1 if self.stream.counts_pairs else STEPS  # a key counts once
         for step in range(STEPS):
             sent = min(left, self.stream.privacy.max_per_step or left)
             left -= sent
             key = self.there if there else self.away
-            rows = [(self.case.crowd, CROWD), *([(key, sent)] if key is not None and sent else [])]
+            rows = [(self.case.crowd, self.crowd), *([(key, sent)] if key is not None and sent else [])]
             keys = np.array([key for key, _ in rows], np.uint64).reshape(-1, self.case.words)
             yield Batch(step, Folded.from_keys(keys, np.array([count for _, count in rows], np.int64)))
 
@@ -166,7 +169,8 @@ def test_fresh_seeds_give_other_noise_and_a_repeated_one_the_same(engine: str) -
     """
     canary = Canary.of(engine)
     privacy = canary.stream.privacy.model_copy(update={"epsilon": FAINT})
-    faint = replace(canary, stream=canary.stream.model_copy(update={"privacy": privacy}))
+    stream = canary.stream.model_copy(update={"privacy": privacy})
+    faint = replace(canary, stream=stream, crowd=MANY if stream.counts_pairs else CROWD)
     seed = fresh_seed()
     first, again, other = (faint.released(True, NoiseSource(each, engine)) for each in (seed, seed, fresh_seed()))
     assert len(first) >= 2

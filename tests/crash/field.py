@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 import tomli_w
@@ -42,6 +43,8 @@ def two_streams(
 ) -> Config:
     """A job whose two streams live on different partitions of the private topics; with names of its own, or those.
 
+    One is of places, and of a user each event counts; one of keys, and of a user each key counts once.
+
     Args: routed: whether the job places the users of the second itself.
     """
     homes = {home_partition(name, 2): name for name in names}
@@ -50,16 +53,23 @@ def two_streams(
         homes.setdefault(home_partition(name, 2), name)
     secret = folder / "user-key"
     secret.write_bytes(b"a secret of the crash tests, thirty-two bytes or more")
-    tables = []
-    for name in homes.values():
-        table = stream_table(name, options={"depth": 8, "initial_steps": 1})
-        table["privacy"] = {**table["privacy"], "user_key_file": str(secret)}
-        tables.append(table)
+    first, second = homes.values()
+    tables = [table(first, secret), table(second, secret, of_keys=True)]
     if routed:
         tables[1]["partitioner"] = "any"
     witness = folder / "witness"
     witness.mkdir(exist_ok=True)
     return job_config(bootstrap, folder / "data", streams=tables, job=job, witness=str(witness))
+
+
+def table(name: str, secret: Path, *, of_keys: bool = False) -> dict[str, Any]:
+    """A stream of `two_streams`."""
+    found = stream_table(name, options={"depth": 8, "initial_steps": 1})
+    found["privacy"] = {**found["privacy"], "user_key_file": str(secret)}
+    if of_keys:
+        found |= {"engine": "keys", "domain": {"kind": "keys", "field": "what"}, "options": {}}
+        found["privacy"] |= {"epsilon": 8.0, "delta": 1e-3, "per": "20m"}
+    return found
 
 
 @dataclass
@@ -194,7 +204,9 @@ class Field:
         late = self._random.choice((0, 0, 0, 0, -1, 1))
         at = START_S + STEP_S * max(0, self.steps + late) + self._random.randrange(STEP_S)
         x = self._random.random() if self._random.random() > 0.02 else 7.0
-        return orjson.dumps({"user": user, "at": at, "x": x, "y": self._random.random() ** 2}), user.encode()
+        what = f"k{int(8 * x)}" if x < 1 else None
+        event = {"user": user, "at": at, "x": x, "y": self._random.random() ** 2, "what": what}
+        return orjson.dumps(event), user.encode()
 
     def data_folder(self, name: str) -> Path:
         return self.folder / f"data-{name}"
@@ -309,9 +321,9 @@ def to_toml(config: Config, *, bootstrap: str) -> str:
     kafka = config.kafka
     streams = []
     for stream in config.streams:
-        table = stream_table(stream.name, source=stream.source, options={"depth": 8, "initial_steps": 1})
-        table["partitioner"] = stream.partitioner
-        streams.append(table | {"privacy": {**table["privacy"], "user_key_file": str(stream.privacy.user_key_file)}})
+        assert stream.privacy.user_key_file is not None
+        made = table(stream.name, stream.privacy.user_key_file, of_keys=stream.counts_pairs)
+        streams.append(made | {"source": stream.source, "partitioner": stream.partitioner})
     given = {"bootstrap": bootstrap, "partitions": kafka.partitions, "session_timeout_s": kafka.session_timeout_s}
     job = {"name": config.job.name, **({"witness": config.job.witness} if config.job.witness else {})}
     return tomli_w.dumps({"job": job, "kafka": given, "streams": streams})

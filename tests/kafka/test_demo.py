@@ -29,9 +29,11 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert set(result) == {"seconds", "streams"}
     streams = result["streams"]
     engines = {"taxi": "spatial", "departures": "series", "evictions": "tabular", "drives": "trajectory"}
+    engines["arrivals"] = "keys"
     assert {name: each["engine"] for name, each in streams.items()} == engines
     # Of 20,000 pickups those that lie on the outlined land.
     events = {"taxi": (31, 19_756), "departures": (248, 248), "evictions": (66, 8_858), "drives": (3, 35_394)}
+    events["arrivals"] = (6, 4_470)
     assert {name: (each["steps"], each["events"]) for name, each in streams.items()} == events
     assert streams["taxi"]["epsilon"] == 1.0
     assert all(0.0 < streams["taxi"]["metrics"][f"error_{scale}"] < 1.0 for scale in ("small", "medium", "large"))

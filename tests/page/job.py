@@ -22,7 +22,13 @@ from schemas.topics import Topics
 from tests.kafka.support import fresh_name, records_of
 from tests.page.figures import images
 
-ROWS = {"taxi": (2_000, 4_200), "departures": (30, 40), "evictions": (300, 400), "drives": (13_000, 13_000)}
+ROWS = {
+    "taxi": (2_000, 4_200),
+    "departures": (30, 40),
+    "evictions": (300, 400),
+    "drives": (13_000, 13_000),
+    "arrivals": (2_000, 4_470),
+}
 """Of each stream's file: those that come before the worker is killed, and all."""
 ZONES = """
 [[streams]]

@@ -105,6 +105,7 @@ async def _each_stream(job: PageJob, page: Page, closed: dict[str, int]) -> None
     assert "a line is wider and darker where more trips go" in texts["drives"]
     assert "points in a square" not in texts["drives"], "that is the scale of the density"
     assert "Shares of" in texts["evictions"]
+    assert "keys are listed at this step" in texts["arrivals"]
     assert "90 % interval" in await page.evaluate(f"{_label(job.names['departures'])}")
     assert "north" in await page.evaluate(f"{_label(job.names['zones'])}")
     await _slider(page, job.names["taxi"])

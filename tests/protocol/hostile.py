@@ -30,14 +30,13 @@ CANDIDATES: Mapping[str, tuple[Any, ...]] = {
     "lon": (0.5, 0.0, 0.7), "lat": (40.5, 40.05, 40.2), "x": (0.5, 0.7), "y": (0.5, 40.5, 40.2),
     "zone": ("zone 1", "a"),
     "km": (1.5,), "smokes": (False,), "age": (30,), "city": ("here",), "n": ("trip",), "e": (False,),
-    "what": ("insert",), "op": ("insert",),
+    "what": ("insert",), "op": ("insert",), "page": ("/",), "query": ("a b",),
 }  # fmt: skip
 
 
 def _streams() -> Iterator[tuple[str, Stream]]:
-    formats = itertools.cycle(FORMATS)
     for engine in ENGINES:
-        case = contract_case(engine)
+        case, formats = contract_case(engine), itertools.cycle(FORMATS)
         variants = list(case.tried("default"))
         if engine == "spatial":
             variants.append({"domain": {"op": "op"}})

@@ -260,9 +260,9 @@ def hostile(source: Source, most: int) -> list[tuple[frozenset[str], RawRecord]]
     value = found[0][1].value or b""
     wrong = [b"", b"{}", b"17", b"[" + value + b"]", value[:-1], value[: len(value) // 2], b"\xff" + value]
     wrong += [value + value, value + b"\n" + value]
-    nobody: frozenset[str] = frozenset()
+    users = found[0][0]  # CSV without its last line's end is still a record
     return [
         *found,
-        *((nobody, RawRecord(0, chance.choice(ARRIVALS_MS), None, each)) for each in wrong),
-        (nobody, NOTHING),
+        *((users, RawRecord(0, chance.choice(ARRIVALS_MS), None, each)) for each in wrong),
+        (frozenset(), NOTHING),
     ]

@@ -65,7 +65,7 @@ def judged(spec: SourceSpec, records: Sequence[RawRecord], ticked: Sequence[int]
     seen = PureFilter(spec, 0).run(decoded, np.array(ticked, np.int64)[of_record][good], arrivals[good])
     rows = [Judged(reason, at_fault.get(row, "")) for row, reason in enumerate(reasons.tolist())]
     users, trips = (
-        [()] * len(good) if each is None else list(map(tuple, each.tolist())) for each in (seen.hashes, seen.trips)
+        [()] * len(good) if each is None else list(map(tuple, each.tolist())) for each in (seen.hashes, seen.parts)
     )
     clipped = [False] * len(good) if seen.clipped is None else seen.clipped.tolist()
     parts = zip(
@@ -134,11 +134,12 @@ BOUNDS: dict[str, Sequence[Any]] = {
     "period_steps": (3,),
     "trip_life": (2,),
     "surplus": (1, 400),
+    "pairs": (True,),
 }
 
 
 def bounds_of(spec: SourceSpec, chance: random.Random) -> BoundSpec | None:
-    """Some of the settings changed, by chance; a trip's life where trips are bounded alone."""
+    """Some of the settings changed, by chance; a trip's life where trips are bounded alone, and no surplus of pairs."""
     if spec.bounds is None:
         return None
     changed = {name: chance.choice(values) for name, values in BOUNDS.items() if chance.random() < 0.5}
@@ -146,6 +147,11 @@ def bounds_of(spec: SourceSpec, chance: random.Random) -> BoundSpec | None:
         changed.pop("trip_life", None)
     else:
         changed.pop("surplus", None)
+        changed.pop("pairs", None)
+    if "surplus" in changed and not spec.bounds.pairs:
+        changed.pop("pairs", None)
+    if "pairs" in changed or spec.bounds.pairs:
+        changed |= {"surplus": 0, "charge": 1}
     return replace(spec.bounds, **changed)
 
 
@@ -210,7 +216,7 @@ def test_what_is_accepted_of_a_user_is_that_of_the_users_records_alone(name: str
     ],
 )
 def test_one_user_with_more_records_than_two_bytes_count(
-    name: str, bounds: dict[str, int], accepted: int, surplus: int
+    name: str, bounds: dict[str, Any], accepted: int, surplus: int
 ) -> None:
     """Those of a trip pass free once it is admitted."""
     source = SOURCES[name]
@@ -341,6 +347,12 @@ def counts_have_one_byte(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Run, "empty", staticmethod(lambda count_type: empty(np.uint8)))
 
 
+def pairs_are_of_everybody(patch: pytest.MonkeyPatch) -> None:
+    """A key that somebody has had is a repeat of all others."""
+    pairs = PureFilter._pairs
+    patch.setattr(PureFilter, "_pairs", lambda self, users, keys: pairs(self, np.zeros_like(users), keys))
+
+
 def the_first_schema_is_kept(patch: pytest.MonkeyPatch) -> None:
     """All records of a reader are read with the schema of its first one."""
     reader = SchemaBook.reader
@@ -367,14 +379,15 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, Callable[[Source],
     ids_in_a_dictionary: ("json-markov-4-replay", check_each),
     ids_are_stripped: ("csv-none", check_users),
     timestamps_are_repaired: ("json-spatial-7-wall", check_each),
-    the_unit_is_guessed: ("json-tabular-6-replay", check_each),
-    missing_times_are_interpolated: ("json-trajectory-2-replay", check_each),
-    records_twice_are_one: ("json-tabular-3-wall", check_each),
+    the_unit_is_guessed: ("json-tabular-7-wall", check_each),
+    missing_times_are_interpolated: ("json-trajectory-3-wall", check_each),
+    records_twice_are_one: ("json-tabular-1-wall", check_each),
     large_batches_are_rounded: ("json-trajectory-3-wall", check_each),
     outliers_are_clipped: ("json-series-1-wall", check_each),
     gaps_get_the_last_category: ("json-tabular-7-wall", check_each),
     the_surplus_has_a_cap: ("json-spatial-6-replay", check_users),
     counts_have_one_byte: ("json-series-1-wall", check_users),
+    pairs_are_of_everybody: ("json-series-2-replay", check_users),
     the_first_schema_is_kept: ("avro-none", check_each),
     a_row_may_change_hands: ("json-debezium", check_each),
 }

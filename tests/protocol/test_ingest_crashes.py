@@ -38,7 +38,7 @@ def busy_logs(draw: st.DrawFn) -> list[RawRecord]:
             records.append(RawRecord(2 * offset, -1, None, b"", tick_header(step)))
             step += 1
         else:
-            records.append(RawRecord(2 * offset, -1, None, body(u=kind, t=step + 0.5)))
+            records.append(RawRecord(2 * offset, -1, None, body(u=kind, t=step + 0.5, x=offset % 3 / 3)))
     return records
 
 
@@ -49,13 +49,18 @@ class CrashingTasks(RuleBasedStateMachine):
     table, the snapshots, the fold, the floor and the trimming below it, is the product's.
     """
 
-    @initialize(records=busy_logs(), capped=st.booleans(), periodic=st.booleans(), surplus=st.sampled_from([0, 2]))
-    def start(self, records: list[RawRecord], capped: bool, periodic: bool, surplus: int) -> None:
+    @initialize(
+        records=busy_logs(),
+        capped=st.booleans(),
+        periodic=st.booleans(),
+        beside=st.sampled_from([{}, {"surplus": 2}, {"pairs": True}]),
+    )
+    def start(self, records: list[RawRecord], capped: bool, periodic: bool, beside: dict[str, Any]) -> None:
         bounds = BoundSpec(
             max_contributions=3,
             max_per_step=1 if capped else None,
             period_steps=4 if periodic else None,
-            surplus=surplus,
+            **beside,
         )
         self.spec = replace(SPEC, bounds=bounds)
         self.records = records
@@ -169,12 +174,15 @@ test_bounds_hold_under_crashes_zombies_and_trimming = CrashingTasks.TestCase
 @pytest.mark.parametrize("budget", [1, 1 << 20])
 @pytest.mark.parametrize("transactions", range(1, 9))
 @pytest.mark.parametrize("capped", [False, True])
-def test_trimming_below_the_floor_forgets_nobody(budget: int, transactions: int, capped: bool) -> None:
+@pytest.mark.parametrize("beside", [{"surplus": 2}, {"pairs": True}])
+def test_trimming_below_the_floor_forgets_nobody(
+    budget: int, transactions: int, capped: bool, beside: dict[str, Any]
+) -> None:
     """The slow rotation through the buckets, step by step: what a random search seldom reaches."""
     world = CrashingTasks()
     users = ["ann", "bob", "eve", "kim", "lou", "mia"]
-    values = [body(u=users[index % 6], t=index / 20) for index in range(60)]
-    world.start([RawRecord(2 * index, -1, None, value) for index, value in enumerate(values)], capped, False, 2)
+    values = [body(u=users[index % 6], t=index / 20, x=index % 7 / 7) for index in range(60)]
+    world.start([RawRecord(2 * index, -1, None, value) for index, value in enumerate(values)], capped, False, beside)
     for _ in range(transactions):
         world.run_undisturbed([4], budget)
         world.trim()

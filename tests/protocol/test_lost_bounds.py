@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,10 +92,11 @@ def charged(block: Block) -> Counter[tuple[int, ...]]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
+    beside: dict[str, Any] = draw(st.sampled_from([{}, {"surplus": BOUND}, {"pairs": True}]))
     bounds = BoundSpec(
         max_contributions=BOUND,
         period_steps=draw(st.sampled_from([None, 3])),
-        surplus=draw(st.sampled_from([0, BOUND])),
+        **beside,
     )
     spec = replace(SPEC, bounds=bounds)
     history, offset, step = History(spec), 0, 0

@@ -58,7 +58,12 @@ def _value(chance: random.Random, user: str, at_s: float) -> bytes:
     late = chance.choice((0.0, 0.0, 0.0, -STEP_S, 0.5 * STEP_S))
     at = int(EPOCH_S + max(0.0, at_s + late))
     x = chance.random() if chance.random() > 0.02 else 7.0
-    return orjson.dumps({"user": user, "at": at, "x": x, "y": chance.random()})
+    return orjson.dumps({"user": user, "at": at, "x": x, "y": chance.random(), "what": what(x)})
+
+
+def what(x: float) -> str:
+    """The key of an event, for streams of keys."""
+    return f"k{int(8 * x)}"
 
 
 def write_rows(path: Path, chance: random.Random, *, steps: int, begin_s: float = 0.0) -> int:
@@ -69,6 +74,7 @@ def write_rows(path: Path, chance: random.Random, *, steps: int, begin_s: float 
             for _ in range(chance.randint(0 if step else 1, 4)):
                 user = f"u{chance.randrange(USERS)}"
                 at = int(EPOCH_S + begin_s + at_s)
-                rows.append({"user": user, "at": at, "x": chance.random(), "y": chance.random()})
+                x = chance.random()
+                rows.append({"user": user, "at": at, "x": x, "y": chance.random(), "what": what(x)})
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     return len(rows)

@@ -21,6 +21,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.stepper import Stepper
 from agents.worker.ingest.specs import source_specs
+from engines.core.contract import Columns
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
@@ -108,6 +109,8 @@ def _of_stream(world: World, stream: Stream) -> Iterator[str]:
             seeds.setdefault(entry.step, set()).add(entry.seed)
     yield from _blocks(blocks, len(copies))
     yield from _events(spec, copies, blocks, below=_steps_of_history(stream, sources))
+    if stream.counts_pairs:
+        yield from _pairs(spec, copies, blocks)
     if stream.routed:
         yield from _routed(sources, copies, whole=not world.observed.forbidden)
     if stream.time.clock == "replay":
@@ -181,6 +184,27 @@ def _events(
         if lost or extra:
             where = "all steps by the clock" if step == BY_CLOCK else f"step {step}"
             yield f"{where}: {lost} events lost, {extra} counted too often"
+
+
+def _pairs(spec: SourceSpec, sources: Sequence[PartitionLog], blocks: Sequence[Block]) -> Iterator[str]:
+    """Of each user the first pairs count, up to the bound, each of them once: by hand, from the raw records."""
+    assert spec.bounds is not None
+    truth: Counter[str] = Counter()
+    for partition, log in enumerate(sources):
+        done = max((block.hi for block in blocks if block.partition == partition), default=0)
+        of_user: dict[str, set[str]] = {}
+        for record in log.records(committed=True):
+            event = None if _tick(record) or record.offset >= done else orjson.loads(record.value or b"")
+            if event and home_partition(event["user"], len(sources)) == partition:
+                mine = of_user.setdefault(event["user"], set())
+                if event["what"] not in mine and len(mine) < spec.bounds.max_contributions:
+                    mine.add(event["what"])
+                    truth[event["what"]] += 1
+    names = sorted(truth)
+    encoded, _ = spec.domain.encode(Columns({}, {}, np.ones(len(names), np.int8), {"what": names}))
+    ours = sum((_counts(events) for block in blocks for events in block.steps.values()), Counter[bytes]())
+    if ours != Counter({key.tobytes(): truth[name] for key, name in zip(encoded, names, strict=True)}):
+        yield f"keys have {sum(ours.values())} people in all, where {sum(truth.values())} are right"
 
 
 def _calm(spec: SourceSpec, partition: int, records: Sequence[Record]) -> Iterator[Block]:

@@ -18,6 +18,7 @@ import aiokafka
 from agents.kafka import clients
 from agents.kafka.transactions import OneChanceProducer
 from agents.kafka.witness import StreamWitness
+from agents.protocol.ingest.bounds import ADMITTED, Bounds
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.user_table import BUCKETS
@@ -124,6 +125,24 @@ async def _first_snapshots(config: Any, topics: Any, tasks: Any) -> None:
                 first.setdefault(record.key, record.value)
         for value in first.values():
             machine.load(value)
+
+
+def pairs_forgotten() -> Patches:
+    """Who goes on where another worker was knows how many keys its users have had, and not which."""
+    fold, put = BucketLog.fold, Bounds.put
+
+    def folded(self: Any, block: Any, *, at: int) -> None:
+        kept = block.users[:, 2] < ADMITTED
+        fold(self, replace(block, users=block.users[kept], increments=block.increments[kept]), at=at)
+
+    def loaded(self: Any, *, period: int | None = None, **rest: Any) -> None:
+        if period is None or period < ADMITTED:
+            put(self, period=period, **rest)
+
+    return {
+        "agents.protocol.ingest.snapshots.BucketLog.fold": folded,
+        "agents.protocol.ingest.bounds.Bounds.put": loaded,
+    }
 
 
 def offset_outside() -> Patches:
@@ -329,7 +348,7 @@ PLANTS: dict[str, Callable[[], Patches]] = {
     plant.__name__.replace("_", " "): plant
     for plant in (
         retry, late_seed, state_outside, older_state, aborted_state, ledger_not_read, stale_snapshot,
-        offset_outside, copies_outside, copies_uncommitted, trimmed_too_early, trimmed_by_position,
+        pairs_forgotten, offset_outside, copies_outside, copies_uncommitted, trimmed_too_early, trimmed_by_position,
         no_fencing, tick_forgotten, live_forgotten, live_in_vain, uncommitted_restore, witness_late, witness_read_once,
         witness_digest_ignored, witness_believes_the_log, *FROZEN,
     )

@@ -31,6 +31,14 @@ JOB_PARTITIONS = 2
 SESSION_S = 240
 RESTART_S = (1.0, 20.0)
 ROUTED = 0.25  # of streams: the job places their users itself
+OF_KEYS = 0.25  # of streams: a contribution is a pair of user and key
+BOX: Mapping[str, Any] = {
+    "engine": "spatial",
+    "mode": "paper",
+    "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
+    "options": {"depth": 2},
+}
+KEYS: Mapping[str, Any] = {"engine": "keys", "domain": {"kind": "keys", "field": "what"}, "options": {"horizon": 400}}
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class World:
         self.chance = random.Random(f"world {seed}")
         self.live = random.Random(f"live {seed}")
         self.routing = random.Random(f"elsewhere {seed}")
+        self.engines = random.Random(f"engines {seed}")
         self.timeline = Timeline()
         self.broker = Broker(self.timeline, random.Random(f"broker {seed}"))
         self.network = Network(self.timeline, self.broker, random.Random(f"network {seed}"))
@@ -104,17 +113,18 @@ class World:
             live = kind == "replay" and self.live.random() < 0.5  # replayed, and then goes live
             name = f"{'live' if live else kind}{number}"
             routed = self.routing.random() < ROUTED
+            of_keys = self.engines.random() < OF_KEYS
             streams.append(
                 {
                     "name": name,
-                    "engine": "spatial",
-                    "mode": "paper",
+                    **(KEYS if of_keys else BOX),
                     "source": f"raw.{name}",
                     "privacy": {
                         "epsilon": 1.0,
                         "unit": "user",
                         "user": "user",
                         "max_contributions": 3,
+                        **({"delta": 1e-6} if of_keys else {}),
                         "user_key_file": str(key),
                     },
                     "time": {
@@ -124,8 +134,6 @@ class World:
                         "step": f"{int(STEP_S)}s",
                         "clock": kind,
                     },
-                    "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
-                    "options": {"depth": 2},
                     **({"audit": f"held.{name}"} if self.chance.random() < 0.1 else {}),
                     **({"partitioner": "any"} if routed else {}),
                 }

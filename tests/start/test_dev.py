@@ -147,7 +147,8 @@ def block(partition: int, offset: int, **totals: dict[str, int]) -> Block:
 
 
 ALL = (
-    "31 records read, 4 accepted, 1 over the bound, 1 without an event, 3 left out by drop of [streams.map], "
+    "33 records read, 4 accepted, 1 over the bound, 2 of a key that their user has had in the period, "
+    "1 without an event, 3 left out by drop of [streams.map], "
     "22 refused: WRONG_PARTITION of user_id 20, NOT_JSON 2"
 )
 
@@ -159,7 +160,7 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
         block(0, 0, ACCEPTED={"": 2}),
         block(1, 0, WRONG_PARTITION={"user_id": 3}),
         block(1, 1, WRONG_PARTITION={"user_id": 9}, PLACED_BY_CRC32={"": 9}, NOT_JSON={"": 2}),
-        block(0, 1, ACCEPTED={"": 4}, OVER_BOUND={"": 1}),
+        block(0, 1, ACCEPTED={"": 4}, OVER_BOUND={"": 1}, REPEATED={"": 2}),
         block(
             1,
             2,
@@ -193,9 +194,11 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
         if event["event"] == "step":
             continue
         refused = sum(n for fields in event["refused"].values() for n in fields.values())
-        assert event["read"] == event["accepted"] + event["over_bound"] + event["no_event"] + event["dropped"] + refused
+        used = ("accepted", "over_bound", "repeated", "no_event", "dropped")
+        assert event["read"] == sum(event[name] for name in used) + refused
     assert events[-1] == {
-        "event": "ended", "stream": "rides", "read": 31, "accepted": 4, "over_bound": 1, "no_event": 1, "dropped": 3,
+        "event": "ended", "stream": "rides", "read": 33, "accepted": 4, "over_bound": 1, "repeated": 2,
+        "no_event": 1, "dropped": 3,
         "refused": {"WRONG_PARTITION": {"user_id": 20}, "NOT_JSON": {"": 2}}, "producers": None,
         "steps": 2, "added": 7, "removed": 2,
     }  # fmt: skip

@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     "series": ['domain.fields=[{ name = "fare", of = "sum", limits = [0, 50] }]'],
     "states": ["domain.field=zone", 'domain.values=["north", "south"]', "domain.population=50", "options.horizon=5"],
     "trips": ["domain.bounds=[13, 52, 14, 53]"],
+    "keys": ["domain.field=zone"],
 }
 """Kind of domain -> what nobody can guess of it."""
 KINDS = [(engine, kind) for engine, spec in ENGINES.items() for kind in spec.domains]

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from agents.show.pictures import (
     HISTORY,
     MISSING,
+    MOST_KEYS,
     OTHER,
     AttributeCells,
+    KeyPicture,
     Picture,
     PointPicture,
     SeriesPicture,
@@ -233,6 +235,31 @@ def test_counts_of_states_are_revised_and_the_rest_is_one_share() -> None:
     assert found["counts"][-1][1] == 91.0 + 90.0 + 89.0
     with pytest.raises(KeyError):
         picture.add(2, "k", {"zone": "nowhere", "count": 1})
+
+
+def key(name: str, count: float, found: int) -> dict[str, Any]:
+    return {"page": name, "lang": "en", "count": count, "error": 2.0, "found": found}
+
+
+def test_keys_of_a_step_are_those_with_most_people_and_all_are_counted() -> None:
+    picture = KeyPicture(["page", "lang"], count="count", error="error", found="found")
+    for step in range(HISTORY + 3):
+        for number in range(MOST_KEYS + step % 5):
+            for _ in range(2):  # a record that comes again is one
+                picture.add(step, f"{step}.{number}", key(f"p{number}", 100.0 + number, max(0, step - number % 2)))
+        picture.end(step)
+    picture.add(0, "late", key("late", 1e6, 0))
+    newest = HISTORY + 2
+    found = orjson.loads(picture.body({}))
+    assert (found["step"], found["listed"], found["first"]) == (newest, MOST_KEYS + newest % 5, 3)
+    assert found["new"] == (MOST_KEYS + newest % 5 + 1) // 2
+    assert [each[0] for each in found["keys"][:2]] == [f"p{found['listed'] - 1}, en", f"p{found['listed'] - 2}, en"]
+    assert len(found["keys"]) == MOST_KEYS
+    assert found["keys"][0][1:4] == [99 + found["listed"] + reach for reach in (0, -3.29, 3.29)]
+    assert picture.shown() == {"shown": HISTORY, "total": HISTORY + 3, "what": "steps"}
+    assert orjson.loads(picture.body({"step": 2}))["keys"] is None
+    with pytest.raises(KeyError):
+        picture.add(newest, "k", {"page": "p", "lang": "en"})
 
 
 def test_an_engine_without_a_picture_has_its_counts_alone() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
 from engines.checks.coupling import CouplingBroken, Recorder
+from engines.checks.coupling.listing import failing
 from engines.checks.coupling.loss import Losses, composed_epsilon
 from engines.core.accounting import gaussian
-from engines.core.noise.witness import ExceedsLaw, ExponentialLaw
+from engines.core.accounting.promise import UnitEvents
+from engines.core.accounting.streams import StreamCost
+from engines.core.noise.witness import ExceedsLaw, ExponentialLaw, ListedLaw
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
 from schemas.ledger import LedgerEntry, LedgerRenewal
@@ -21,27 +25,37 @@ ROUNDING = 1e-9
 class Claim:
     """The guarantee for one unit, or for all that it does within a window: `epsilon` of pure DP, or mu squared of
     Gaussian DP, or (epsilon, delta).
+
+    Attributes: failing: part of delta that is no noise's: the probability that a threshold fails.
     """
 
     epsilon: Fraction
     delta: float = 0.0
+    failing: float = 0.0
 
     @staticmethod
     def from_stream(stream: Stream) -> Claim:
         """Return the claim of a configured stream."""
-        return Claim(stream.privacy.epsilon_fraction, float(stream.privacy.delta))
+        failing = StreamCost.from_stream(stream).threshold_delta(1)
+        return Claim(stream.privacy.epsilon_fraction, float(stream.privacy.delta), failing)
 
     @staticmethod
-    def of_window(entry: LedgerEntry) -> Claim:
-        """Return the claim of a ledger for any time as long as a period of a bound that renews."""
+    def of_window(entry: LedgerEntry, stream: Stream) -> Claim:
+        """Return the claim of a ledger for any time as long as a period of a bound that renews: it meets two."""
         assert isinstance(entry.renewal, LedgerRenewal)
-        return Claim(Fraction(entry.renewal.window_epsilon), entry.renewal.window_delta)
+        failing = StreamCost.from_stream(stream).threshold_delta(2)
+        return Claim(Fraction(entry.renewal.window_epsilon), entry.renewal.window_delta, failing)
+
+    @property
+    def noise_delta(self) -> float:
+        """Part of delta for noise."""
+        return self.delta - self.failing
 
     def share(self, losses: Losses) -> float:
         """Return the share of the claim that these losses use; it is at most 1 if the claim holds."""
         shares = [losses.pure / float(self.epsilon)]
         if losses.mu_squared:
-            shares.append(float(losses.mu_squared / Fraction(gaussian.mu_for(self.epsilon, self.delta)) ** 2))
+            shares.append(float(losses.mu_squared / Fraction(gaussian.mu_for(self.epsilon, self.noise_delta)) ** 2))
         if losses.coins:
             shares.append(composed_epsilon(losses.coins, self.delta) / float(self.epsilon))
         return sum(shares)
@@ -53,6 +67,23 @@ class Claim:
 
     def holds(self, losses: Losses) -> bool:
         return self.share(losses) <= 1 + ROUNDING
+
+
+def check_thresholds(stream: Stream, recorder: Recorder) -> None:
+    """Compare thresholds of keys that nobody listed with the part of delta that the stream has for them.
+
+    Of each period all tests of all keys of a unit count: that one of them lists a key which the unit alone decides on.
+
+    Raises: CouplingBroken.
+    """
+    periods: dict[int, list[ListedLaw]] = defaultdict(list)
+    for used in recorder.used.values():
+        if isinstance(used.law, ListedLaw):
+            periods[used.step - used.law.test].append(used.law)
+    keys, allowed = UnitEvents.from_stream(stream).most, StreamCost.from_stream(stream).threshold_delta(1)
+    worst = max((keys * failing(laws) for laws in periods.values()), default=0.0)
+    if worst > allowed:
+        raise CouplingBroken(f"thresholds fail a unit with probability {worst:.3g}, of which {allowed:.3g} is claimed")
 
 
 LAPLACE, BITS, EXPONENTIAL = "discrete Laplace", "Laplace (one bit)", "exponential mechanism"

@@ -186,12 +186,19 @@ def window_of(name: str, stream: Stream, seed: int) -> Verdict:
 
 
 def _contributions(stream: Stream, chance: random.Random, span: Sequence[int], begin: int) -> list[Sent]:
-    """Return as many contributions as the bounds let through, one like the other, from a step of the span on."""
+    """Return as many contributions as the bounds let through, from a step of the span on.
+
+    One is like the other; but where a key counts once, each is of another key.
+    """
     most, per_step = _bounds(stream)
     steps_of = [span[min(begin + number // per_step, len(span) - 1)] for number in range(most)]
-    seed, life, events = chance.random(), stream.trip_life, []
+    seed, life, events = chance.random(), stream.trip_life, list[Sent]()
+    had: list[Sequence[dict[str, Any]]] = []
     for number, step in enumerate(steps_of):
         records = contract_case(stream.engine).dearest_of(stream.domain, random.Random(seed))
+        while stream.counts_pairs and records in had:
+            records = contract_case(stream.engine).dearest_of(stream.domain, chance)
+        had.append(records)
         if life is None:
             placed = [(step, fields) for fields in records]
         else:

@@ -37,6 +37,7 @@ SCALES: Mapping[str, tuple[int | str, str]] = {
     "calibrated": (0, "2 * ({})"),
     "scale_for": (1, "2 * ({})"),
     "sigma_squared_for": (0, "({}) / 2"),
+    "sigma_squared_of": (1, "4 * ({})"),
 }
 """Which argument of which function is a scale or a budget, and what half the noise makes of it."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from agents.local.coupling.claims import Claim, check_declared
+from agents.local.coupling.claims import Claim, check_declared, check_thresholds
 from agents.local.coupling.inputs import Unit, inputs
 from agents.local.job import LocalJob
 from agents.protocol.ingest.events import RawRecord
@@ -152,6 +152,7 @@ def couple(
         first = list(job.releases())
         recorder.check_words()
         check_declared(build_engine(stream).guarantee(), recorder)
+        check_thresholds(stream, recorder)
         if sealing:
             make = partial(build_engine, stream)
             guarded_run(make, job.batches, lambda step: NoiseSource(SEED % step, "guarded", step))
@@ -171,7 +172,7 @@ def couple(
     losses = Losses.of(forced.pairs)
     claim = Claim.from_stream(stream)
     if window and first:
-        claim = Claim.of_window(LedgerEntry.decode(first[-1][-1].value, stream.name))
+        claim = Claim.of_window(LedgerEntry.decode(first[-1][-1].value, stream.name), stream)
     verdict.share, verdict.touched = claim.share(losses), dict(losses.touched)
     if not claim.holds(losses):
         verdict.broken.append(f"one unit costs {verdict.share:.6f} of what is claimed ({drawn.arrangement})")

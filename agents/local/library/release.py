@@ -19,6 +19,7 @@ from schemas.releases import Candidate, PublicRecord
 _COUNTED = {
     "accepted": Reason.ACCEPTED.name,
     "over_bound": Reason.OVER_BOUND.name,
+    "repeated": Reason.REPEATED.name,
     "clipped": Reason.CLIPPED.name,
     "ambiguous": Reason.AMBIGUOUS_TIME.name,
     "nonexistent": Reason.NONEXISTENT_TIME.name,
@@ -36,6 +37,7 @@ class Taken:
         accepted: rows that are part of a release.
         waiting: accepted rows that are part of a later release.
         over_bound: rows beyond the bound of their user.
+        repeated: rows that repeat a key of their user, which counts once in a period.
         clipped: accepted rows with a value that was moved to a public limit.
         ambiguous: accepted rows with a local time that clocks showed twice; the earlier time counts.
         nonexistent: accepted rows with a local time that clocks skipped; it is read as if they had not skipped it.
@@ -49,6 +51,7 @@ class Taken:
     accepted: int = 0
     waiting: int = 0
     over_bound: int = 0
+    repeated: int = 0
     clipped: int = 0
     ambiguous: int = 0
     nonexistent: int = 0

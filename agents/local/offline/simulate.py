@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import orjson
 
-from agents.kafka.lifecycle.refusals import LEFT_OUT, MUCH, percent
+from agents.kafka.lifecycle.refusals import LEFT_OUT, MUCH, REPEATED, percent
 from agents.local.job import LocalIngest, LocalJob, planned
 from agents.local.offline.files import FileError, RowFile, rows_for
 from agents.local.offline.seen import LEAST_USABLE, LOOKED_AT, RefusedRows, RowsSeen, how_to_read
@@ -72,6 +72,7 @@ class Simulated:
         misfit: whether fewer than half of the rows are used, because of refusals or bounds.
         left_out: sentences about large losses by bounds and limits.
         over_bound: number of rows beyond the bound of their user.
+        repeated: number of rows of a key that their user has had in the period.
         clipped: number of used rows with a value that was moved to a limit.
         doubted: sentences about used rows with a local time that clocks showed twice or skipped.
         dropped: number of rows that `[streams.map]` leaves out.
@@ -92,6 +93,7 @@ class Simulated:
     misfit: bool
     left_out: tuple[str, ...]
     over_bound: int
+    repeated: int
     clipped: int
     doubted: tuple[str, ...]
     dropped: int
@@ -287,6 +289,7 @@ class Simulation:
                 "of them at a local time that clocks showed twice": self.counts["AMBIGUOUS_TIME"],
                 "of them at a local time that clocks skipped": self.counts["NONEXISTENT_TIME"],
                 "over the bound of their user": self.counts["OVER_BOUND"],
+                **({REPEATED: self.counts["REPEATED"]} if stream.counts_pairs else {}),
                 **({LEFT_OUT: seen.seen.dropped} if self.stream.map is not None else {}),
             },
             refused=[each.cells for each in seen.refused],
@@ -307,9 +310,10 @@ class Simulation:
             metrics=dict(last.metrics) if last else {},
             refused=seen.refused,
             refused_share=seen.seen.share,
-            misfit=self.counts["ACCEPTED"] < LEAST_USABLE * seen.seen.records,
+            misfit=self.counts["ACCEPTED"] + self.counts["REPEATED"] < LEAST_USABLE * seen.seen.records,
             left_out=tuple(left_out),
             over_bound=self.counts["OVER_BOUND"],
+            repeated=self.counts["REPEATED"],
             clipped=self.counts["CLIPPED"],
             doubted=tuple(seen.seen.doubted),
             dropped=seen.seen.dropped,

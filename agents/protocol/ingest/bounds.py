@@ -29,6 +29,8 @@ from schemas.arrays import BoolArray, IntArray, KeyArray, distinct
 Kind = Literal["period", "step"]
 SURPLUS = 1 << 42
 """First slot of surplus; periods and steps are below `STEP_LIMIT`, which is smaller."""
+ADMITTED = 1 << 41
+"""First slot of trips or pairs that were admitted, of each of which several records may come; no surplus is then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class BoundSpec:
         max_per_step: events of one user in one step, or None; where trips are bounded, trips that are admitted in it.
         period_steps: length of the aligned periods, or None where the bound never renews.
         trip_life: steps in which records of a trip pass after its first one, where trips are bounded (`trip_bounds`).
+        pairs: whether pairs of user and key are bounded (`pair_bounds`).
         surplus: refused events of one user that are counted in a period; 0: none are.
     """
 
@@ -49,6 +52,7 @@ class BoundSpec:
     max_per_step: int | None = None
     period_steps: int | None = None
     trip_life: int | None = None
+    pairs: bool = False
     surplus: int = 0
 
     def period_of(self, steps: IntArray) -> IntArray:
@@ -96,7 +100,8 @@ class Accepted(NamedTuple):
         rows, charges: `(rows, 3)` user hash and slot of what was charged, and how much: the slot is the step where
             there is a cap on steps, else the period.
         surplus: `(events,)` refused and counted; None where nothing is counted.
-        admitted: `(events,)` the admitting step of each accepted record's trip; None where events are bounded.
+        admitted: `(events,)` the admitting step of each accepted record's trip; None where no trips are bounded.
+        repeated: `(events,)` not accepted, of a pair that is admitted already; None where no pairs are bounded.
     """
 
     accepted: BoolArray
@@ -104,6 +109,7 @@ class Accepted(NamedTuple):
     charges: IntArray
     surplus: BoolArray | None = None
     admitted: IntArray | None = None
+    repeated: BoolArray | None = None
 
 
 class Bounds:
@@ -119,10 +125,11 @@ class Bounds:
         self.periods: dict[int, UserTable] = {}
         self.steps: dict[int, UserTable] = {}
 
-    def accept(self, hashes: Hashes, steps: IntArray, trips: Hashes | None = None) -> Accepted:
+    def accept(self, hashes: Hashes, steps: IntArray, parts: Hashes | None = None) -> Accepted:
         """Decide on events in offset order, and remember what was accepted.
 
-        Args: hashes: `(events, 2)` of the users. trips: `(events, 2)` of user and trip, for bounds of trips.
+        Args: hashes: `(events, 2)` of the users. parts: `(events, 2)` of the trips or pairs that events are parts of,
+            where those are bounded.
         """
         accepted = self._under_step_cap(hashes, steps)
         rows: list[KeyArray] = []
@@ -138,13 +145,13 @@ class Bounds:
             charged = np.minimum(groups.sizes, np.maximum(room, 0)) * self.spec.charge
             found.write(found.counts + charged)
             if self.spec.max_per_step is None:
-                rows.append(_rows(groups.users, period)[charged > 0])
+                rows.append(charged_rows(groups.users, period)[charged > 0])
                 charges.append(charged[charged > 0])
         if self.spec.max_per_step is not None:
             for step in distinct(steps[accepted]):
                 groups = Groups.from_hashes(hashes[accepted & (steps == step)])
                 self._add("step", step, groups.users, groups.sizes)
-                rows.append(_rows(groups.users, step))
+                rows.append(charged_rows(groups.users, step))
                 charges.append(groups.sizes * self.spec.charge)
         surplus = None
         if self._beyond is not None:
@@ -194,7 +201,7 @@ class Bounds:
 
     def _is_step(self, slot: int) -> bool:
         """Return whether rows of this slot name a step, and no period."""
-        return self.spec.max_per_step is not None
+        return slot < ADMITTED and self.spec.max_per_step is not None
 
     def put(self, *, period: int | None = None, step: int | None = None, users: Hashes, counts: IntArray) -> None:
         """Set counts of distinct users, from a snapshot, in the table of a period or of a step."""
@@ -224,7 +231,7 @@ class Bounds:
     @property
     def users(self) -> int:
         """The number of users with a count, a user of two periods twice."""
-        return sum(len(table) for table in self.periods.values())
+        return sum(len(table) for slot, table in self.periods.items() if slot < ADMITTED)
 
     @property
     def nbytes(self) -> int:
@@ -249,5 +256,6 @@ class Bounds:
         found.write(found.counts + charged)
 
 
-def _rows(users: Hashes, slot: int) -> KeyArray:
+def charged_rows(users: Hashes, slot: int) -> KeyArray:
+    """Return `(rows, 3)` of hashes and one slot."""
     return np.concatenate((users, np.full((len(users), 1), slot, np.uint64)), axis=1)

@@ -75,7 +75,7 @@ class EventFields:
 
     @staticmethod
     def from_stream(stream: Stream, domain: Domain, *, user: str | None) -> EventFields:
-        """Return the fields of a stream's events. Args: user: None where nobody asks for it."""
+        """Return the fields of a stream's events. Args: user: None where nobody asks for it, but maybe the domain."""
         return EventFields(
             time=stream.time.field,
             time_is_number=stream.time.format in NUMERIC_FORMATS,
@@ -84,7 +84,7 @@ class EventFields:
             operation=stream.domain.operation_field,
             numbers=tuple(domain.number_fields),
             texts=tuple(domain.text_fields),
-            scalars=dict(domain.value_fields),
+            scalars={name: kinds for name, kinds in domain.value_fields.items() if name != user},
         )
 
     @property

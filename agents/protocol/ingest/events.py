@@ -20,7 +20,7 @@ import numpy.typing as npt
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import OTHER, Hashing, partitions_of
-from agents.protocol.userhash import KEY_BYTES, IdBytes, hash_ids
+from agents.protocol.userhash import KEY_BYTES, IdBytes, hash_ids, hash_rows
 from engines.core.contract import ClippingDomain, Columns, FaultNamingDomain
 from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.events import Reason
@@ -45,7 +45,8 @@ class Filtered:
 
     `doubts` are those of times (`Times`). `clipped` is for domains that move values to their limits; None for those
     that refuse them. `at_fault` is by row the field that the domain refused, or cannot use. `beside` is what is counted
-    beside records.
+    beside records. `parts` are hashes of what the events are parts of, trips or pairs of user and key; None where each
+    is a contribution by itself.
     """
 
     reasons: ReasonArray
@@ -54,7 +55,7 @@ class Filtered:
     hashes: npt.NDArray[np.uint64] | None
     doubts: ReasonArray
     clipped: npt.NDArray[np.bool_] | None = None
-    trips: npt.NDArray[np.uint64] | None = None
+    parts: npt.NDArray[np.uint64] | None = None
     at_fault: dict[int, str] = dataclass_field(default_factory=dict)
     beside: dict[Reason, int] = dataclass_field(default_factory=dict)
 
@@ -94,7 +95,8 @@ class PureFilter:
             keys[:, list(filled.trip)] = trips
             # Ascending as unsigned numbers, also before 1970.
             keys[:, filled.time] = times.view(np.uint64) ^ np.uint64(1 << 63)
-        return Filtered(reasons, keys, steps, hashes, doubts, clipped, trips, at_fault, beside)
+        parts = self._pairs(hashes, keys) if self._spec.bounds is not None and self._spec.bounds.pairs else trips
+        return Filtered(reasons, keys, steps, hashes, doubts, clipped, parts, at_fault, beside)
 
     def _at_fault(self, columns: Columns, rows: IntArray) -> dict[int, str]:
         if len(rows) == 0:
@@ -146,6 +148,12 @@ class PureFilter:
         trips[trips[:, 0] == 0, 0] = 1
         return trips
 
+    def _pairs(self, users: npt.NDArray[np.uint64] | None, keys: KeyArray) -> npt.NDArray[np.uint64]:
+        """Hashes of user and key, of the key as the domain encodes it: texts that it reads as one are one."""
+        assert users is not None, "where pairs are bounded users are told apart"
+        secret = hmac.digest(self._spec.key or bytes(KEY_BYTES), b"pair", "sha256")[:KEY_BYTES]
+        return hash_rows(np.concatenate((users, keys), axis=1), secret)
+
     def _operations(self, events: list[Any]) -> npt.NDArray[np.int8]:
         """Return +1, -1, or 0 for a text that is neither."""
         if self._spec.fields.operation is None:
@@ -164,6 +172,8 @@ class PureFilter:
         }
         texts = {name: list(map(attrgetter(f"text{index}"), events)) for index, name in enumerate(fields.texts)}
         values = {name: list(map(attrgetter(f"scalar{index}"), events)) for index, name in enumerate(fields.scalars)}
+        if fields.user is not None and fields.user in self._spec.domain.value_fields:
+            values[fields.user] = list(map(attrgetter("user"), events))
         # An unusable operation is reported last; until then the event must still be one that the domain can encode.
         return Columns(numbers, texts, np.where(operations == 0, np.int8(1), operations), values)
 

@@ -21,6 +21,7 @@ from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.ingest.events import PureFilter, reason_fields
+from agents.protocol.ingest.pair_bounds import PairBounds
 from agents.protocol.ingest.route import is_plain_copy, lost_records, place_of
 from agents.protocol.ingest.snapshots import BucketLog, Snapshot
 from agents.protocol.ingest.spec import SourceSpec
@@ -459,13 +460,15 @@ class PartitionIngest:
         keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])
         if self._bounds is not None and len(good):
             assert seen.hashes is not None
-            found = self._bounds.accept(seen.hashes[good], steps, None if seen.trips is None else seen.trips[good])
+            found = self._bounds.accept(seen.hashes[good], steps, None if seen.parts is None else seen.parts[good])
             if found.admitted is not None:
                 keys[:, self.spec.filled.admitted] = found.admitted.view(np.uint64)
             if found.surplus is not None:
                 self._pending.count_surplus(steps[found.surplus])
             if not found.accepted.all():
                 seen.reasons[good[~found.accepted]] = Reason.OVER_BOUND
+                if found.repeated is not None:
+                    seen.reasons[good[found.repeated]] = Reason.REPEATED
                 keys, steps = keys[found.accepted], steps[found.accepted]
             self._log.charged(found.rows)
             self._pending.charges.append((found.rows, found.charges))
@@ -512,5 +515,7 @@ class PartitionIngest:
 
 
 def _bounds_of(spec: BoundSpec) -> Bounds:
-    """Return bounds of records, or of trips."""
+    """Return bounds of records, of trips, or of pairs."""
+    if spec.pairs:
+        return PairBounds(spec)
     return Bounds(spec) if spec.trip_life is None else TripBounds(spec)

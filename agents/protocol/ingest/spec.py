@@ -158,8 +158,8 @@ class SourceSpec:
     def max_block_records(self) -> int:
         """The most records in one block, so that it stays below 4 MiB: key, count, hash, slot and charge of each."""
         row_bytes = 8 * self.domain.words + 8 + (0 if self.bounds is None else 32)
-        if self.fields.trip is not None:
-            row_bytes += 32  # a trip may have a row of its own beside its user's
+        if self.fields.trip is not None or (self.bounds is not None and self.bounds.pairs):
+            row_bytes += 32  # a trip or a pair may have a row of its own beside its user's
         return min(_BLOCK_RECORDS, _BLOCK_RAW_BYTES // row_bytes) // self.decoder().most_events
 
     @property
@@ -201,6 +201,7 @@ def _bounds(stream: Stream) -> BoundSpec:
         max_per_step=stream.privacy.max_per_step,
         period_steps=stream.period_steps,
         trip_life=stream.trip_life,
+        pairs=stream.counts_pairs,
         surplus=stream.surplus,
     )
 

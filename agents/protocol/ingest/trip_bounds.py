@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from agents.protocol.ingest.bounds import Accepted, Bounds, BoundSpec, Kind
+from agents.protocol.ingest.bounds import ADMITTED, Accepted, Bounds, BoundSpec, Kind
 from agents.protocol.ingest.user_table import Hashes
 from schemas.arrays import IntArray, KeyArray, distinct
 
-CELLS = 1 << 41
-"""First slot of trips; periods and steps are below `STEP_LIMIT`, which is smaller."""
+CELLS = ADMITTED
+"""First slot of trips."""
 MAX_LIFE = (1 << 16) - 2
 """Steps: places in a cell are counts of a table, see `user_table`."""
 
@@ -52,8 +52,9 @@ class TripBounds(Bounds):
         cells = -(-self._period // self._life)
         return cell // cells * self._period + cell % cells * self._life
 
-    def accept(self, hashes: Hashes, steps: IntArray, trips: Hashes | None = None) -> Accepted:
+    def accept(self, hashes: Hashes, steps: IntArray, parts: Hashes | None = None) -> Accepted:
         """Decide on records in offset order, and remember what was admitted; rows of trips are among those charged."""
+        trips = parts
         assert trips is not None, "records without trips are bounded by `Bounds`"
         step_list, cells = steps.tolist(), {step: self.cell_of(step) for step in distinct(steps)}
         admitted = self._known(trips, cells)
@@ -108,9 +109,6 @@ class TripBounds(Bounds):
 
     def _largest(self, kind: Kind, slot: int) -> int:
         return self._life if slot >= CELLS else super()._largest(kind, slot)
-
-    def _is_step(self, slot: int) -> bool:
-        return slot < CELLS and super()._is_step(slot)
 
     def _known(self, trips: Hashes, cells: dict[int, int]) -> dict[tuple[int, tuple[int, int]], int]:
         """Return the admitting step by (cell, trip), for these trips and the cells that matter to them."""

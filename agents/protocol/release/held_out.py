@@ -137,6 +137,8 @@ class HeldOutAudit:
         if self.evaluator.scope == "step":
             self._truth = events
             return
+        if self.stream.counts_pairs and self.stream.period_steps and self.step % self.stream.period_steps == 0:
+            self._truth = Folded.empty(self.evaluator.domain.words)  # who has a key is counted anew in each period
         self._truth = self._truth.merge(events)
         if self._ttl_steps is None:
             return

@@ -243,6 +243,8 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
             several = (
                 f"k periods: {'√k μ' if cost.apart else 'kμ'}-Gaussian DP" if cost.gaussian else "k periods: kε and kδ"
             )
+            if cost.thresholds:
+                several += f", but for k times {cost.threshold_delta(1):.3g}, that a threshold fails"
         lines.append(
             f"any {format_length(stream.privacy.per)} in a row touch two periods: "
             f"{price_words(price_of_periods(cost, 2))};  {several}, without bound"

@@ -25,6 +25,7 @@ from engines.core.noise.witness import (
     ExceedsLaw,
     ExponentialLaw,
     Law,
+    ListedLaw,
     UniformLaw,
 )
 from schemas.arrays import BoolArray, IntArray
@@ -46,6 +47,8 @@ def expected(law: Law, private: Any, drawn: Sequence[tuple[Drawn, Any]]) -> Any:
             return _bits(law, private, drawn)
         case ExponentialLaw():
             return _choice(law, private, drawn)
+        case ListedLaw():
+            raise TypeError("tests of a table of keys are made again in `listing`")
         case _:
             parts = [values for each, values in drawn if each == law]
             alone = isinstance(law, CounterLaw) or len(drawn) == 1
@@ -89,6 +92,8 @@ def giving(law: Law, private: Any, output: Any) -> Given:
             return lambda asked: output ^ (private < 0) if isinstance(asked, UniformLaw) else _heads(asked)
         case ExponentialLaw():
             return lambda asked: np.full(asked.count, output) if isinstance(asked, UniformLaw) else _heads(asked)
+        case ListedLaw():
+            raise TypeError("its noise is found in `listing`")
         case _:
             # Python's whole numbers, where there may be such: they are of any size.
             noise = int(output) - private if isinstance(private, int) else output - law.resolution * private

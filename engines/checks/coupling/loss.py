@@ -8,6 +8,7 @@
 | bits | log-ratios of a step's bits, which add up with their signs; as they went, or with any one of them as the last |
 | discrete Gaussian | squared L2 distance over the variance of the Gaussian that it is a rounding of: mu squared |
 | binomial | (epsilon, delta) of its lemma, composed |
+| keys that nobody listed | for each key the squared column of its counter, over the variance of each node: mu squared |
 
 Units: nats; `Fraction`s where the loss is rational.
 """
@@ -23,10 +24,19 @@ from typing import Any
 
 import numpy as np
 
+from engines.checks.coupling.listing import MovedKeys, same_tables
 from engines.checks.coupling.witnesses import Used
 from engines.core.accounting.binomial import composed, draw_epsilon
 from engines.core.accounting.lattice import dominating
-from engines.core.noise.witness import BinomialLaw, CounterLaw, ExceedsLaw, ExponentialLaw, GaussianLaw, LaplaceLaw
+from engines.core.noise.witness import (
+    BinomialLaw,
+    CounterLaw,
+    ExceedsLaw,
+    ExponentialLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    ListedLaw,
+)
 
 Uses = Sequence[tuple[Used, Used]]
 
@@ -37,7 +47,7 @@ class Losses:
 
     epsilon: of mechanisms whose worst case is used. bits: (log-ratio as it went, as it might have gone) by step.
     gaussian: mu squared of measurements with Gaussian noise. counted: distances in all activations of a counter with
-        such noise. coins: (half, distance) of each binomial draw.
+        such noise. coins: (half, distance) of each binomial draw. listed: people of keys that nobody listed.
     touched: places of the mechanisms that saw a difference -> how often.
     """
 
@@ -46,6 +56,7 @@ class Losses:
     gaussian: Fraction = Fraction(0)
     counted: dict[Any, int] = field(default_factory=lambda: defaultdict(int))
     coins: list[tuple[int, int]] = field(default_factory=list)
+    listed: MovedKeys = field(default_factory=MovedKeys)
     touched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     @staticmethod
@@ -53,7 +64,7 @@ class Losses:
         """Return the losses of all mechanisms together."""
         losses = Losses()
         for first, second in pairs:
-            if np.array_equal(np.asarray(first.private), np.asarray(second.private)):
+            if _same(first, second):
                 continue
             losses.touched[f"{type(first.law).__name__} {first.place}"] += 1
             losses._add(first, second)
@@ -61,6 +72,8 @@ class Losses:
 
     def _add(self, first: Used, second: Used) -> None:
         match first.law:
+            case ListedLaw():
+                self.listed.add(first.step, first.law, first.private, second.private)
             case LaplaceLaw(scale):
                 self.epsilon += Fraction(distance(first.private, second.private)) / scale
             case CounterLaw(counter) if counter.measure == "rho":
@@ -93,12 +106,18 @@ class Losses:
         Shifts of a counter's activations add up; those of different mechanisms are at right angles.
         """
         counters = (moved**2 * _counter_mu_squared(counter) for counter, moved in self.counted.items())
-        return sum(counters, self.gaussian)
+        return sum(counters, self.gaussian) + self.listed.mu_squared
 
     @property
     def pure(self) -> float:
         """Epsilon of all mechanisms of pure DP together."""
         return float(self.epsilon) + fsum(map(_worst_end, self.bits.values()))
+
+
+def _same(first: Used, second: Used) -> bool:
+    if isinstance(first.law, ListedLaw):
+        return same_tables(first.private, second.private)
+    return np.array_equal(np.asarray(first.private), np.asarray(second.private))
 
 
 def _counter_mu_squared(counter: Any) -> Fraction:

@@ -8,13 +8,14 @@ Source: coupling of neighbouring runs, as in proofs of adaptive composition ([dw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from engines.checks.coupling.door import Given, expected, giving, probes
+from engines.checks.coupling.door import PROBES, Given, expected, giving, probes
+from engines.checks.coupling.listing import CoupledKeys, expected_listing, listing_probes, same_listing
 from engines.core.noise.source import Label, NoiseSource
 from engines.core.noise.witness import (
     CoinsLaw,
@@ -25,6 +26,7 @@ from engines.core.noise.witness import (
     GaussianLaw,
     LaplaceLaw,
     Law,
+    ListedLaw,
     UniformLaw,
     WitnessedSource,
 )
@@ -113,11 +115,11 @@ class _Watching:
             output = mechanism(private)
         finally:
             self._run = None
-        if not np.array_equal(np.asarray(output), np.asarray(expected(law, private, run.drawn))):
+        if not _as_declared(law, private, run.drawn, output):
             raise CouplingBroken(
                 f"{run.place}: what leaves is not what {law} makes of the private numbers and the draw"
             )
-        if isinstance(law, ExceedsLaw | ExponentialLaw):
+        if isinstance(law, ExceedsLaw | ExponentialLaw | ListedLaw):
             self._decided.add(key[0])
         return output
 
@@ -192,8 +194,17 @@ def _check_repeats(run: _Watched, law: Drawn, values: Any, sample: Callable[[Noi
         raise CouplingBroken(f"{run.place}: noise {law} is no function of the words that its draw was given")
 
 
+def _as_declared(law: Law, private: Any, drawn: Sequence[tuple[Drawn, Any]], output: Any) -> bool:
+    if isinstance(law, ListedLaw):
+        [(_, nodes)] = [each for each in drawn if each[0] == law] or [(law, ())]
+        return same_listing(output, expected_listing(law, private, list(map(int, nodes))))
+    return np.array_equal(np.asarray(output), np.asarray(expected(law, private, drawn)))
+
+
 def _agrees(law: Law, drawn: Drawn) -> bool:
     match law, drawn:
+        case (ListedLaw(), GaussianLaw(sigma_squared)):
+            return sigma_squared in law.nodes
         case (CounterLaw(), LaplaceLaw(scale)):
             return scale in _node_noise(law)
         case (CounterLaw(), GaussianLaw(sigma_squared)):
@@ -224,7 +235,12 @@ class Recorder(_Watching):
 
     def released(self, source: WitnessedSource, law: Law, private: Any, mechanism: Callable[[Any], T]) -> T:
         key = self._key(source)
-        for values, given in probes(law, private, len(self.used)):
+        number = len(self.used)
+        if isinstance(law, ListedLaw):
+            probing = listing_probes(law, private, range(PROBES * number, PROBES * (number + 1)))
+        else:
+            probing = probes(law, private, number)
+        for values, given in probing:
             self._let_out(law, key, mechanism, values, given)
         output = self._let_out(law, key, mechanism, private)
         chosen = self._adversary.output(law, private, output)
@@ -244,12 +260,15 @@ class Forced(_Watching):
         self.pairs: list[tuple[Used, Used]] = []
         """(recorded, now) of every mechanism, in order."""
         self._seen: set[Key] = set()
+        self._keys: CoupledKeys | None = None
 
     def released(self, source: WitnessedSource, law: Law, private: Any, mechanism: Callable[[Any], T]) -> T:
         key = self._key(source)
         before = self._recorded.get(key)
         if before is None:
             raise CouplingBroken(f"{key}: a mechanism runs on one of two neighbouring inputs only")
+        if isinstance(law, ListedLaw):
+            return self._listed(key, before, law, private, mechanism)
         if before.law != law or np.shape(before.private) != np.shape(private):
             raise CouplingBroken(f"{key}: {before.law} on one input, {law} on its neighbour")
         self._seen.add(key)
@@ -259,6 +278,28 @@ class Forced(_Watching):
             raise CouplingBroken(f"{key}: no noise of {law} gives what left on the neighbouring input")
         self.pairs.append((before, Used(key, law, _kept(private), before.output)))
         return output
+
+    def _listed(self, key: Key, before: Used, law: ListedLaw, table: Any, mechanism: Callable[[Any], T]) -> T:
+        """Give what the recorded test let out: each run remembers the noise that it had for it."""
+        if before.law != law:
+            raise CouplingBroken(f"{key}: {before.law} on one input, {law} on its neighbour")
+        self._seen.add(key)
+        self._let_out(law, key, mechanism, table)
+        if self._keys is None:
+            every = self._recorded.values()
+            self._keys = CoupledKeys(
+                [
+                    (each.step, each.law, each.private, each.output[1])
+                    for each in every
+                    if isinstance(each.law, ListedLaw)
+                ]
+            )
+        nodes = self._keys.nodes(before.step, law, table)
+        output: Any = self._let_out(law, key, mechanism, table, lambda _: nodes)
+        if output[0] != before.output[0]:
+            raise CouplingBroken(f"{key}: a key that one input alone has enough people for is listed, or sums differ")
+        self.pairs.append((before, Used(key, law, table, before.output)))
+        return cast("T", output)
 
     def check_complete(self, step: int) -> None:
         """Check after a step that all of it ran.

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from engines.core.accounting.accountant import Accountant
+from engines.core.accounting.streams import StreamCost
 from schemas.config import Stream
 from schemas.config.discovery import measures_expiry
 from schemas.errors import BudgetError
@@ -59,10 +60,12 @@ class UnitEvents:
         if stream.trip_life is not None:
             steps = stream.trip_life if stream.period_steps is None else min(stream.trip_life, stream.period_steps)
             together = None if in_step is None else in_step * steps
-        elif stream.facts.whole_unit:
+        elif stream.facts.whole_unit or stream.counts_pairs:
             together, steps = in_step, stream.period_steps or stream.horizon or 0
             if steps and in_step is not None:
                 most = steps * in_step if most is None else min(most, steps * in_step)
+            if stream.counts_pairs:
+                together = 1  # each pair of a unit is of a key of its own, which has counts of its own
         return UnitEvents(most or 1, min(together or most or 1, most or 1), stream.decay)
 
     @property
@@ -99,14 +102,18 @@ def _problems(stream: Stream, guarantee: Guarantee, accountants: Mapping[str, Ac
     counts = [mechanism for mechanism in guarantee if mechanism.account == SURPLUS]
     if len(counts) != (privacy.surplus is not None):
         yield "events beyond the bound are counted in another number of mechanisms than the configuration asks for"
-    yield from _overspent(guarantee, unit, privacy.surplus or 0, times, epsilon, delta)
+    noise_delta = StreamCost.from_stream(stream).noise_delta
+    yield from _overspent(guarantee, unit, privacy.surplus or 0, times, epsilon, noise_delta)
     yield from _held(guarantee, accountants, times, epsilon, delta)
 
 
 def _overspent(
     guarantee: Guarantee, unit: UnitEvents, surplus: int, times: int, epsilon: Fraction, delta: float
 ) -> Iterator[str]:
-    """Mechanisms whose noise does not buy what stands beside it, and sums of them that are too large."""
+    """Mechanisms whose noise does not buy what stands beside it, and sums of them that are too large.
+
+    Args: delta: of noise alone.
+    """
     pure: list[tuple[Mechanism, Fraction]] = []
     squares: list[tuple[Fraction, Fraction]] = []
     for mechanism in guarantee:

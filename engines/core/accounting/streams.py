@@ -36,8 +36,8 @@ class Price:
 
     Attributes:
         epsilon, delta: by adding up periods and streams.
-        gaussian: (epsilon, delta) by adding up mu squared, at the largest delta that is configured for one period; None
-            where there is no Gaussian noise, or one period of one stream of it.
+        gaussian: (epsilon, delta) by adding up mu squared, at the largest delta that is configured for one period, of
+            which that of thresholds adds up; None where there is no Gaussian noise, or one period of one stream of it.
     """
 
     epsilon: Fraction
@@ -59,7 +59,8 @@ class StreamCost:
             Where periods are of the calendar: what the shortest has.
         start_us: of the stream, microseconds since 1970; None: when it was first started.
         calendar: units and zone of periods of the calendar, which may differ where the first ones coincide.
-        gaussian, apart: see `gaussian` and `periods_apart` of `schemas.config.engines.EngineFacts`.
+        gaussian, apart, thresholds: see `gaussian`, `periods_apart` and `thresholds` of
+            `schemas.config.engines.EngineFacts`.
     """
 
     name: str
@@ -71,6 +72,7 @@ class StreamCost:
     calendar: tuple[str, str] | None = None
     gaussian: bool = False
     apart: bool = False
+    thresholds: Fraction = Fraction(0)
 
     @staticmethod
     def from_stream(stream: Stream) -> StreamCost:
@@ -85,11 +87,21 @@ class StreamCost:
             (str(privacy.per), stream.time.timezone) if isinstance(privacy.per, CalendarLength) else None,
             gaussian=bool(privacy.delta) and stream.mode in facts.gaussian,
             apart=stream.mode in facts.periods_apart,
+            thresholds=facts.thresholds.get(stream.mode, Fraction(0)),
         )
 
     def periods_within(self, window_us: int) -> int:
         """Return how many periods a window of this length touches at most, if it begins just before one ends."""
         return 1 if self.per_us is None else (window_us - 2) // self.per_us + 2
+
+    @property
+    def noise_delta(self) -> float:
+        """The delta of the noise alone, without that of thresholds."""
+        return float(self.delta * (1 - self.thresholds))
+
+    def threshold_delta(self, periods: int) -> float:
+        """Return the probability that a threshold fails the unit in one of so many periods: it adds up."""
+        return float(periods * self.delta * self.thresholds)
 
     def mu_squared(self, periods: int) -> Fraction:
         """Return what so many periods cost by Gaussian DP (theorem P): draws apart are at right angles, and in one draw
@@ -97,14 +109,14 @@ class StreamCost:
         """
         from engines.core.accounting.gaussian import mu_squared_for  # here: what is pure need not load scipy
 
-        return mu_squared_for(self.epsilon, float(self.delta)) * (periods if self.apart else periods**2)
+        return mu_squared_for(self.epsilon, self.noise_delta) * (periods if self.apart else periods**2)
 
     def added(self, periods: int) -> tuple[Fraction, float]:
         """Return (periods * epsilon, delta) of so many periods, by adding them up."""
         epsilon = periods * self.epsilon
         if self.apart or periods == 1 or not self.delta:
             return epsilon, float(periods * self.delta)
-        if not self.gaussian:
+        if not self.gaussian or self.thresholds:
             raise BudgetError(f"stream {self.name}: nothing is known of what several periods cost together")
         from engines.core.accounting import gaussian
 
@@ -124,11 +136,12 @@ def price_of(costs: Iterable[tuple[StreamCost, int]]) -> Price:
         return Price(epsilon, delta)
     from engines.core.accounting import gaussian
 
-    at = max(float(cost.delta) for cost, _ in noisy)
+    at = max(cost.noise_delta for cost, _ in noisy)
+    failing = math.fsum(cost.threshold_delta(periods) for cost, periods in noisy)
     mu_squared = sum((cost.mu_squared(periods) for cost, periods in noisy), Fraction(0))
     others = [(float(each), delta) for cost, each, delta in added if not cost.gaussian]
     composed = gaussian.epsilon(at, math.sqrt(mu_squared)) + math.fsum(each for each, _ in others)
-    return Price(epsilon, delta, (rounded_up(composed), min(at + math.fsum(each for _, each in others), 1.0)))
+    return Price(epsilon, delta, (rounded_up(composed), min(at + failing + math.fsum(each for _, each in others), 1.0)))
 
 
 @lru_cache(maxsize=256)

@@ -90,6 +90,26 @@ class CounterLaw:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedLaw:
+    """One test of a private table of keys (`engines.core.noise.listing`).
+
+    Attributes:
+        counter: `engines.keys.selection.NormalisedCounter` of each key. test: its number in the period, from 1.
+        threshold: of noisy sums, in steps of the counter's lattice. least_count: people that a key must truly have.
+    """
+
+    counter: Any
+    test: int
+    threshold: int
+    least_count: int
+
+    @property
+    def nodes(self) -> tuple[Fraction, ...]:
+        """Sigma squared of the Gaussian noise of each test so far."""
+        return tuple(self.counter.node_noise(self.test))
+
+
+@dataclass(frozen=True, slots=True)
 class UniformLaw:
     """So many integers below a bound: sides of a fair coin, proposals."""
 
@@ -107,8 +127,8 @@ class CoinsLaw:
 
 NoiseLaw = LaplaceLaw | GaussianLaw | BinomialLaw | CounterLaw
 """Of noise that is added. Private numbers times `resolution` are in its units."""
-Law = NoiseLaw | ExceedsLaw | ExponentialLaw
-Drawn = NoiseLaw | UniformLaw | CoinsLaw
+Law = NoiseLaw | ExceedsLaw | ExponentialLaw | ListedLaw
+Drawn = NoiseLaw | UniformLaw | CoinsLaw | ListedLaw
 
 
 class Witness(Protocol):

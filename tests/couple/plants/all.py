@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.couple.plants import Plant, job, markov, noise, series, spatial, tabular, trajectory
+from tests.couple.plants import Plant, job, keys, markov, noise, series, spatial, tabular, trajectory
 
 OWN_SCENES = frozenset({"bounds forgotten at a period's end", "points off the map counted with the crowd"})
 """Faults that show on inputs made for them only: tests/trajectory/test_{assembly,ground}.py find them."""
@@ -14,5 +14,6 @@ EVERY: tuple[Plant, ...] = (
     *series.PLANTS,
     *markov.PLANTS,
     *trajectory.PLANTS,
+    *keys.PLANTS,
 )
 PLANTS = tuple(plant for plant in EVERY if plant.name not in OWN_SCENES)

@@ -3,6 +3,7 @@
 import { ago, askToken, element, get, Line, login, moment, notice, number, replace, tabs, themes, tiles } from "./common.js";
 import { Budget, Ledger } from "./ledger.js";
 import { Chart } from "./charts.js";
+import { Keys } from "./keys.js";
 import { StreamMap } from "./map.js";
 import { Marginals } from "./marginals.js";
 
@@ -65,6 +66,7 @@ const KINDS = {
   table: [(name, about) => new Marginals(name, about), "Synthetic rows, one marginal for each attribute"],
   series: [(name, about) => new Series(name, about), "Released numbers"],
   states: [(name) => new States(name), "Users by state"],
+  keys: [(name, about) => new Keys(name, about), "Keys that were found, and how many people had them"],
 };
 
 // --- One stream ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,293 @@
+"""What engine `keys` shows: how many people a key needs to be found, listed keys beside true ones, errors over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agents.show.charts import AMBER, BLUE, SYNTHETIC, TRUE, BarChart, Chart, Curve, LineChart, Panel, Table, written
+from agents.show.noise import Answer, ErrorModel
+from agents.show.pictures import WIDE, KeyPicture
+from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, View, over_time, percent, plain
+from engines.keys.build import selection
+from engines.keys.evaluator import KeysEvaluator, Name
+from engines.keys.selection import KeySelection
+from schemas.config import Stream
+from schemas.config.keys import KeysDomainSection, KeysOptions
+from schemas.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from agents.protocol.release.held_out import HeldOutAudit
+
+MANY_TESTS, FEW_TESTS = 30, 10
+"""Of a period: beyond the first `validate` warns, as each makes thresholds larger; the second is a good choice."""
+SHOWN = 20
+"""Keys in the report's bars."""
+RELEASED = "published"
+SIZES = (1_000_000, 300_000, 100_000, 30_000, 10_000, 3_000, 1_000, 300, 100, 30, 10)
+"""People of a key for which the error of its count is shown."""
+
+ERROR = Metric(
+    keys=("error",),
+    label="error of all keys",
+    meaning="How far counts are from how many people truly have a key, without signs, over all keys that anybody has; "
+    "one that is not listed counts as 0. As a share of all people, each of whom is there once for each key.",
+    text=percent,
+)
+LISTED = Metric(
+    keys=("listed",),
+    label="keys that are listed",
+    meaning="How many keys the step lists.",
+    better="",
+    text=lambda value: f"{value:,.0f}",
+    error=False,
+)
+FINDABLE = Metric(
+    keys=("findable",),
+    label="keys that could be found",
+    meaning="How many keys truly have as many people as one needs at the last step of a period. Not for publication.",
+    better="",
+    text=lambda value: f"{value:,.0f}",
+    error=False,
+)
+MISSED = Metric(
+    keys=("missed",),
+    label="share of these that is missed",
+    meaning="Of the keys that truly have as many people as one needs at the last step of a period, those beyond "
+    "anybody's bound counted too, the share that the step does not list.",
+    text=percent,
+    error=False,
+)
+COUNT = Metric(
+    keys=("count_error",),
+    label="error of listed keys",
+    meaning="How far the counts of the listed keys are from how many people truly have these, without signs, over how "
+    "many those are.",
+    text=percent,
+    error=False,
+)
+
+
+def _section(stream: Stream) -> KeysDomainSection:
+    section = stream.domain
+    assert isinstance(section, KeysDomainSection)
+    return section
+
+
+def _domain(stream: Stream) -> str:
+    section = _section(stream)
+    return (
+        f"values of {' and '.join(section.field)}, of at most {section.max_key_bytes:,} bytes together, texts composed "
+        "(NFC); nobody lists them beforehand, and which ones are published is a noisy answer too."
+    )
+
+
+def tests_of(steps: int) -> Sequence[int]:
+    """Return the tests of a period that are shown, from 1: the first and last ones, and some between.
+
+    >>> tests_of(10), tests_of(1)
+    ([1, 2, 5, 10], [1])
+    """
+    return sorted({1, steps, *(each for each in (2, 5, 10, 20, 50, 100, 200, 500) if each < steps)})
+
+
+def smallest(found: KeySelection) -> str:
+    """Say how many people a key needs, by the step of a period."""
+    needed = [f"{ceil(found.threshold(test)):,} at step {test}" for test in tests_of(found.tests)]
+    return ", ".join(needed)
+
+
+def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
+    found = selection(stream)
+
+    def deviation(releases: int) -> float:
+        return found.deviation(min(releases, found.tests))
+
+    return ErrorModel(
+        (Answer.of("one key", 1, "people who have a key that is listed", deviation),),
+        sizes="keys",
+        growth=f"It grows over the {found.tests:,} steps of a period, and begins anew with the next one",
+        formula="sd(j) of the noisy running sum at step j of a period",
+        conditions="It is the noise of a count that is listed. The same noise decides which keys are listed: one is "
+        "found as soon as its noisy count passes a threshold, and is somewhat too large in that step. What people "
+        "have beyond max_contributions keys is not in it. privstream simulate measures the error on your own data.",
+        unit="people",
+    )
+
+
+def _remarks(stream: Stream) -> Iterator[str]:
+    found, options = selection(stream), KeysOptions.from_stream(stream)
+    yield (
+        "One contribution is the first record of a user with a key in a period. A later one with the same key is "
+        "counted as REPEATED and charges nobody, so a key counts people, each of them once."
+    )
+    yield f"The smallest count that can be found: {_smallest(found)}"
+    yield (
+        f"A key of fewer than least_count = {options.least_count:,} people is never listed. Of delta, "
+        f"{found.listing_delta:.3g} is the probability that one is listed though one user alone makes it as many."
+    )
+
+
+def _smallest(found: KeySelection) -> str:
+    last = found.tests
+    sure = ceil(found.threshold(last) + WIDE * found.deviation(last))
+    return (
+        f"in the {last:,} steps of a period a key is listed with even odds once so many people have it: "
+        f"{smallest(found)}; at the last one nearly surely (95 %) with {sure:,}. It is listed to the period's end."
+    )
+
+
+def _warnings(stream: Stream) -> Iterator[str]:
+    found = selection(stream)
+    yield f"the smallest count that can be found: {_smallest(found)}"
+    if found.tests > MANY_TESTS:
+        fewer = replace(found, tests=FEW_TESTS)
+        yield (
+            f"{_whole(stream)} has {found.tests:,} steps, each of which tests all keys. With {FEW_TESTS} of them a key "
+            f"would need {ceil(fewer.threshold(FEW_TESTS)):,} people at the last one, and not "
+            f"{ceil(found.threshold(found.tests)):,}. Make time.step longer."
+        )
+
+
+def _whole(stream: Stream) -> str:
+    """Name the steps over which keys are counted."""
+    return "the stream" if stream.period_steps is None else "a period"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The last step: how many people truly have each key, and the records that list some.
+
+    Attributes: needed: people that a key needs at this step.
+    """
+
+    true: Mapping[Name, int]
+    records: Mapping[Name, Mapping[str, Any]]
+    needed: float
+
+    @staticmethod
+    def of(stream: Stream, audit: HeldOutAudit) -> _Step:
+        evaluator, found, step = audit.evaluator, selection(stream), audit.step - 1
+        assert isinstance(evaluator, KeysEvaluator)
+        records = {
+            tuple(str(record[name]) for name in _section(stream).field): record
+            for record in audit.alive.values()
+            if record["step"] == step
+        }
+        return _Step(evaluator.people(audit.truth), records, found.threshold(step % found.tests + 1))
+
+
+def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[Judged]:
+    """Return which share of the keys is found by how many people have them, and the error of a listed count."""
+    last = _Step.of(stream, audit)
+    scales = []
+    for size in (ceil(times * last.needed) for times in (4, 2, 1)):
+        names = {name for name, people in last.true.items() if people >= size}
+        if names:
+            share = len(names - last.records.keys()) / len(names)
+            scales.append(Scale(f"keys of {size:,} people or more, of which there are {len(names):,}", share))
+    missed = Judged(
+        what="Finding keys",
+        scales=scales,
+        how="The share of the keys that truly have so many people at the last step and are not listed; a key needs "
+        f"{ceil(last.needed):,} people to be found with even odds then.",
+        beyond="and more",
+        more=f"{len(last.records):,} keys are listed at the last step, of {len(last.true):,} that anybody has.",
+    )
+    errors = [float(record["count"]) - last.true.get(name, 0) for name, record in last.records.items()]
+    if not errors:
+        return [missed]
+    rms, most = sqrt(sum(error**2 for error in errors) / len(errors)), max(last.true.values(), default=0)
+    counts = Judged(
+        what="Counts of listed keys",
+        scales=[Scale(f"keys of {size:,} people", rms / size) for size in SIZES if last.needed / 2 <= size <= most],
+        how=f"The root of the mean squared error of {len(errors):,} listed counts, {plain(rms)} people, as a share of "
+        "the people whom a key has. People with more keys than max_contributions are in the truth.",
+    )
+    return [missed, counts]
+
+
+def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Iterator[ReportSection]:
+    """Yield the listed keys beside the truth, what a key needs by step, and how many are found over the steps."""
+    found, last = selection(stream), _Step.of(stream, audit)
+    if last.records:
+        which = f", {SHOWN} of {len(last.records):,}" if len(last.records) > SHOWN else ""
+        sub = f"In the last step, those with most people{which}. The line on a bar is the 90 % interval of its noise."
+        yield ReportSection("Listed keys", sub, [_bars(last)])
+    rest = sorted(((people, name) for name, people in last.true.items() if name not in last.records), reverse=True)
+    if rest:
+        rows = [[_shown(name), f"{people:,}", f"{people - last.needed:+,.0f}"] for people, name in rest[:SHOWN]]
+        yield ReportSection(
+            "Keys that are not listed",
+            f"Those with most people. At the last step a key needs {ceil(last.needed):,} people for even odds.",
+            [Table(["key", "true people", "beyond what it needs"], rows, "The keys as a table")],
+        )
+    if released := [row for row in steps if not row.gathered]:
+        needed = [found.threshold(row.step % found.tests + 1) for row in released]
+        panel = Panel(lines={"people that a key needs": Curve(needed, AMBER)}, what="people", text="{:,.0f}".format)
+        yield ReportSection(
+            "What a key needs to be found",
+            "So many people with even odds, by step; it begins anew with each period. By the configuration alone.",
+            [LineChart(x=[row.start for row in released], panels=[panel])],
+        )
+    yield from over_time(
+        "Keys over time",
+        "Those that are listed, and those that truly have as many people as a key needs at the last step of a period. "
+        "With each period all begins anew.",
+        {FINDABLE: TRUE, LISTED: SYNTHETIC},
+        steps,
+        what="keys",
+    )
+    yield from over_time(
+        "Error of the counts over time",
+        "Of listed keys, as a share of the people who truly have them. Less is better.",
+        {COUNT: BLUE},
+        steps,
+        what="relative error",
+    )
+
+
+def _shown(name: Name) -> str:
+    """Return a key as text that can be drawn, whatever is in it."""
+    texts = ["".join(each if each.isprintable() else "\ufffd" for each in text) for text in name]
+    return ", ".join(text or "(empty)" for text in texts)
+
+
+def _bars(last: _Step) -> Chart:
+    shown = sorted(last.records.items(), key=lambda each: -each[1]["count"])[:SHOWN]
+    names = [_shown(name) for name, _ in shown]
+    true = np.array([last.true.get(name, 0) for name, _ in shown], np.float64)
+    counts = np.array([record["count"] for _, record in shown], np.float64)
+    reach = WIDE * np.array([record["error"] for _, record in shown], np.float64)
+    rows = [
+        [name, written(t), f"{m:,.0f} ± {r:,.0f}", f"{m - t:+,.0f}", f"{record['found']}"]
+        for name, t, m, r, (_, record) in zip(names, true.tolist(), counts.tolist(), reach.tolist(), shown, strict=True)
+    ]
+    said = "; ".join(f"{row[0]} {row[1]} and {row[2]}" for row in rows[:8])
+    return BarChart(
+        names=names,
+        series={"true (private)": true, RELEASED: counts},
+        reach={RELEASED: reach},
+        what="people who have a key",
+        alt=f"Bars of how many people have a key, true and as it is published: {said}",
+        table=Table(["key", "true", "published, with its 90 % interval", "difference", "found in step"], rows),
+    )
+
+
+VIEW = View(
+    domain=_domain,
+    error_model=_error_model,
+    sections=sections,
+    metrics=lambda stream: [ERROR, MISSED, COUNT, LISTED, FINDABLE],
+    judged=judged,
+    events=lambda stream: "new pairs of user and key",
+    records=lambda stream: "records of listed keys",
+    error_unit="%",
+    remarks=_remarks,
+    warnings=_warnings,
+    picture=lambda stream: KeyPicture(_section(stream).field, count="count", error="error", found="found"),
+)

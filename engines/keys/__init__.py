@@ -1,0 +1,1 @@
+"""Engine `keys`: which keys nobody listed enough people have, and how many have them."""

@@ -1,0 +1,173 @@
+"""The domain of keys that nobody listed: values of fields as bytes of public width.
+
+A key is its fields as UTF-8 in NFC, one after the other with a NUL between them, filled up with NULs to whole words of
+eight bytes, the first byte highest: so words have the order of bytes. A number is written as JSON has it, after U+0001,
+and a boolean after U+0002: 1, true and "1" are three keys; 1 and 1.0 are one.
+
+| raw value                                        | why the event is not used            |
+|--------------------------------------------------|--------------------------------------|
+| null or absent                                   | MISSING_FIELD                        |
+| a text with a NUL, or that begins with U+0001 or U+0002 | OUTSIDE_DOMAIN                |
+| a text that is not Unicode (half of a pair)      | OUTSIDE_DOMAIN                       |
+| a whole number beyond 64 bits, but as a float    | OUTSIDE_DOMAIN: no output could hold it |
+| a float that is infinite, or no number           | NOT_FINITE                           |
+| a key of more than `max_key_bytes`               | OUTSIDE_DOMAIN; the longest field is at fault |
+| a key outside of the public sample               | DROPPED: it is no event              |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from engines.core.contract import Columns, ScalarKind
+from schemas.arrays import KeyArray, ReasonArray
+from schemas.errors import EngineInputError
+from schemas.events import Reason
+
+Scalar = str | int | float | bool
+_ANY: frozenset[ScalarKind] = frozenset(("text", "number", "boolean"))
+_BETWEEN, _NUMBER, _BOOLEAN = b"\0", b"\x01", b"\x02"
+_WORD = 8
+_WHOLE = 2**63
+
+
+def written(value: object) -> bytes | Reason:
+    """Return the bytes of one value, or why it has none.
+
+    >>> written("caf\\u0065\\u0301") == written("caf\\u00e9"), written(2.0) == written(2), written(True)
+    (True, True, b'\\x02true')
+    """
+    match value:
+        case bool():
+            return _BOOLEAN + json.dumps(value).encode()
+        case float() if not math.isfinite(value):
+            return Reason.NOT_FINITE
+        case int() | float():
+            within = -_WHOLE <= value < _WHOLE
+            number = int(value) if within and value == int(value) else value
+            if isinstance(number, int) and not within:
+                return Reason.OUTSIDE_DOMAIN
+            return _NUMBER + json.dumps(number).encode()
+        case str():
+            try:
+                text = unicodedata.normalize("NFC", value).encode()
+            except UnicodeEncodeError:
+                return Reason.OUTSIDE_DOMAIN
+            return Reason.OUTSIDE_DOMAIN if _BETWEEN in text or text[:1] in (_NUMBER, _BOOLEAN) else text
+        case None:
+            return Reason.MISSING_FIELD
+    return Reason.WRONG_TYPE
+
+
+def read(text: bytes) -> Scalar:
+    """Return the value of bytes that `written` made."""
+    if text[:1] in (_NUMBER, _BOOLEAN):
+        value: Scalar = json.loads(text[1:])
+        return value
+    return text.decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysDomain:
+    """Implements `engines.core.contract.Domain`, and names the fields at fault.
+
+    Args:
+        fields: of the key, in order. max_bytes: of a key. one_in: of all keys, by their hash, one in so many is an
+            event at all; the hash is public.
+
+    >>> domain = KeysDomain(fields=("page", "n"))
+    >>> keys, reasons = domain.encode(Columns({}, {}, np.ones(2, np.int8), {"page": ["a", "b"], "n": [1, None]}))
+    >>> reasons.tolist(), domain.decode(keys[:1])
+    ([0, 2], [('a', 1)])
+    """
+
+    written_as: ClassVar[str] = "KeysDomain"
+
+    fields: tuple[str, ...]
+    max_bytes: int = 64
+    one_in: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.fields or self.max_bytes < 1 or self.one_in < 1:
+            raise EngineInputError("a domain of keys needs a field, and positive limits")
+
+    @property
+    def number_fields(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def text_fields(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return dict.fromkeys(self.fields, _ANY)
+
+    @property
+    def words(self) -> int:
+        """Number of words of a key."""
+        return -(-self.max_bytes // _WORD)
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
+        """See `engines.core.contract.Domain.encode`."""
+        rows = self._written(columns)
+        keys = [row if isinstance(row, bytes) else b"" for row in rows]
+        reasons = np.array([0 if isinstance(row, bytes) else row[0] for row in rows], np.uint8)
+        return self.packed(keys), reasons
+
+    def at_fault(self, columns: Columns) -> Sequence[str]:
+        """See `engines.core.contract.FaultNamingDomain`: the first field that is no part of a key, or the longest."""
+        return ["" if isinstance(row, bytes) else row[1] for row in self._written(columns)]
+
+    def packed(self, keys: Sequence[bytes]) -> KeyArray:
+        """Return `(keys, words)` of keys as bytes, none longer than `max_bytes`."""
+        width = _WORD * self.words
+        filled = np.array(keys, f"S{width}").reshape(len(keys))
+        return filled.view(">u8").reshape(len(keys), self.words).astype(np.uint64)
+
+    def decode(self, keys: KeyArray) -> list[tuple[Scalar, ...]]:
+        """Return the values of the fields of keys, texts in NFC."""
+        width = _WORD * self.words
+        texts = np.ascontiguousarray(keys.astype(">u8")).view(f"S{width}").reshape(len(keys)).tolist()
+        return [self._read(text) for text in texts]
+
+    def names(self, keys: KeyArray) -> list[tuple[str, ...]]:
+        """Return the values of the fields of keys as texts, to be shown."""
+        return [tuple(map(str, values)) for values in self.decode(keys)]
+
+    def _read(self, text: bytes) -> tuple[Scalar, ...]:
+        # NULs at the end are gone: empty texts there.
+        parts = text.split(_BETWEEN)
+        return tuple(read(part) for part in parts + [b""] * (len(self.fields) - len(parts)))
+
+    def _written(self, columns: Columns) -> list[bytes | tuple[Reason, str]]:
+        return [self._key(values) for values in zip(*(columns.values[name] for name in self.fields), strict=True)]
+
+    def _key(self, values: Sequence[Any]) -> bytes | tuple[Reason, str]:
+        """Return a key as bytes, or why there is none and the field at fault."""
+        parts: list[bytes] = []
+        for name, value in zip(self.fields, values, strict=True):
+            part = written(value)
+            if isinstance(part, Reason):
+                return part, name
+            parts.append(part)
+        key = _BETWEEN.join(parts)
+        if len(key) > self.max_bytes:
+            longest = max(range(len(parts)), key=lambda at: len(parts[at]))
+            return Reason.OUTSIDE_DOMAIN, self.fields[longest]
+        if self.one_in > 1 and not self.sampled(key):
+            return Reason.DROPPED, ""
+        return key
+
+    def sampled(self, key: bytes) -> bool:
+        """Whether a key is in the public sample. Trailing empty fields are no part of its hash."""
+        digest = hashlib.sha256(key.rstrip(_BETWEEN)).digest()
+        return int.from_bytes(digest[:8], "big") % self.one_in == 0

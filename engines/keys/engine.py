@@ -1,0 +1,219 @@
+"""The engine of keys: in each step, the keys that enough people have had in its period so far, and how many.
+
+Each step is a test of every key, number j of its period. Its events are pairs of user and key that are new in the
+period (`EngineFacts.contribution`), so the events of a key are the people who came to it. They are added to a private
+table, which is tested as a whole (`engines.core.noise.listing`), and with a new period everything begins anew.
+Guarantee: (epsilon, delta)-DP for a user of so many keys over a period, or over the horizon where no bound renews:
+    theorem K of docs/guarantee.md. Several periods: theorem P.
+Source: ours, on the counters of [henzinger2025]; `engines.keys.selection`.
+Units: counts are people.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt, sqrt
+from typing import Any
+
+import numpy as np
+
+from engines.core.accounting import gaussian
+from engines.core.accounting.budgets import Budgets
+from engines.core.contract import Batch, Release, State
+from engines.core.many_records import ManyRecords, RecordColumns
+from engines.core.noise import NoiseSource
+from engines.core.noise.listing import Listed, listing_mechanism
+from engines.core.state import head, numbers_of, written
+from engines.keys.domain import KeysDomain
+from engines.keys.selection import RESOLUTION, KeySelection
+from engines.keys.table import PeriodTable
+from schemas.arrays import IntArray
+from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
+
+STATE_FORMAT = 1
+ACCOUNT = "keys"
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysConfig:
+    """The configuration of the engine. All of it is public.
+
+    Args:
+        name: of the stream.
+        selection: of one period; its tests are the steps of one.
+        renews: whether a period follows a period; else nothing is released after the first one.
+        most: keys of a period at most.
+    """
+
+    name: str
+    domain: KeysDomain
+    selection: KeySelection
+    renews: bool
+    most: int = 1_000_000
+
+    @property
+    def identity(self) -> np.ndarray:
+        """`(32,)` uint8: states of configurations with another one mean something else."""
+        text = written(("keys", self.name, self.domain, self.selection, int(self.renews)))
+        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+
+    def test_of(self, step: int) -> int | None:
+        """Return the number of a step's test in its period, from 1; None where nothing is tested any more."""
+        period, at = divmod(step, self.selection.tests)
+        return None if period and not self.renews else at + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRecords(ManyRecords):
+    """The listed keys of a step: their fields, how many people have them, the standard error, and the step in which
+    each was first listed in its period.
+    """
+
+    step: int
+    domain: KeysDomain
+    listed: Listed
+    error: float
+
+    def __len__(self) -> int:
+        return len(self.listed.sums)
+
+    def part(self, rows: range) -> RecordColumns:
+        at = slice(rows.start, rows.stop)
+        values = self.domain.decode(self.listed.keys[at])
+        columns: dict[str, list[Any]] = {
+            name: list(v) for name, v in zip(self.domain.fields, zip(*values, strict=True), strict=True)
+        }
+        columns["step"] = [self.step] * len(values)
+        columns["count"] = people(self.listed.sums[at]).tolist()
+        columns["error"] = [self.error] * len(values)
+        columns["found"] = self.listed.found[at].tolist()
+        ids = [f"{self.step}.{row}" for row in rows]
+        return RecordColumns(ids, columns, [self.step] * len(values))
+
+
+def people(sums: IntArray) -> IntArray:
+    """Return noisy sums in whole people, at least 0."""
+    return np.maximum((sums + RESOLUTION // 2) // RESOLUTION, 0)
+
+
+class Keys:
+    """See the module; implements `engines.core.contract.Engine`.
+
+    | case | what happens |
+    |---|---|
+    | a step without events | a test like any other: listed keys get their sums |
+    | a key of fewer people than `least_count` | it draws no noise, and is never listed |
+    | a listed key | it stays listed to the period's end, whatever its sums are then; below 0 they are 0 |
+    | more than `most` keys in a period | the stream stops before the step; nothing of it is lost or released |
+    | beyond the horizon | empty releases with a note, no noise |
+    """
+
+    def __init__(self, config: KeysConfig) -> None:
+        self.config = config
+        self._next = self._total = 0
+        self._table = PeriodTable.empty(config.domain.words)
+        self._budgets = Budgets.from_guarantee(self.guarantee())
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """See `engines.core.contract.Engine.step`."""
+        config = self.config
+        if batch.step != self._next:
+            raise EngineInputError(f"step {batch.step} is not the next one, {self._next}")
+        test = config.test_of(batch.step)
+        if test is None:
+            return self._over(batch.step)
+        table = self._table if test > 1 else PeriodTable.empty(config.domain.words)
+        table = table.added(batch.events, most=config.most)
+        # A period is charged once, at its first test: periods do not add up (theorem P says what several cost).
+        budgets = self._budgets
+        if test == 1:
+            budgets = budgets.charged(self.guarantee(), ACCOUNT, step=batch.step // config.selection.tests)
+        listed, table = listing_mechanism(table, config.selection.law(test), noise.child("test"))
+        self._budgets, self._table = budgets, table
+        begin = batch.step - test
+        dated = Listed(listed.keys, listed.sums, listed.found + begin)
+        added = KeyRecords(batch.step, config.domain, dated, self._error(test))
+        self._next, self._total = batch.step + 1, self._total + len(added)
+        return Release(
+            step=batch.step,
+            added=added,
+            removed=(),
+            measurements=[self._measurement(batch.step, test, listed)],
+            total=self._total,
+            notes={"listed": len(added), "test": test},
+        )
+
+    def _over(self, step: int) -> Release:
+        self._next, self._table = step + 1, PeriodTable.empty(self.config.domain.words)
+        note = "the horizon is reached and the budget used up: nothing is released any more"
+        return Release(step=step, added=(), removed=(), measurements=(), total=self._total, notes={"over": note})
+
+    def _error(self, test: int) -> float:
+        return float(f"{self.config.selection.deviation(test):.{_DIGITS}g}")
+
+    def _measurement(self, step: int, test: int, listed: Listed) -> dict[str, Any]:
+        """Return the public figures of a test, with the sum of all listed counts; nothing of other keys."""
+        selection = self.config.selection
+        return {
+            "of_step": step,
+            "test": test,
+            "listed": len(listed.sums),
+            "people": int(people(listed.sums).sum()),
+            "threshold": float(f"{selection.threshold(test):.{_DIGITS}g}"),
+            "error": self._error(test),
+            "variance": float(f"{selection.counter.variance(test):.{_DIGITS}g}"),
+        }
+
+    def state(self) -> State:
+        """See `engines.core.contract.Engine.state`. O(keys of the period), and noise of those that were tested."""
+        return {
+            **head(STATE_FORMAT, self.config.identity, self._next, self._total),
+            **self._table.arrays(),
+            **self._budgets.arrays(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See `engines.core.contract.Engine.restore`."""
+        config = self.config
+        step, total = numbers_of(state, STATE_FORMAT, config.identity, count=2)
+        tests = (config.test_of(step - 1) or 0) if step > 0 else 0
+        table = PeriodTable.of(state, words=config.domain.words, tests=tests)
+        budgets = self._budgets.restored(state)
+        self._next, self._total, self._table, self._budgets = step, total, table, budgets
+
+    def guarantee(self) -> Guarantee:
+        """See `engines.core.contract.Engine.guarantee`: of a user over a period."""
+        selection = self.config.selection
+        return Guarantee(
+            epsilon=selection.epsilon,
+            delta=selection.delta,
+            mechanisms=(self._mechanism(),),
+            note="A contribution is the first event of a user with a key in a period, of which "
+            f"{selection.contributions} count. Each key has a counter of its own over the {selection.tests} tests of a "
+            f"period. Gaussian noise: what adds up is mu^2. Of delta, {selection.listing_delta:.3g} is for keys that "
+            "are listed though one user alone decides whether enough people have them, over all tests and keys.",
+        )
+
+    def _mechanism(self) -> Mechanism:
+        selection = self.config.selection
+        whole = selection.counter.mu_squared * selection.contributions
+        epsilon = Fraction(gaussian.epsilon(selection.noise_delta, sqrt(whole))).limit_denominator(2**20)
+        return Mechanism(
+            name="people of each key",
+            distribution="discrete Gaussian",
+            l1_sensitivity=1,
+            scale=_root(1 / selection.counter.mu_squared),
+            epsilon=min(epsilon, selection.epsilon),
+            account=ACCOUNT,
+            mu_squared=whole,
+        )
+
+
+def _root(value: Fraction) -> Fraction:
+    """Return the square root as a short fraction, above it by 2^-20 of it or less."""
+    scale = 4 ** max(0, 24 - value.numerator.bit_length() + value.denominator.bit_length())
+    return Fraction(isqrt(value.numerator * scale // value.denominator) + 1, isqrt(scale))

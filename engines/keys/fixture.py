@@ -1,0 +1,72 @@
+"""The streams that engine `keys` is tried on, by contract tests and coupled runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engines.checks.contract_case import Chance, EngineCase, Key, Pick, Variant
+from engines.keys.domain import KeysDomain
+
+PAGES = ("/", "/about", "caf\u00e9", "\u65e5\u672c", "a b", "")
+_DOMAIN = KeysDomain(fields=("page",), max_bytes=8)
+
+
+def _keys(pick: Pick) -> Key:
+    """One of a few keys."""
+    return tuple(_DOMAIN.packed([PAGES[pick(0, len(PAGES) - 1)].encode()])[0].tolist())
+
+
+def _event(domain: Any, chance: Chance) -> dict[str, Any]:
+    """Texts, numbers and booleans, seldom keys that nobody else has, and keys that are refused."""
+    if chance.random() < 0.005:
+        return {name: chance.choice(["x" * 2000, None, "n\0ul"]) for name in domain.field}
+    if chance.random() < 0.1:
+        return {name: f"o{chance.randint(0, 10**6)}" for name in domain.field}
+    return {name: chance.choice([*PAGES, 7, 7.5, True]) for name in domain.field}
+
+
+def _dearest(domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
+    """A key; every one costs the same."""
+    return [{name: f"d{chance.randint(0, 10**6)}" for name in domain.field}]
+
+
+def _wide(_: str) -> Sequence[Variant]:
+    """More tests and contributions than the small ones have, and combinations."""
+    many = {"max_contributions": 12, "max_per_step": 5}
+    fields = ["page", "query"]
+    return ({"privacy": many, "domain": {"field": fields, "max_key_bytes": 90}, "options": {"horizon": 40}},)
+
+
+def _of_one_end(_: str, variant: Variant) -> Variant:
+    """A bound that renews has no horizon."""
+    if "per" not in variant.get("privacy", {}):
+        return variant
+    return {**variant, "options": {"horizon": None, **variant.get("options", {})}}
+
+
+CONTRACT = EngineCase(
+    engine="keys",
+    tables={
+        "domain": {"kind": "keys", "field": "page", "max_key_bytes": 8},
+        "options": {"horizon": 30, "least_count": 3},
+    },
+    privacy={"delta": 1e-4},
+    keys=_keys,
+    event=_event,
+    dearest=_dearest,
+    crowd=tuple(_DOMAIN.packed([b"/"])[0].tolist()),
+    foreign=None,
+    words=_DOMAIN.words,
+    wide=_wide,
+    in_mode=_of_one_end,
+    variants=(
+        {},
+        {"privacy": {"per": "4h"}},
+        {"options": {"least_count": 1, "horizon": 6}},
+    ),
+    longer=(
+        {"privacy": {"per": "8h", "max_contributions": 6, "max_per_step": 2, "delta": 1e-3}},
+        {"domain": {"field": ["page", "query"], "max_key_bytes": 40}, "options": {"sample": "1/2"}},
+    ),
+)

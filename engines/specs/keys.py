@@ -1,0 +1,48 @@
+"""Engine `keys`: values that nobody listed, such as pages or words, and how many people have each."""
+
+from __future__ import annotations
+
+from schemas.config.domain import Question
+from schemas.config.engines import INTEGER, NUMBER, EngineFacts, EngineSpec, RecordFields, RecordKind
+from schemas.config.keys import LISTING_SHARE, KeysDomainSection, KeysOptions
+
+_KEY: frozenset[RecordKind] = frozenset({"text", "number", "boolean"})
+
+
+def _records(domain: KeysDomainSection) -> RecordFields:
+    return {**dict.fromkeys(domain.field, _KEY), "step": INTEGER, "count": INTEGER, "error": NUMBER, "found": INTEGER}
+
+
+SPEC = EngineSpec(
+    name="keys",
+    summary="values that nobody listed, such as pages, words or products: those that enough people have, and how many",
+    facts=EngineFacts(
+        modes=("default",),
+        units=("user",),
+        uses_delta=frozenset({"default"}),
+        needs_delta=frozenset({"default"}),
+        gaussian=frozenset({"default"}),
+        thresholds={"default": LISTING_SHARE},
+        periods_apart=frozenset({"default"}),
+        whole_unit=True,
+        dates_records=True,
+        contribution="pair",
+    ),
+    domains={"keys": KeysDomainSection},
+    options=KeysOptions,
+    domain="engines.keys.build:domain",
+    build="engines.keys.build:build",
+    evaluator="engines.keys.build:evaluator",
+    view="agents.show.views.keys:VIEW",
+    records=_records,
+    contract_case="engines.keys.fixture:CONTRACT",
+    asks=(
+        Question(
+            key="options.horizon",
+            kind="whole",
+            text="For how many steps are keys counted? Each is a test of all keys; some 10 are a good choice. Or set "
+            "privacy.per, for a bound and a list that begin anew",
+            default=10,
+        ),
+    ),
+)

@@ -1,0 +1,133 @@
+"""Planted faults of engine `keys`: what tells of keys that are not listed, and what costs more than is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from engines.core.noise import listing
+from engines.core.noise.listing import Listed
+from engines.keys import engine as keys
+from engines.keys import selection
+from engines.keys.engine import Keys
+from engines.keys.selection import KeySelection
+from engines.keys.table import PeriodTable
+from tests.couple.plants import Fault, edit, edited, inside, peeked, plants, together, unasked
+
+_FEW = {"options": {"max_keys": 8}}
+_UNION = "(selection.contributions * tests)"
+
+
+def _unasked(owner: Any, name: str, old: str, new: str) -> AbstractContextManager[Any]:
+    """A fault in what the engine says it costs."""
+    return together(unasked(), edited(owner, name, old, new))
+
+
+@contextmanager
+def _only_new() -> Iterator[None]:
+    """Only keys to which somebody new came are tested, and shown."""
+    fresh: set[bytes] = set()
+
+    def watched(added: Any, table: PeriodTable, events: Any, *, most: int) -> PeriodTable:
+        fresh.clear()
+        fresh.update(key.tobytes() for key in events.keys)
+        after: PeriodTable = added(table, events, most=most)
+        return after
+
+    original = listing.listing_mechanism
+
+    def tested(table: Any, law: Any, source: Any) -> Any:
+        listed, after = original(table, law, source)
+        shown = [at for at, key in enumerate(listed.keys) if key.tobytes() in fresh]
+        return Listed(listed.keys[shown], listed.sums[shown], listed.found[shown]), after
+
+    with inside(PeriodTable, "added", watched), patch.object(keys, "listing_mechanism", tested):
+        yield
+
+
+@contextmanager
+def _first_come() -> Iterator[None]:
+    """A full table drops the keys that come last."""
+
+    def dropping(added: Any, table: PeriodTable, events: Any, *, most: int) -> PeriodTable:
+        grown: PeriodTable = added(table, events, most=10**9)
+        if len(grown.keys) <= most:
+            return grown
+        old = {key.tobytes() for key in table.keys}
+        new = [at for at, key in enumerate(grown.keys) if key.tobytes() not in old][: max(most - len(old), 0)]
+        kept = np.array([at for at, key in enumerate(grown.keys) if key.tobytes() in old or at in new], np.int64)
+        rows = np.searchsorted(kept, grown.rows)
+        return replace(grown, keys=grown.keys[kept], counts=grown.counts[kept], rows=rows)
+
+    with inside(PeriodTable, "added", dropping):
+        yield
+
+
+@contextmanager
+def _true_counts() -> Iterator[None]:
+    """Which keys are listed is noisy; how many people they have is not."""
+    original = listing.listing_mechanism
+
+    def told(table: Any, law: Any, source: Any) -> Any:
+        listed, after = original(table, law, source)
+        raw = peeked(after)
+        people = {key.tobytes(): count for key, count in zip(raw.keys, raw.counts.tolist(), strict=True)}
+        sums = [law.counter.resolution * people[key.tobytes()] for key in listed.keys]
+        return Listed(listed.keys, np.array(sums, np.int64), listed.found), after
+
+    with patch.object(keys, "listing_mechanism", told):
+        yield
+
+
+PLANTS = plants(
+    "keys",
+    "default",
+    {
+        "no union over the tests of a period": edit(selection, "_thresholds", _UNION, "selection.contributions"),
+        "no union over the keys of a user": Fault(edit(selection, "_thresholds", _UNION, "tests")),
+        "a threshold for fewer people than are asked for": edit(
+            selection, "_thresholds", "selection.least_count * RESOLUTION", "(selection.least_count - 1) * RESOLUTION"
+        ),
+        "all of delta to the noise": partial(_unasked, KeySelection, "noise_delta", " * (1 - self.share)", ""),
+        "noise for one key of a user": partial(
+            _unasked, KeySelection, "counter", "self.mu_squared / self.contributions", "self.mu_squared"
+        ),
+        "noise by the fourth root of a user's keys": partial(
+            _unasked,
+            KeySelection,
+            "counter",
+            "self.mu_squared / self.contributions",
+            "self.mu_squared / Fraction(self.contributions**0.5)",
+        ),
+        "half the noise of every test": edit(
+            selection,
+            "_node_noise",
+            "sigma_squared_of(longest * square, mu_squared)",
+            "sigma_squared_of(longest * square, mu_squared) / 4",
+        ),
+        "keys of fewer people are tested, too": edit(
+            listing, "_tested", "table.counts >= law.least_count", "table.counts >= 1"
+        ),
+        "noise begins with a key's first event": edit(
+            listing, "_tested", "[*[new] * (test - 1)", "[*[new[:0]] * (test - 1)"
+        ),
+        "one noise for all tests of a key": edit(
+            listing, "_tested", "noise[at, index] = counter.increment(nodes, noise[at, :index])", "noise[at, index] = 0"
+        ),
+        "only keys with new events are tested": _only_new,
+        "a full table drops the keys that come last": Fault(_first_come, variant=_FEW),
+        "how many keys are tested, in the ledger": edit(
+            Keys, "step", '{"listed": len(added), "test": test}', '{"tested": len(peeked(table).rows)}', peeked=peeked
+        ),
+        "how many keys there are, in the ledger": edit(
+            Keys, "step", '{"listed": len(added), "test": test}', '{"keys": len(peeked(table).keys)}', peeked=peeked
+        ),
+        "counts of listed keys without noise": _true_counts,
+    },
+)

@@ -1,0 +1,144 @@
+"""The engine of keys over periods: what it lists, forgets and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engines.checks.contract_case import contract_case
+from engines.checks.contract_checks import same_state
+from engines.core.accounting.accountant import Accountant
+from engines.core.contract import Batch, Columns, Release
+from engines.core.noise import seeded
+from engines.core.registry import build_engine
+from engines.keys.engine import Keys
+from schemas.blocks import Folded
+from schemas.errors import EngineInputError
+from schemas.events import Reason
+
+PERIODS: Mapping[str, Any] = {"privacy": {"per": "4h"}, "options": {"horizon": None}}
+
+
+def engine(variant: Mapping[str, Any] = PERIODS) -> Keys:
+    made = build_engine(contract_case("keys").stream("default", variant))
+    assert isinstance(made, Keys)
+    return made
+
+
+def step(keys: Keys, number: int, **people: int) -> Release:
+    """Let so many new people come to keys."""
+    rows = keys.config.domain.packed([name.encode() for name in people])
+    return keys.step(Batch(number, Folded.from_keys(rows, np.array(list(people.values()), np.int64))), seeded(number))
+
+
+def counts(release: Release) -> dict[str, int]:
+    return {record.fields["page"]: record.fields["count"] for record in release.added}
+
+
+def test_a_key_is_listed_from_when_many_have_it_to_the_period_s_end() -> None:
+    keys = engine()
+    assert counts(step(keys, 0, a=2, b=900)).keys() == {"b"}
+    second = step(keys, 1, a=500)
+    assert counts(second).keys() == {"a", "b"}
+    assert [record.fields["found"] for record in second.added] == [1, 0]
+    assert counts(step(keys, 2)).keys() == counts(step(keys, 3)).keys() == {"a", "b"}
+    error = keys.config.selection.deviation(4)
+    assert abs(counts(second)["a"] - 502) < 8 * error
+    assert second.measurements[0]["listed"] == 2
+
+
+def test_a_new_period_knows_nothing_of_the_one_before() -> None:
+    keys = engine()
+    for number in range(4):
+        step(keys, number, a=900)
+    assert not step(keys, 4).added
+    assert counts(step(keys, 5, a=900))["a"] < 2000
+    # Each period is charged once, and periods do not add up.
+    [spent] = {each.spent.mu_squared for each in Accountant.kept(keys.state()).values()}
+    assert spent == keys.guarantee().mu_squared
+
+
+def test_sums_of_a_listed_key_differ_by_noise_of_their_own() -> None:
+    keys = engine({"options": {"horizon": 20}})
+    found = [counts(step(keys, number, **({"a": 900} if number == 0 else {})))["a"] for number in range(20)]
+    assert len(set(found)) > 5
+
+
+def test_nothing_is_released_beyond_the_horizon() -> None:
+    keys = engine({"options": {"horizon": 2}})
+    assert step(keys, 0, a=900).added
+    assert step(keys, 1).added
+    over = step(keys, 2, a=900)
+    assert not over.added
+    assert not over.measurements
+    assert "over" in over.notes
+    assert not keys.state()["table/keys"].size
+
+
+def test_a_full_table_stops_before_anything_is_lost() -> None:
+    keys = engine({"options": {"max_keys": 3}})
+    step(keys, 0, a=1, b=900, c=1)
+    before = keys.state()
+    with pytest.raises(EngineInputError, match=r'max_keys = 3.*sample = "1/16"') as error:
+        step(keys, 1, a=1, secret=1)
+    assert "secret" not in str(error.value)
+    assert same_state(keys.state(), before)
+    assert step(keys, 1, a=900, b=1).step == 1
+
+
+def test_a_late_key_has_noise_of_as_many_tests_as_an_early_one() -> None:
+    keys = engine({"options": {"horizon": 6}})
+    for number in range(3):
+        step(keys, number, early=900)
+    step(keys, 3, late=900, few=2)
+    state = keys.state()
+    assert state["tested/noise"].shape == (2, 4)
+    assert state["tested/noise"].all()
+    assert len(state["table/keys"]) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tested/noise": np.zeros((1, 9), np.int64)},
+        {"tested/rows": np.array([7], np.int64)},
+        {"tested/found": np.array([-1], np.int64)},
+        {"table/counts": np.zeros(0, np.int64)},
+        {"table/keys": np.zeros((2, 3), np.uint64)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_damaged_table_is_refused(change: dict[str, Any]) -> None:
+    keys = engine()
+    step(keys, 0, a=900, b=1)
+    with pytest.raises(EngineInputError):
+        engine().restore({**keys.state(), **change})
+
+
+def test_a_public_share_of_keys_is_counted() -> None:
+    """False alarms: none, the hash is fixed."""
+    quarter = engine({"options": {"sample": "1/4"}}).config.domain
+    names = [f"p {number}" for number in range(2000)]
+    columns = Columns({}, {}, np.ones(2000, np.int8), {"page": names})
+    _, reasons = quarter.encode(columns)
+    assert set(reasons.tolist()) == {Reason.ACCEPTED, Reason.DROPPED}
+    assert 400 < (reasons == Reason.ACCEPTED).sum() < 600
+    assert not any(quarter.at_fault(columns))
+
+
+def test_more_keys_may_be_allowed_while_a_stream_runs() -> None:
+    """Or a full table could not be helped."""
+    case = contract_case("keys")
+    few, many, sampled = (
+        case.stream("default", {"options": options}).fingerprint_fields()
+        for options in ({"max_keys": 3}, {"max_keys": 4}, {"sample": "1/2"})
+    )
+    assert few == many != sampled
+    keys = engine({"options": {"max_keys": 1}})
+    step(keys, 0, a=1)
+    larger = engine({"options": {"max_keys": 2}})
+    larger.restore(keys.state())
+    step(larger, 1, b=1)

@@ -1,0 +1,46 @@
+"""What a configuration of keys is refused for, in words that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engines.checks.contract_case import contract_case
+from engines.core.registry import build_engine
+from engines.keys.engine import Keys
+from schemas.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"domain": {"op": "action"}}, "domain.op: would delete events, .* counts that do not fall"),
+        ({"domain": {"ttl": "2h"}}, "domain.ttl: would delete events, .* counts that do not fall"),
+        ({"domain": {"other": 1}}, "domain.other: unknown key"),
+        ({"domain": {"field": []}}, "domain.field: has too few entries"),
+        ({"domain": {"field": ["a", "a"]}}, "already serves as"),
+        ({"domain": {"max_key_bytes": 1025}}, "must be at most 1024"),
+        ({"privacy": {"delta": None}}, "privacy.delta: .* no guarantee without a delta"),
+        ({"privacy": {"unit": "event", "user": None, "max_contributions": None}}, 'use unit = "user"'),
+        (
+            {"privacy": {"per": "4h"}, "options": {"horizon": 30}},
+            "options.horizon: is for streams whose bound does not renew",
+        ),
+        ({"options": {"horizon": None}}, "options.horizon: missing"),
+        ({"options": {"horizon": None}, "privacy": {"per": "1001h"}}, "has 1,001 steps"),
+        ({"options": {"sample": "2/3"}}, 'write sample = "1/16"'),
+        ({"options": {"least_count": 0}}, "options.least_count"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        contract_case("keys").stream("default", changes)
+
+
+def test_a_period_or_the_horizon_says_how_many_tests_there_are() -> None:
+    of_period = {"privacy": {"per": "4h"}, "options": {"horizon": None}}
+    for changes, tests, renews in ((of_period, 4, True), ({"options": {"horizon": 7}}, 7, False)):
+        engine = build_engine(contract_case("keys").stream("default", changes))
+        assert isinstance(engine, Keys)
+        assert (engine.config.selection.tests, engine.config.renews) == (tests, renews)

@@ -1,0 +1,70 @@
+"""Truth counts people: whoever has a key, once, however often and under whichever spelling of an id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from engines.core.contract import Columns
+from engines.keys.evaluator import KeysEvaluator, PeopleDomain
+from schemas.arrays import KeyArray, ReasonArray
+from schemas.blocks import Folded
+
+
+class Letters:
+    """Keys of one letter."""
+
+    number_fields = ()
+    text_fields = ("page",)
+    value_fields: Mapping[str, Any] = MappingProxyType({})
+    words = 1
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
+        texts = columns.texts["page"]
+        return np.array([[ord(text)] for text in texts], np.uint64).reshape(-1, 1), np.zeros(len(texts), np.uint8)
+
+    def names(self, keys: KeyArray) -> Sequence[tuple[str, ...]]:
+        return [(chr(letter),) for (letter,) in keys.tolist()]
+
+
+EVALUATOR = KeysEvaluator(PeopleDomain(Letters(), "user"), threshold=2.0)
+
+
+def truth(*rows: tuple[str, object]) -> Folded:
+    texts, users = [page for page, _ in rows], [user for _, user in rows]
+    keys, _ = EVALUATOR.domain.encode(Columns({}, {"page": texts}, np.ones(len(rows), np.int8), {"user": users}))
+    return Folded.from_keys(keys)
+
+
+TRUE = truth(("a", "ann"), ("a", "ann"), ("a", 7), ("a", "7"), ("b", "ann"), ("c", "x"), ("c", "y"), ("c", None))
+
+
+def released(*rows: tuple[str, int, float]) -> dict[str, list[Any]]:
+    names, steps, counts = ([row[at] for row in rows] for at in range(3))
+    return {"page": names, "step": steps, "count": counts}
+
+
+def test_people_are_counted_once() -> None:
+    assert EVALUATOR.people(TRUE) == {("a",): 2, ("b",): 1, ("c",): 3}
+    assert EVALUATOR.size(TRUE) == 6
+    assert EVALUATOR.people(Folded.empty(3)) == {}
+
+
+def test_the_newest_list_is_compared_with_all_keys_that_enough_people_have() -> None:
+    found = EVALUATOR.measure(TRUE, released(("c", 3, 9.0), ("a", 4, 1.5), ("b", 4, 2.0)))
+    assert found == {"error": (1.5 + 3) / 6, "listed": 2, "findable": 2, "missed": 0.5, "count_error": 1.5 / 3}
+    nothing = EVALUATOR.measure(Folded.empty(3), released())
+    assert (nothing["listed"], nothing["findable"]) == (0, 0)
+    assert isnan(nothing["missed"])
+    assert isnan(nothing["count_error"])
+    assert isnan(nothing["error"])
+
+
+def test_what_a_bound_drops_is_missed_without_any_noise() -> None:
+    assert EVALUATOR.exact(TRUE, TRUE)["error"] == 0
+    found = EVALUATOR.exact(TRUE, truth(("a", "ann"), ("c", "x"), ("c", "y")))
+    assert found == {"error": 3 / 6, "listed": 2, "findable": 2, "missed": 0, "count_error": 2 / 5}
