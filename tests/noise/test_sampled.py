@@ -31,8 +31,10 @@ from engines.core.noise import (
 )
 from engines.core.noise.binomial import binomial_mechanism
 from engines.core.noise.exponential import exponential_mechanism
+from engines.core.noise.listing import listing_mechanism
 from engines.core.noise.split import laplace_exceeds
-from schemas.arrays import BoolArray, FloatArray
+from engines.core.noise.witness import ListedLaw
+from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray
 
 pytestmark = pytest.mark.seconds(1)
 
@@ -123,6 +125,54 @@ def choice(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
     return np.array([chosen(run, bool(bit)) for run, bit in enumerate(there)])
 
 
+PEOPLE = 5
+"""Who have a key without the unit; its noisy sum passes the threshold half the time."""
+
+
+@dataclass(frozen=True)
+class OneTest:
+    """A counter of one node on the lattice of `gauss`, with `less` times less noise."""
+
+    less: int
+    resolution = SHIFT
+
+    def node_noise(self, t: int) -> tuple[Fraction, ...]:
+        return (SIGMA_SQUARED / self.less**2,) * t
+
+    def increment(self, drawn: IntArray, before: IntArray) -> IntArray:
+        return drawn
+
+
+@dataclass(frozen=True)
+class KeyOfEachRun:
+    """See `engines.core.noise.listing.KeyTable`, before its first test."""
+
+    keys: KeyArray
+    counts: IntArray
+    rows: IntArray
+    noise: IntArray
+    found: IntArray
+
+    def tested(self, rows: IntArray, noise: IntArray, found: IntArray) -> KeyOfEachRun:
+        return KeyOfEachRun(self.keys, self.counts, rows, noise, found)
+
+
+def listing(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
+    keys = np.arange(there.size, dtype=np.uint64)[:, np.newaxis]
+    none = np.zeros(0, np.int64)
+    table = KeyOfEachRun(keys, PEOPLE + there.astype(np.int64), none, none.reshape(0, 0), none)
+    listed, _ = listing_mechanism(table, ListedLaw(OneTest(less), 1, PEOPLE * SHIFT, 1), source)
+    scores = np.full(there.size, PEOPLE * SHIFT - 1)
+    scores[listed.keys[:, 0].astype(np.int64)] = listed.sums
+    return scores
+
+
+def listing_law(less: int) -> tuple[FloatArray, ...]:
+    reach = 400
+    sides = moved(DiscreteGaussian(SIGMA_SQUARED / less**2).pmf, reach, SHIFT)
+    return tuple(np.concatenate([[side[:reach].sum()], side[reach:]]) for side in sides)
+
+
 def softmax(utilities: tuple[int, ...], rate: float) -> FloatArray:
     weights = np.exp(rate * np.array(utilities))
     return weights / weights.sum()
@@ -133,6 +183,12 @@ MECHANISMS: Mapping[str, Mechanism] = {
     "gaussian_mechanism": Mechanism(
         gauss,
         lambda less: moved(DiscreteGaussian(SIGMA_SQUARED / less**2).pmf, 400, SHIFT),
+        epsilon=gaussian.epsilon(DELTA, SHIFT / float(dominating(SIGMA_SQUARED)) ** 0.5),
+        delta=DELTA,
+    ),
+    "listing_mechanism": Mechanism(
+        listing,
+        listing_law,
         epsilon=gaussian.epsilon(DELTA, SHIFT / float(dominating(SIGMA_SQUARED)) ** 0.5),
         delta=DELTA,
     ),
