@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from aiokafka.errors import KafkaError
@@ -28,6 +28,11 @@ from schemas.errors import BrokerError
 FETCH_WAIT_MS = 100
 """A fetch of partitions that have nothing holds up those that were handed out meanwhile: one at a time to a broker.
 Faust asks for 1,500.
+"""
+
+POLL_BYTES = 4 << 20
+"""A poll of Faust's asks for records of one partition after the other until it has a few: with many partitions it takes
+longer to ask than to work.
 """
 
 StartOffset = Callable[[int], int]
@@ -86,8 +91,19 @@ class JobConsumerThread(AIOKafkaConsumerThread):
             give_place_up(self._consumer)
         await super().on_thread_stop()
 
-    async def _fetch_records(self, *args: Any, **kwargs: Any) -> FetchedBatch:
-        batch = FetchedBatch(await super()._fetch_records(*args, **kwargs))
+    async def _fetch_records(
+        self, consumer: Any, partitions: set[TP], timeout: float | None = None, max_records: int | None = None
+    ) -> FetchedBatch:
+        """Return what is there of all partitions, of each one as much as is fetched at once; `POLL_BYTES` or so."""
+        batch = FetchedBatch(await super()._fetch_records(consumer, partitions, timeout, max_records))
+        size = _bytes_of(batch)
+        # Without a partition to ask for, it is asked for all of them.
+        while batch and size < POLL_BYTES and (others := partitions - batch.keys()):
+            more = await super()._fetch_records(consumer, others, 0, max_records)
+            if not more:
+                break
+            batch.update(more)
+            size += _bytes_of(more)
         batch.epoch, batch.sought = self.epoch, self.sought
         return batch
 
@@ -108,6 +124,21 @@ class JobConsumerThread(AIOKafkaConsumerThread):
     async def committed(self, tp: TP) -> int:
         """Return the group's offset, 0 where it has none."""
         return int(await self._ensure_consumer().committed(tp) or 0)
+
+
+def _bytes_of(batch: Mapping[Any, Sequence[Any]]) -> int:
+    return sum(len(record.value or b"") for records in batch.values() for record in records)
+
+
+async def delivered(app: Any, stream: Any) -> AsyncIterator[Any]:
+    """Yield the events of an agent as they are delivered, but for those of an earlier assignment.
+
+    They are those of the stream's channel. A stream acknowledges an event even when the body raises, and after each
+    single one it gives way to all else that the worker does: 20 ms with 200 streams.
+    """
+    async for event in stream.channel:
+        if app.flow_control.is_active() and event.message.generation_id == app.consumer_generation_id:
+            yield event
 
 
 class JobConsumer(Consumer):

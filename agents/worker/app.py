@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import faust
+from faust.types import TP
 from yarl import URL
 
 from agents.kafka.lifecycle.state_folder import SET_IT, root_of
 from agents.kafka.lifecycle.vitals import VitalsWatch
 from agents.kafka.membership import HEARTBEAT_S
 from agents.kafka.security import faust_credentials
-from agents.kafka.transport import JobTransport, StartOffset
+from agents.kafka.transport import JobTransport, StartOffset, delivered
 from agents.worker.engine import EngineTask, blocks_start
 from agents.worker.metrics import REBALANCES
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
@@ -59,7 +60,12 @@ def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type
         factories["audit"], sources["audit"] = (lambda partition: AuditTask(job, table, partition)), topics.held_out
         starts[topics.held_out] = held_out_start(job, table)
     app.transport = JobTransport(app.conf.broker, app, starts=starts)
-    tasks = PartitionTasks(factories, app.crash, job.vitals)
+
+    def hold(role: str, partition: int, held: bool) -> None:
+        place, consumer = TP(sources[role], partition), app.consumer
+        (consumer.on_buffer_full if held else consumer.on_buffer_drop)(place)
+
+    tasks = PartitionTasks(factories, app.crash, job.vitals, hold)
     for role, topic in sources.items():
         _attach(app, tasks, role, topic)
     _follow_assignment(app, job, table, tasks, set(sources.values()))
@@ -71,9 +77,8 @@ def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type
 
 def _attach(app: faust.App, tasks: PartitionTasks, role: str, topic: str) -> None:
     async def agent(stream: Any) -> None:
-        # `noack`, because a plain `async for event` acknowledges even when the body raises.
-        async for event in stream.noack().events():
-            await tasks.deliver(role, event)
+        async for event in delivered(app, stream):
+            tasks.deliver(role, event)
 
     app.agent(app.topic(topic, key_serializer="raw", value_serializer="raw"), name=f"{app.conf.id}.{role}")(agent)
 
@@ -145,7 +150,7 @@ def _settings(config: Config) -> dict[str, Any]:
         "agent_supervisor": "mode.CrashingSupervisor",
         "stream_wait_empty": False,
         "stream_recovery_delay": 0.0,
-        # A record can be a megabyte: Faust's 4,096 would be gigabytes. A poll must stay under a fifth of the buffer.
+        # A record can be a megabyte: Faust's 4,096 would be gigabytes. Of each partition a poll takes so many at most.
         "stream_buffer_maxsize": 64,
         "broker_max_poll_records": 12,
         "table_standby_replicas": 0,

@@ -262,8 +262,9 @@ class EngineTask(StreamsTask):
 
     async def _compute(self, effect: Compute) -> Encoded:
         pulse = self._pulses[effect.stream]
-        with pulse.at("computes a step", COMPUTE_S), PHASES.labels(effect.stream, "compute").time():
-            return await asyncio.to_thread(effect.work)
+        async with self._job.processors:
+            with pulse.at("computes a step", COMPUTE_S), PHASES.labels(effect.stream, "compute").time():
+                return await asyncio.to_thread(effect.work)
 
     def _adopt(self, effect: Adopted) -> None:
         failpoint("adopted")

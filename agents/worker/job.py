@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,6 +56,11 @@ class Job:
         self.stops = Stops.of(stream.name for stream in self.config.streams)
         self._known = {*self.config.job.retired, *(stream.name for stream in self.config.streams)}
 
+    @cached_property
+    def processors(self) -> asyncio.Semaphore:
+        """How many steps are computed at once. Each more would only keep the event loop waiting for the interpreter."""
+        return asyncio.Semaphore(1 + (os.cpu_count() or 1))
+
     @property
     def topics(self) -> Topics:
         return Topics(self.config.job.name, self.config.kafka.partitions)
@@ -76,8 +83,14 @@ class Job:
 
     def streams_on(self, partition: int) -> Sequence[Stream]:
         """Return the streams whose home is this partition."""
-        partitions = self.config.kafka.partitions
-        return [stream for stream in self.config.streams if home_partition(stream.name, partitions) == partition]
+        return self._streams_by_home.get(partition, ())
+
+    @cached_property
+    def _streams_by_home(self) -> Mapping[int, Sequence[Stream]]:
+        found: dict[int, list[Stream]] = {}
+        for stream in self.config.streams:
+            found.setdefault(home_partition(stream.name, self.config.kafka.partitions), []).append(stream)
+        return found
 
     def holds_back(self, partition: int) -> bool:
         """Return whether private records on this partition must stay: a stream at home there cannot say what it still

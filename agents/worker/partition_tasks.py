@@ -15,6 +15,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from agents.kafka.lifecycle.cancellations import raise_stray_cancellation
@@ -25,9 +26,32 @@ from schemas.errors import PrivstreamError, WireError
 
 log = logging.getLogger(__name__)
 
-QUEUE_RECORDS = 16  # read ahead for each task; a record can be a megabyte
+QUEUE_RECORDS = 16  # that wait before a partition is fetched no more; a record can be a megabyte
 STOP_TIMEOUT_S = 10.0
 AGAIN_S = 3.0  # what a task may take to end before it is cancelled once more
+
+
+class RecordQueue(asyncio.Queue[Any]):
+    """The records of one task that wait. It takes whatever comes, and says when its partition should not be fetched.
+
+    So a task that has much to do keeps no other waiting.
+
+    Attributes:
+        hold: called with true when `QUEUE_RECORDS` wait, with false when half of them are left.
+    """
+
+    hold: Callable[[bool], None] | None = None
+
+    def _put(self, item: Any) -> None:
+        super()._put(item)
+        if self.hold is not None and self.qsize() >= QUEUE_RECORDS:
+            self.hold(True)
+
+    def _get(self) -> Any:
+        item = super()._get()
+        if self.hold is not None and self.qsize() == QUEUE_RECORDS // 2:
+            self.hold(False)
+        return item
 
 
 class PartitionTask(abc.ABC):
@@ -41,7 +65,7 @@ class PartitionTask(abc.ABC):
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.closed = False
-        self.queue: asyncio.Queue[Any] = asyncio.Queue(QUEUE_RECORDS)
+        self.queue = RecordQueue()
         self.pulse = Pulse(f"{self.role} of partition {partition}")
         self.pulses = [self.pulse]
         """Of all that works by itself in this task."""
@@ -153,6 +177,8 @@ class PartitionTasks:
         factories: role -> how to make the task of a partition.
         crash: stops the worker with an error.
         vitals: where each task says what it is doing; its own by default.
+        hold: called with role, partition, and whether its records should be fetched no more for now; by default all are
+            fetched.
     """
 
     def __init__(
@@ -160,9 +186,11 @@ class PartitionTasks:
         factories: Mapping[str, Callable[[int], PartitionTask]],
         crash: Callable[[BaseException], Any],
         vitals: Vitals | None = None,
+        hold: Callable[[str, int, bool], None] | None = None,
     ) -> None:
         self._factories = factories
         self._crash = crash
+        self._hold = hold
         self._vitals = Vitals() if vitals is None else vitals
         self._open: dict[tuple[str, int], PartitionTask] = {}
         self._running: dict[PartitionTask, asyncio.Task[None]] = {}
@@ -178,26 +206,26 @@ class PartitionTasks:
                 if (role, partition) not in self._open:
                     task = self._open[role, partition] = make(partition)
                     task.vitals = self._vitals
+                    if self._hold is not None:
+                        task.queue.hold = partial(self._hold, role, partition)
                     self._vitals.take(task.pulse)
                     self._running[task] = asyncio.ensure_future(self._run(task))
 
-    async def deliver(self, role: str, event: Any) -> None:
-        """Hand a record to its task; waits while the task's queue is full.
+    def deliver(self, role: str, event: Any) -> None:
+        """Hand a record to its task.
 
         A record without a task is left over from an earlier assignment; one opened for it would fence the right one.
         """
         task = self._open.get((role, event.message.partition))
-        while task is not None and not task.closed:
-            if not task.queue.full():
-                task.queue.put_nowait(event)
-                return
-            await asyncio.sleep(0.01)
+        if task is not None and not task.closed:
+            task.queue.put_nowait(event)
 
     def revoke(self) -> None:
         """Close every task. Kafka revokes all partitions in a rebalance and assigns again what stays."""
         tasks, self._open = list(self._open.values()), {}
         for task in tasks:
             task.closed = True
+            task.queue.hold = None
             for pulse in task.pulses:
                 self._vitals.ends(pulse)
             running = self._running.pop(task)

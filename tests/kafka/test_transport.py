@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiokafka
 import faust
 import pytest
 from aiokafka.admin import NewTopic
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.transport.drivers.aiokafka import Consumer as StockConsumer
 from faust.transport.drivers.aiokafka import Transport as StockTransport
+from faust.types import TP
 from yarl import URL
 
-from agents.kafka.transport import JobConsumer, JobTransport, ThreadEndedError
+from agents.kafka import transport
+from agents.kafka.transport import JobConsumer, JobConsumerThread, JobTransport, ThreadEndedError, delivered
 from agents.worker.table import DurableTable, durable_table
 from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, producing, until
 
@@ -61,7 +65,7 @@ def make_app(bootstrap: str, folder: Path, job: str, *, ours: bool) -> tuple[fau
     seen: list[int] = []
 
     async def note(stream: Any) -> None:
-        async for event in stream.noack().events():
+        async for event in delivered(app, stream) if ours else stream.noack().events():
             seen.append(event.message.offset)
             if len(seen) < SLOW_EVENTS:
                 await asyncio.sleep(0.01)
@@ -192,6 +196,39 @@ async def test_a_worker_that_has_crashed_comes_to_its_end(bootstrap: str, tmp_pa
         assert await asyncio.gather(*(refused() for _ in range(5))) == [True] * 5
         await app.stop()
     assert bool(app.consumer._thread._shutdown.is_set())
+
+
+@pytest.mark.parametrize(("poll_bytes", "first"), [(1 << 20, 3), (25, 2)])
+async def test_a_poll_takes_of_all_partitions_what_is_there_and_each_record_once(
+    monkeypatch: pytest.MonkeyPatch, poll_bytes: int, first: int
+) -> None:
+    """As aiokafka's fetcher, which takes no partition for all of them, and ends with a partition when it has enough."""
+    waiting = {TP("t", at): [SimpleNamespace(offset=offset, value=bytes(10)) for offset in range(4)] for at in range(3)}
+    asked: list[set[TP]] = []
+
+    async def fetch(
+        thread: Any, consumer: Any, partitions: set[TP], timeout: float | None, most: int
+    ) -> dict[TP, list[Any]]:
+        asked.append(set(partitions))
+        for tp, records in waiting.items():
+            if records and (not partitions or tp in partitions):
+                taken, waiting[tp] = records[:most], records[most:]
+                return {tp: taken}
+        return {}
+
+    monkeypatch.setattr(AIOKafkaConsumerThread, "_fetch_records", fetch)
+    monkeypatch.setattr(transport, "POLL_BYTES", poll_bytes)
+    thread = JobConsumerThread.__new__(JobConsumerThread)
+    seen: dict[TP, list[int]] = {tp: [] for tp in waiting}
+    batches = []
+    while batch := await thread._fetch_records(None, set(waiting), 1.0, 2):
+        batches.append(batch)
+        for tp, records in batch.items():
+            assert len(records) <= 2
+            seen[tp] += [record.offset for record in records]
+    assert len(batches[0]) == first
+    assert set() not in asked
+    assert all(offsets == [0, 1, 2, 3] for offsets in seen.values())
 
 
 async def test_stock_faust_loses_records_after_a_table_recovery(bootstrap: str, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ class Assignment(ConsumerRebalanceListener):
         while True:
             generation, event = await self._queues[role].get()
             if generation == self._generation:
-                await self.tasks.deliver(role, event)
+                self.tasks.deliver(role, event)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         self._assigned = frozenset()
