@@ -99,7 +99,11 @@ class AwaitedTicks:
 
 
 LEAST_SNAPSHOT_BYTES = 32 << 10
-MOST_SNAPSHOTS = 32
+LEAST_SNAPSHOTS, MOST_SNAPSHOTS = 4, 32
+EVENTS_A_SNAPSHOT = 64
+"""A block has a snapshot for so many of its events, within these limits: of a block of few events they would be most of
+the work. Blocks that are needed beside snapshots of all buckets are so many times more, and as small.
+"""
 TRIM_S = 60.0
 """How long raw records stay on a routed topic once they are in blocks, about: each deletion is a client of its own."""
 LEAST_SLICE = 1_000  # below, the cost of a slice is no longer that of its records
@@ -122,6 +126,10 @@ class IngestOptions:
     flush_s: float = 1.0
     flush_share_s: float = 0.03
     poll_timeout_ms: int = 200
+
+    def flush_wait_s(self, partitions: int) -> float:
+        """Return how long a record waits for its block to fill where the worker has so many partitions."""
+        return max(self.flush_s, self.flush_share_s * partitions)
 
 
 class SourceTask:
@@ -349,7 +357,7 @@ class SourceTask:
             await self.settled()  # a failure must be noticed even if nothing ever follows
         self._trim()
         full = any(machine.room == 0 for machine in self.machines)
-        wait_s = max(self._options.flush_s, self._options.flush_share_s * partitions)
+        wait_s = self._options.flush_wait_s(partitions)
         waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= wait_s
         if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
             await self.flush()
@@ -405,7 +413,8 @@ class SourceTask:
             hop = machine.seal()
             return None if hop is None else SealedHop(machine, hop)
         charged_bytes = 24 * machine.pending
-        snapshots = machine.snapshots(max(LEAST_SNAPSHOT_BYTES, charged_bytes), most=MOST_SNAPSHOTS)
+        most = min(max(machine.pending // EVENTS_A_SNAPSHOT, LEAST_SNAPSHOTS), MOST_SNAPSHOTS)
+        snapshots = machine.snapshots(max(LEAST_SNAPSHOT_BYTES, charged_bytes), most=most)
         block, letters = machine.seal()
         return None if block is None else SealedBlock(machine, block, block.encode(), letters, snapshots)
 

@@ -131,6 +131,8 @@ class StepEnds:
 CLOCK_S = 0.05  # how late a step's end may be noticed, at most
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
+FEW_RECORDS = 2_000
+TOGETHER = 0.2  # of the time that records wait for their block to fill, to come together before they are taken in
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
 
@@ -211,9 +213,20 @@ class IngestService(LongService):
                     task.leave_out_stopped()
                     if not task.machines and source in consumer.assignment():
                         consumer.pause(source)
+                await self._let_records_come(fetched)
         finally:
             self._pulse.waits("has ended")
             await finish_before_cancellation(self._leave(consumer))
+
+    async def _let_records_come(self, fetched: Mapping[TopicPartition, Sequence[Any]]) -> None:
+        """Wait a little where few records came: to take in one costs as much as to take in hundreds. Not where a step
+        has ended, and no longer than until one ends.
+        """
+        tasks = self.partition_tasks.values()
+        few = sum(map(len, fetched.values())) < FEW_RECORDS
+        if few and self._pulse.ready and not any(task.awaited for task in tasks):
+            together_s = self._options.flush_wait_s(len(tasks)) * TOGETHER
+            await self.sleep(min(together_s, self._until_next_end_s()))
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
         await self._schemas.close()
