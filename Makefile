@@ -14,7 +14,7 @@ SBOM   ?= build/sbom.json
 export PYTHONDONTWRITEBYTECODE :=
 SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos brokers recipes simulate-job nightly docs drawing pictures lock sbom clean
+.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence bench-table audit couple same chaos brokers recipes simulate-job nightly docs drawing pictures lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,9 @@ bench-counters: setup  ## variances of every counter, and the papers' own compar
 
 bench-sequence: setup  ## error of the series and Markov engines against the papers'; QUICK=1 under three minutes
 	$(BENCH) -m benchmarks.sequence $(ARGS)
+
+bench-table: setup  ## memory, state and steps of a table of 10^7 keys that nobody listed; QUICK=1 of 10^6
+	$(BENCH) -m benchmarks.table $(ARGS)
 
 audit: setup  ## privstream audit of small streams of every engine, mode and variant (ARGS="--only spatial --runs 100")
 	$(VENV)/bin/privstream audit $(ARGS)

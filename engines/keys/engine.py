@@ -27,6 +27,7 @@ from engines.core.noise import NoiseSource
 from engines.core.noise.listing import Listed, listing_mechanism
 from engines.core.state import head, numbers_of, written
 from engines.keys.domain import KeysDomain
+from engines.keys.hashes import KeyHash
 from engines.keys.selection import RESOLUTION, KeySelection
 from engines.keys.table import PeriodTable
 from schemas.arrays import IntArray
@@ -115,7 +116,7 @@ class Keys:
     def __init__(self, config: KeysConfig) -> None:
         self.config = config
         self._next = self._total = 0
-        self._table = PeriodTable.empty(config.domain.words)
+        self._table = PeriodTable.empty(KeyHash.none(config.domain.words))
         self._budgets = Budgets.from_guarantee(self.guarantee())
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
@@ -126,8 +127,10 @@ class Keys:
         test = config.test_of(batch.step)
         if test is None:
             return self._over(batch.step)
-        table = self._table if test > 1 else PeriodTable.empty(config.domain.words)
-        table = table.added(batch.events, most=config.most)
+        table = self._table
+        if test == 1:
+            table = PeriodTable.empty(KeyHash.drawn(config.domain.words, noise.child("hash")))
+        table = table.added(batch.events, least=config.selection.least_count, most=config.most)
         # A period is charged once, at its first test: periods do not add up (theorem P says what several cost).
         budgets = self._budgets
         if test == 1:
@@ -148,7 +151,7 @@ class Keys:
         )
 
     def _over(self, step: int) -> Release:
-        self._next, self._table = step + 1, PeriodTable.empty(self.config.domain.words)
+        self._next, self._table = step + 1, PeriodTable.empty(KeyHash.none(self.config.domain.words))
         note = "the horizon is reached and the budget used up: nothing is released any more"
         return Release(step=step, added=(), removed=(), measurements=(), total=self._total, notes={"over": note})
 
@@ -169,7 +172,7 @@ class Keys:
         }
 
     def state(self) -> State:
-        """See `engines.core.contract.Engine.state`. O(keys of the period), and noise of those that were tested."""
+        """See `engines.core.contract.Engine.state`, and `engines.keys.table` for what of it is new in a step."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, self._total),
             **self._table.arrays(),
@@ -181,7 +184,7 @@ class Keys:
         config = self.config
         step, total = numbers_of(state, STATE_FORMAT, config.identity, count=2)
         tests = (config.test_of(step - 1) or 0) if step > 0 else 0
-        table = PeriodTable.of(state, words=config.domain.words, tests=tests)
+        table = PeriodTable.of(state, words=config.domain.words, tests=tests, least=config.selection.least_count)
         budgets = self._budgets.restored(state)
         self._next, self._total, self._table, self._budgets = step, total, table, budgets
 

@@ -35,6 +35,7 @@ from engines.core.counters.linear import check_activation, check_whole, largest_
 from engines.core.noise import NoiseSource
 from engines.core.noise.listing import listing_mechanism
 from engines.core.noise.witness import ListedLaw
+from engines.keys.hashes import KeyHash
 from engines.keys.table import PeriodTable
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
@@ -124,7 +125,8 @@ class NormalisedCounter:
         """
         if not before.shape[1]:
             return drawn
-        moved = before @ self.strategy(before.shape[1] + 1)[-1, :-1]
+        # Of whole numbers this is two to three times as fast as a product of matrices.
+        moved: IntArray = np.einsum("nt,t->n", before, self.strategy(before.shape[1] + 1)[-1, :-1])
         return drawn - ((moved + RESOLUTION // 2) // RESOLUTION)
 
     def nodes(self, noise: IntArray) -> IntArray:
@@ -252,9 +254,13 @@ class KeySelection:
             at the last test in lattice steps, 0 where it is not listed.
         """
         first, sums = np.zeros(len(people), np.int64), np.zeros(len(people), np.int64)
-        table = replace(PeriodTable.empty(1), keys=np.arange(len(people), dtype=np.uint64)[:, np.newaxis])
-        for test in range(1, self.tests + 1):
-            table = replace(table, counts=people[:, test - 1])
+        before = (people < self.least_count).sum(axis=1)
+        rows = np.argsort(before, kind="stable")[: np.count_nonzero(before < self.tests)]
+        keys, counts = rows.astype(np.uint64)[:, np.newaxis], np.ascontiguousarray(people[rows].T)
+        ends = np.searchsorted(before[rows], np.arange(self.tests), side="right").tolist()
+        table = PeriodTable.empty(KeyHash.none(1))
+        for test, end in enumerate(ends, start=1):
+            table = replace(table, keys=keys[:end], counts=counts[test - 1, :end])
             listed, table = listing_mechanism(table, self.law(test), source.child("test", test))
             at = listed.keys[:, 0].astype(np.int64)
             first[at], sums[at] = listed.found, listed.sums

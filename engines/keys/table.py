@@ -1,12 +1,27 @@
 """The table of a period: every key that came, with how many people have it. PRIVATE, its size too.
 
-It takes memory for every key, listed or not: 16 bytes and the key, up to a public number of keys. A full table stops
-its stream before the step that is too much: a table that dropped keys would let one person's keys push out others'.
+A key of fewer people than are asked for is two words: its hash (`engines.keys.hashes`), and in the lowest bits how many
+people came. It has no text: the step in which enough people have it has the key among its own events. From then on it
+is a candidate, with text, count, and the noise of every test of its period.
+
+Two keys of one hash would be one; see `engines.keys.hashes` for how improbable that is.
+
+Hashes are in parts, by their first bits. Those of a step are a run of their own in each part, in ascending order. A run
+that is no larger than all behind it is merged with them: so there are about log2 of the steps, and a hash is written as
+often. What is large is merged in one part at a step, each in its turn: no step waits for all of the table. The hash of
+a candidate stays in the runs, where nothing asks for it any more. Candidates stand in the order in which they became
+such. So an array of the state that is there is seldom another one in the next step, and is not written again
+(`schemas.releases`): what a step writes is its runs, its new candidates, and for each candidate a count and the noise
+of its test.
+
+A full table stops its stream before the step that is too much: a table that dropped keys would let one person's keys
+push out others'.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from typing import Self
 
 import numpy as np
@@ -14,95 +29,283 @@ import numpy as np
 from engines.core.contract import State
 from engines.core.noise import aggregate
 from engines.core.state import reading
-from schemas.arrays import IntArray, KeyArray
+from engines.keys.hashes import PEOPLE_BITS, KeyHash
+from schemas.arrays import BoolArray, IntArray, KeyArray, WordArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
+
+_PEOPLE = np.uint64(2**PEOPLE_BITS - 1)
+_PART_BITS = 3
+PARTS = 2**_PART_BITS
+_OFTEN = 4
+"""Up to so many times the hashes of a step are merged out of turn."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Hashes in ascending order, each with how many people came to it, fewer than 2^20. Attributes:
+
+    first, second: `(hashes,)` uint64; people are the lowest 20 bits of the second word.
+    """
+
+    first: WordArray
+    second: WordArray
+
+    @staticmethod
+    def empty() -> Run:
+        return Run(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def people(self) -> IntArray:
+        return (self.second & _PEOPLE).astype(np.int64)
+
+    def places(self, sought: Run) -> tuple[IntArray, BoolArray]:
+        """Return where each sought hash is, or would be put; and whether it is there."""
+        places = np.searchsorted(self.first, sought.first).astype(np.int64)
+        wanted = sought.second & ~_PEOPLE
+        while True:
+            inside = np.flatnonzero(places < len(self))
+            inside = inside[self.first[places[inside]] == sought.first[inside]]
+            found = self.second[places[inside]] & ~_PEOPLE
+            behind = inside[found < wanted[inside]]
+            if not behind.size:
+                break
+            # Other hashes begin with the same word.
+            places[behind] += 1
+        there = np.zeros(len(sought), np.bool_)
+        there[inside[found == wanted[inside]]] = True
+        return places, there
+
+    def some(self, rows: BoolArray | IntArray | slice) -> Run:
+        """Return those of these rows."""
+        return Run(self.first[rows], self.second[rows])
+
+    def ids(self) -> list[bytes]:
+        """Return the hashes as bytes."""
+        return [row.tobytes() for row in np.stack((self.first, self.second & ~_PEOPLE), axis=1)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeriodTable:
-    """See `engines.core.noise.listing.KeyTable`. Attributes:
+    """See the module, and `engines.core.noise.listing.KeyTable`. Attributes:
 
-    keys: `(keys, words)` uint64, ascending. counts: `(keys,)` int64.
-    rows: `(tested,)` int64. found: `(tested,)` int64. noise: `(tested, tests)` int64.
+    hash: of the period. held: number of keys. few: of each part the runs of keys of fewer people, the oldest first.
+    index: hashes of candidates, and `rows` `(candidates,)` which candidate each is.
+    keys: `(candidates, words)` uint64, in the order in which they became such. counts: `(candidates,)` int64, people.
+    ends: `(tests,)` int64, number of candidates at each test so far. noise: `(tests, tested)` int64.
+    found: `(tested,)` int64.
     """
 
+    hash: KeyHash
+    held: int
+    few: tuple[tuple[Run, ...], ...]
+    index: Run
+    rows: IntArray
     keys: KeyArray
     counts: IntArray
-    rows: IntArray
-    found: IntArray
+    ends: IntArray
     noise: IntArray
+    found: IntArray
 
     @staticmethod
-    def empty(words: int) -> PeriodTable:
+    def empty(hashed: KeyHash) -> PeriodTable:
         """Return the table at a period's start."""
-        none = np.zeros(0, np.int64)
-        return PeriodTable(np.zeros((0, words), np.uint64), none, none, none, np.zeros((0, 0), np.int64))
+        none, words = np.zeros(0, np.int64), len(hashed.multipliers) // 2
+        keys = np.zeros((0, words), np.uint64)
+        return PeriodTable(
+            hashed, 0, ((),) * PARTS, Run.empty(), none, keys, none, none, np.zeros((0, 0), np.int64), none
+        )
 
     @aggregate
-    def added(self, events: Folded, *, most: int) -> PeriodTable:
-        """Return the table with the new people of a step. Raises: EngineInputError if more than `most` keys were in it.
+    def added(self, events: Folded, *, least: int, most: int) -> PeriodTable:
+        """Return the table with the new people of a step.
 
-        It says that the table is full, and nothing of what is in it.
+        Args: least: people of a candidate. most: keys.
+        Raises: EngineInputError if more than `most` keys were in it. It says that the table is full, and nothing of
+            what is in it.
         """
-        places, known = _places(self.keys, events.keys)
-        new = np.flatnonzero(~known)
-        if len(self.keys) + new.size > most:
+        came, order = _sorted(*self.hash.of(events.keys))
+        people = events.counts[order]
+        places, known = self.index.places(came)
+        counts = self.counts.copy()
+        counts[self.rows[places[known]]] += people[known]
+
+        came, people, order = came.some(~known), people[~known], order[~known]
+        new, whole = np.ones(len(came), np.bool_), people.copy()
+        cuts = _cuts(came)
+        for runs, (begin, end) in zip(self.few, pairwise(cuts), strict=True):
+            for run in runs:
+                places, known = run.places(came.some(slice(begin, end)))
+                whole[begin:end][known] += run.some(places[known]).people
+                new[begin:end] &= ~known
+        held = self.held + int(new.sum())
+        if held > most:
             raise EngineInputError(
                 f"the table of keys is full: the step would need more than max_keys = {most:,}. Nothing is lost, and "
                 'nothing was released. Fix: raise options.max_keys, or set options.sample = "1/16", which counts a '
                 "public share of all keys, for a stream with another name"
             )
-        counts = self.counts.copy()
-        counts[places[known]] += events.counts[known]
-        rows = self.rows + np.searchsorted(places[new], self.rows, side="right")
+        risen = whole >= least
+        step = Run(came.first, came.second | people.astype(np.uint64)).some(~risen)
+        turn = len(self.ends) % PARTS
+        # Copies: a slice would hold on to the hashes of all parts.
+        few = tuple(
+            _levelled((*runs, step.some(np.arange(begin, end))), whole=part == turn)
+            for part, (runs, (begin, end)) in enumerate(zip(self.few, pairwise(_cuts(step)), strict=True))
+        )
+        up = came.some(risen)
+        places, _ = self.index.places(up)
+        index = Run(np.insert(self.index.first, places, up.first), np.insert(self.index.second, places, up.second))
+        numbers = np.arange(len(up)) + len(self.counts)
         return replace(
             self,
-            keys=np.insert(self.keys, places[new], events.keys[new], axis=0),
-            counts=np.insert(counts, places[new], events.counts[new]),
-            rows=rows,
+            held=held,
+            few=few,
+            index=index,
+            rows=np.insert(self.rows, places, numbers),
+            keys=np.concatenate((self.keys, events.keys[order[risen]])),
+            counts=np.concatenate((counts, whole[risen])),
         )
 
-    def tested(self, rows: IntArray, noise: IntArray, found: IntArray) -> Self:
+    def tested(self, noise: IntArray, found: IntArray) -> Self:
         """See `engines.core.noise.listing.KeyTable`."""
-        return replace(self, rows=rows, noise=noise, found=found)
+        return replace(self, ends=np.append(self.ends, len(found)), noise=noise, found=found)
+
+    def people(self) -> dict[bytes, int]:
+        """Return how many people have each key, by hash; for checks."""
+        found: dict[bytes, int] = {}
+        for run in chain(*self.few):
+            for name, people in zip(run.ids(), run.people.tolist(), strict=True):
+                found[name] = found.get(name, 0) + people
+        return found | dict(zip(self.ids(), self.counts.tolist(), strict=True))
+
+    def ids(self) -> list[bytes]:
+        """Return the hash of each candidate, as `people` has it."""
+        return Run(*self.hash.of(self.keys)).ids()
 
     def arrays(self) -> State:
-        """Return what `of` takes."""
-        tested = {f"tested/{name}": getattr(self, name).copy() for name in ("rows", "found", "noise")}
-        return {"table/keys": self.keys.copy(), "table/counts": self.counts.copy(), **tested}
+        """Return what `of` takes. No array is ever written into, so these are no copies."""
+        state = {
+            "table/hash": self.hash.multipliers,
+            "table/numbers": np.array([self.held, *map(len, self.few)], np.int64),
+            "table/counts": self.counts,
+            "table/ends": self.ends,
+            "table/found": self.found,
+        }
+        for part, runs in enumerate(self.few):
+            for number, run in enumerate(runs):
+                state |= {f"few/{part}/{number}/first": run.first, f"few/{part}/{number}/second": run.second}
+        begin = 0
+        for test, end in enumerate(self.ends.tolist()):
+            state[f"keys/{test}"] = self.keys[begin:end]
+            state[f"noise/{test}"] = self.noise[test, :end]
+            # What those that are new at this test have drawn for those before it.
+            state[f"past/{test}"] = np.ascontiguousarray(self.noise[:test, begin:end])
+            begin = end
+        return state
 
     @staticmethod
-    def of(state: State, *, words: int, tests: int) -> PeriodTable:
+    def of(state: State, *, words: int, tests: int, least: int) -> PeriodTable:
         """Return a stored table of so many tests. Raises: EngineInputError if arrays are missing or do not fit."""
+        empty = PeriodTable.empty(KeyHash.none(words))
         with reading():
-            keys, counts = state["table/keys"], state["table/counts"]
-            rows, found, noise = state["tested/rows"], state["tested/found"], state["tested/noise"]
-        fits = (
-            keys.shape == (len(counts), words)
-            and rows.shape == found.shape
-            and noise.shape == (len(rows), tests)
-            and (keys.dtype, *(each.dtype for each in (counts, rows, found, noise))) == (np.uint64, *[np.int64] * 4)
-            and (_texts(keys)[1:] > _texts(keys)[:-1]).all()
-            and (rows[1:] > rows[:-1]).all()
-            and (not rows.size or (rows[0] >= 0 and rows[-1] < len(keys)))
-            and ((found >= 0) & (found <= tests)).all()
-        )
-        if not fits:
-            raise EngineInputError("the arrays of the table of keys do not fit together")
-        return PeriodTable(*(each.copy() for each in (keys, counts, rows, found, noise)))
+            hashed, numbers, counts, ends, found = (
+                state[f"table/{name}"].copy() for name in ("hash", "numbers", "counts", "ends", "found")
+            )
+            _require(numbers.shape == empty.arrays()["table/numbers"].shape and ends.shape == (tests,))
+            _require((numbers >= 0).all() and (numbers[1:] <= len(state)).all())
+            few = tuple(
+                tuple(
+                    Run(*(state[f"few/{part}/{number}/{name}"].copy() for name in ("first", "second")))
+                    for number in range(runs)
+                )
+                for part, runs in enumerate(numbers[1:].tolist())
+            )
+            keys, noise, past = (
+                [state[f"{name}/{test}"] for test in range(tests)] for name in ("keys", "noise", "past")
+            )
+        begins = np.append(0, ends)
+        sizes = np.diff(begins).tolist()
+        _require(min(sizes, default=0) >= 0 and counts.shape == found.shape == (begins[-1],))
+        _require([each.shape for each in keys] == [(size, words) for size in sizes])
+        _require([each.shape for each in noise] == [(end,) for end in ends.tolist()])
+        _require([each.shape for each in past] == list(enumerate(sizes)))
+        _require({each.dtype.type for each in (numbers, counts, ends, found, *noise, *past)} == {np.int64})
+        every = list(chain(*few))
+        _require({each.dtype.type for run in every for each in (run.first, run.second)} <= {np.uint64})
+        _require({each.dtype.type for each in (hashed, *keys)} == {np.uint64})
+        _require(all(run.first.shape == run.second.shape == (len(run),) for run in every))
+        _require(all(_cuts(run)[part : part + 2] == [0, len(run)] for part, runs in enumerate(few) for run in runs))
+        _require(hashed.shape == empty.hash.multipliers.shape)
+        _require(all(map(_ascending, every)) and all(((run.people > 0) & (run.people < least)).all() for run in every))
+        _require((counts >= least).all() and ((found >= 0) & (found <= tests)).all())
+        _require(len(counts) <= numbers[0] <= len(counts) + sum(map(len, every)))
+        texts = np.concatenate((empty.keys, *keys))
+        index, rows = _sorted(*KeyHash(hashed).of(texts))
+        _require(_ascending(index))
+        whole = np.zeros((tests, len(counts)), np.int64)
+        for test, (begin, end) in enumerate(pairwise(begins)):
+            whole[test, :end] = noise[test]
+            whole[:test, begin:end] = past[test]
+        return PeriodTable(KeyHash(hashed), int(numbers[0]), few, index, rows, texts, counts, ends, whole, found)
 
 
-def _places(keys: KeyArray, sought: KeyArray) -> tuple[IntArray, np.ndarray]:
-    """Return where each sought key is in ascending keys, or would be put; and whether it is there."""
-    table, wanted = _texts(keys), _texts(sought)
-    places = np.searchsorted(table, wanted)
-    known = np.zeros(places.size, np.bool_)
-    inside = places < len(table)
-    known[inside] = table[places[inside]] == wanted[inside]
-    return places.astype(np.int64), known
+def _require(fits: object) -> None:
+    if not fits:
+        raise EngineInputError("the arrays of the table of keys do not fit together")
 
 
-def _texts(keys: KeyArray) -> np.ndarray:
-    """Return keys as `(keys,)` bytes, which have the order of their words; NULs at the end are no part of a key."""
-    return np.ascontiguousarray(keys.astype(">u8")).view(f"S{8 * keys.shape[1]}").reshape(len(keys))
+def _ascending(run: Run, *, equal: bool = False) -> bool:
+    """Whether hashes are in ascending order; equal ones may be allowed."""
+    if (run.first[1:] > run.first[:-1]).all():
+        return True
+    same = run.first[1:] == run.first[:-1]
+    before, after = (run.second[at] & ~_PEOPLE for at in (slice(-1), slice(1, None)))
+    return bool(((run.first[1:] > run.first[:-1]) | (same & ((after > before) | (equal & (after == before))))).all())
+
+
+def _sorted(first: WordArray, second: WordArray) -> tuple[Run, IntArray]:
+    """Return hashes in ascending order, and which of them each was."""
+    # Runs one after the other are sorted by merging them.
+    order = np.argsort(first, kind="stable")
+    run = Run(first[order], second[order])
+    if not _ascending(run, equal=True):
+        order = np.lexsort((second, first))
+        run = Run(first[order], second[order])
+    return run, order
+
+
+def _cuts(run: Run) -> list[int]:
+    """Return where each part of ascending hashes begins, and the end of the last one."""
+    begins = np.arange(PARTS, dtype=np.uint64) << np.uint64(64 - _PART_BITS)
+    return [*np.searchsorted(run.first, begins).tolist(), len(run)]
+
+
+def _levelled(runs: tuple[Run, ...], *, whole: bool) -> tuple[Run, ...]:
+    """Return the runs of a part with the last ones merged, from the first one on that is no larger than all behind it.
+
+    Args: whole: else only as far as what is merged is small.
+    """
+    runs = tuple(run for run in runs if len(run))
+    sizes = np.array([len(run) for run in runs])
+    merged = np.cumsum(sizes[::-1])[::-1]
+    due = 2 * sizes <= merged
+    if not whole:
+        due &= merged <= _OFTEN * sizes[-1:]
+    begin = next(iter(np.flatnonzero(due).tolist()), len(runs))
+    return (*runs[:begin], _merged(runs[begin:])) if begin < len(runs) else runs
+
+
+def _merged(runs: tuple[Run, ...]) -> Run:
+    """Return all hashes of several runs; people of equal ones are added up."""
+    run, _ = _sorted(np.concatenate([each.first for each in runs]), np.concatenate([each.second for each in runs]))
+    hashes = run.second & ~_PEOPLE
+    new = np.ones(len(run), np.bool_)
+    new[1:] = (run.first[1:] != run.first[:-1]) | (hashes[1:] != hashes[:-1])
+    if new.all():
+        return run
+    starts = np.flatnonzero(new)
+    return Run(run.first[starts], hashes[starts] | np.add.reduceat(run.second & _PEOPLE, starts))

@@ -75,7 +75,7 @@ def test_nothing_is_released_beyond_the_horizon() -> None:
     assert not over.added
     assert not over.measurements
     assert "over" in over.notes
-    assert not keys.state()["table/keys"].size
+    assert not keys.state()["table/numbers"].any()
 
 
 def test_a_full_table_stops_before_anything_is_lost() -> None:
@@ -95,27 +95,41 @@ def test_a_late_key_has_noise_of_as_many_tests_as_an_early_one() -> None:
         step(keys, number, early=900)
     step(keys, 3, late=900, few=2)
     state = keys.state()
-    assert state["tested/noise"].shape == (2, 4)
-    assert state["tested/noise"].all()
-    assert len(state["table/keys"]) == 3
+    assert (state["past/3"].shape, state["noise/3"].shape) == ((3, 1), (2,))
+    assert state["past/3"].all()
+    assert state["noise/3"].all()
+    assert (state["table/numbers"][0], state["table/numbers"][1:].sum()) == (3, 1), "three keys, one run"
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"tested/noise": np.zeros((1, 9), np.int64)},
-        {"tested/rows": np.array([7], np.int64)},
-        {"tested/found": np.array([-1], np.int64)},
+        {"noise/0": np.zeros(9, np.int64)},
+        {"past/0": np.zeros((1, 1), np.int64)},
+        {"table/found": np.array([-1], np.int64)},
         {"table/counts": np.zeros(0, np.int64)},
-        {"table/keys": np.zeros((2, 3), np.uint64)},
+        {"table/counts": np.array([2], np.int64)},
+        {"table/ends": np.array([2], np.int64)},
+        {"table/numbers": np.full(9, 4)},
+        {"table/numbers": np.array([4, 0], np.int64)},
+        {"table/hash": np.zeros((1, 4), np.uint64)},
+        {"keys/0": np.zeros((2, 3), np.uint64)},
+        {"few/first": np.array([2**64 - 1, 0], np.uint64)},
+        {"few/second": np.full(1, 3, np.uint64)},
+        {"few/second": np.zeros(1, np.uint64)},
+        {"few/first": np.full(1, 2**64 - 1, np.uint64)},
+        {"few/first": np.zeros(1, np.uint64)},
     ],
     ids=lambda change: next(iter(change)),
 )
 def test_a_damaged_table_is_refused(change: dict[str, Any]) -> None:
     keys = engine()
     step(keys, 0, a=900, b=1)
+    state = keys.state()
+    # There is one run, in the part where its hash is.
+    [run] = {name.rpartition("/")[0] for name in state if name.startswith("few/")}
     with pytest.raises(EngineInputError):
-        engine().restore({**keys.state(), **change})
+        engine().restore({**state, **{name.replace("few", run): array for name, array in change.items()}})
 
 
 def test_a_public_share_of_keys_is_counted() -> None:

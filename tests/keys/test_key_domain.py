@@ -1,10 +1,9 @@
-"""Keys as bytes of public width, and the private table that holds them: against plain texts and a dictionary."""
+"""Keys as bytes of public width, against plain texts."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,6 @@ from hypothesis import strategies as st
 
 from engines.core.contract import Columns
 from engines.keys.domain import KeysDomain
-from engines.keys.table import PeriodTable
-from schemas.blocks import Folded
-from schemas.errors import EngineInputError
 from schemas.events import Reason
 
 TWO = KeysDomain(fields=("page", "n"), max_bytes=40)
@@ -107,34 +103,3 @@ def test_a_public_share_of_keys_is_counted() -> None:
     assert set(reasons.tolist()) == {Reason.ACCEPTED, Reason.DROPPED}
     assert abs(int((reasons == Reason.ACCEPTED).sum()) - 1000) < 150
     assert encoded(domain, "caf\u00e9")[1] == encoded(domain, "cafe\u0301")[1], "a key is in the sample, not a text"
-
-
-STEPS = st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 3)), max_size=6), min_size=1, max_size=5)
-
-
-@given(STEPS)
-def test_a_table_is_a_dictionary_of_people(steps: list[list[tuple[int, int]]]) -> None:
-    """And what was drawn for a key stays with it, wherever the keys of later steps are put."""
-    table, people, drawn = PeriodTable.empty(2), Counter[int](), dict[int, int]()
-    for test, came in enumerate(steps, start=1):
-        keys = np.array([[key % 3, key] for key, _ in came], np.uint64).reshape(-1, 2)
-        table = table.added(Folded.from_keys(keys, np.array([n for _, n in came], np.int64)), most=100)
-        for key, n in came:
-            people[key] += n
-        assert dict(zip(table.keys[:, 1].tolist(), table.counts.tolist(), strict=True)) == people
-        held = dict(zip(table.keys[table.rows, 1].tolist(), table.noise[:, :1].ravel().tolist(), strict=True))
-        assert held == drawn
-        rows = np.flatnonzero(table.counts >= 4)
-        drawn = {int(key): int(key) for key in table.keys[rows, 1]}
-        noise = np.tile(table.keys[rows, 1].astype(np.int64)[:, np.newaxis], (1, test))
-        table = table.tested(rows, noise, np.zeros(len(rows), np.int64))
-        again = PeriodTable.of(table.arrays(), words=2, tests=test)
-        assert all(np.array_equal(again.arrays()[name], array) for name, array in table.arrays().items())
-
-
-def test_a_full_table_says_so_and_is_left_as_it_was() -> None:
-    """It drops no key: one person's keys would push out others'. What it says quotes none."""
-    table = PeriodTable.empty(1).added(Folded.from_keys(np.arange(5, dtype=np.uint64)[:, np.newaxis]), most=6)
-    with pytest.raises(EngineInputError, match=r'max_keys = 6\. .*sample = "1/16"'):
-        table.added(Folded.from_keys(np.array([[4], [7], [8]], np.uint64)), most=6)
-    assert table.counts.tolist() == [1] * 5

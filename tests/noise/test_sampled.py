@@ -149,18 +149,17 @@ class KeyOfEachRun:
 
     keys: KeyArray
     counts: IntArray
-    rows: IntArray
     noise: IntArray
     found: IntArray
 
-    def tested(self, rows: IntArray, noise: IntArray, found: IntArray) -> KeyOfEachRun:
-        return KeyOfEachRun(self.keys, self.counts, rows, noise, found)
+    def tested(self, noise: IntArray, found: IntArray) -> KeyOfEachRun:
+        return KeyOfEachRun(self.keys, self.counts, noise, found)
 
 
 def listing(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
     keys = np.arange(there.size, dtype=np.uint64)[:, np.newaxis]
     none = np.zeros(0, np.int64)
-    table = KeyOfEachRun(keys, PEOPLE + there.astype(np.int64), none, none.reshape(0, 0), none)
+    table = KeyOfEachRun(keys, PEOPLE + there.astype(np.int64), none.reshape(0, 0), none)
     listed, _ = listing_mechanism(table, ListedLaw(OneTest(less), 1, PEOPLE * SHIFT, 1), source)
     scores = np.full(there.size, PEOPLE * SHIFT - 1)
     scores[listed.keys[:, 0].astype(np.int64)] = listed.sums

@@ -23,6 +23,7 @@ from engines.core.accounting.lattice import dominating
 from engines.core.noise.listing import Listed
 from engines.core.noise.witness import ListedLaw
 from schemas.arrays import IntArray
+from schemas.blocks import Folded
 
 NOISES = (1, -1, 1000, 2**40, -(2**40))
 PEOPLE = (-1, 0, 1, 1000)
@@ -30,31 +31,33 @@ PEOPLE = (-1, 0, 1, 1000)
 
 
 def expected_listing(law: ListedLaw, table: Any, nodes: Sequence[int]) -> tuple[Listed, Any] | None:
-    """Return what a test lets out, key by key in Python's integers; None where another number of nodes was drawn.
+    """Return what a test lets out, key by key in Python's integers; None where another number of nodes was drawn, or
+    where other keys were tested than those of enough people.
 
     Args: nodes: what was drawn, test by test.
     """
     counter, given = law.counter, iter(nodes)
     strategy, one = counter.strategy(law.test).tolist(), counter.resolution
-    told = dict(zip(table.rows.tolist(), zip(table.noise.tolist(), table.found.tolist(), strict=True), strict=True))
-    rows = [row for row, people in enumerate(table.counts.tolist()) if people >= law.least_count]
-    noise = {row: list(told[row][0]) if row in told else [] for row in rows}
-    if sum(law.test - len(each) for each in noise.values()) != len(nodes):
+    people = people_of(table)
+    ids, counts, had = table.ids(), table.counts.tolist(), len(table.found)
+    if dict(zip(ids, counts, strict=True)) != {key: n for key, n in people.items() if n >= law.least_count}:
+        return None
+    rows = range(len(counts))
+    noise: list[list[int]] = [*table.noise.T.tolist(), *([] for _ in rows[had:])]
+    if sum(law.test - len(each) for each in noise) != len(nodes):
         return None
     for test in range(law.test):
         for row in rows:
             if len(noise[row]) == test:
                 moved = sum(s * w for s, w in zip(strategy[test], noise[row], strict=False))
                 noise[row].append(next(given) - (moved + one // 2) // one)
-    found = {}
-    for row in rows:
-        total = one * int(table.counts[row]) + sum(noise[row])
-        found[row] = told[row][1] if row in told and told[row][1] else law.test if total >= law.threshold else 0
-    out = [row for row in rows if found[row]]
-    sums = np.array([one * int(table.counts[row]) + sum(noise[row]) for row in out], np.int64)
-    listed = Listed(table.keys[out], sums, np.array([found[row] for row in out], np.int64))
-    made = np.array([noise[row] for row in rows], np.int64).reshape(len(rows), law.test)
-    return listed, table.tested(np.array(rows, np.int64), made, np.array([found[row] for row in rows], np.int64))
+    sums = [one * counts[row] + sum(noise[row]) for row in rows]
+    before = [*table.found.tolist(), *(0 for _ in rows[had:])]
+    found = [before[row] or (law.test if sums[row] >= law.threshold else 0) for row in rows]
+    out = sorted((row for row in rows if found[row]), key=lambda row: table.keys[row].tolist())
+    shown = (np.array([each[row] for row in out], np.int64) for each in (sums, found))
+    made = np.array(noise, np.int64).reshape(len(rows), law.test).T
+    return Listed(table.keys[out], *shown), table.tested(made, np.array(found, np.int64))
 
 
 def same_listing(one: tuple[Listed, Any], other: tuple[Listed, Any] | None) -> bool:
@@ -64,8 +67,10 @@ def same_listing(one: tuple[Listed, Any], other: tuple[Listed, Any] | None) -> b
 
 def same_tables(one: Any, other: Any) -> bool:
     """Whether two tables are equal."""
-    names = ("keys", "counts", "rows", "noise", "found")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    names = ("keys", "ends", "noise", "found")
+    return people_of(one) == people_of(other) and all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in names
+    )
 
 
 def listing_probes(law: ListedLaw, table: Any, numbers: Iterable[int]) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
@@ -77,11 +82,11 @@ def listing_probes(law: ListedLaw, table: Any, numbers: Iterable[int]) -> Iterat
         people, noises = np.array([every[(number + at) % len(every)] for at in range(4)], np.int64).T
         keys = np.zeros((4, table.keys.shape[1]), np.uint64)
         keys[:, 0] = np.arange(1, 5)
-        none = np.zeros(0, np.int64)
-        counts = np.maximum(people + law.least_count, 0)
-        fresh = replace(
-            table, keys=keys, counts=counts, rows=none, found=none, noise=np.zeros((0, law.test - 1), np.int64)
-        )
+        counts = people + law.least_count
+        events = Folded(keys[counts > 0], counts[counts > 0])
+        fresh = table.empty(table.hash).added(events, least=law.least_count, most=len(keys))
+        none = np.zeros((law.test - 1, 0), np.int64)
+        fresh = replace(fresh, ends=np.zeros(law.test - 1, np.int64), noise=none)
         nodes = np.tile(noises[counts >= law.least_count], law.test)
         yield fresh, partial(_giving, nodes)
 
@@ -106,18 +111,15 @@ class CoupledKeys:
         for step, law, before, after in self.recorded:
             begin = step - law.test
             self._theirs[begin, law.test] = people_of(before)
-            for row, noise in zip(after.rows.tolist(), after.noise, strict=True):
-                self._noise[begin][after.keys[row].tobytes()] = noise
+            self._noise[begin] |= dict(zip(after.ids(), after.noise.T, strict=True))
 
     def nodes(self, step: int, law: ListedLaw, table: Any) -> IntArray:
         """Return the noise that gives each key the sums of the recorded run: none where that never drew any."""
         begin, counter = step - law.test, law.counter
         self._people[begin, law.test] = people_of(table)
-        told = dict(zip(table.rows.tolist(), table.noise, strict=True))
-        rows = np.flatnonzero(table.counts >= law.least_count).tolist()
+        told = dict(enumerate(table.noise.T))
         drawn: dict[tuple[int, int], int] = {}
-        for row in rows:
-            key = table.keys[row].tobytes()
+        for row, key in enumerate(table.ids()):
             had = told.get(row, np.zeros(0, np.int64))
             noise = self._shifted(begin, law, key)
             noise = np.concatenate([had, np.zeros(law.test - had.size, np.int64)]) if noise is None else noise
@@ -137,8 +139,9 @@ class CoupledKeys:
 
 
 def people_of(table: Any) -> dict[bytes, int]:
-    """Return the counts of a table by key."""
-    return {key.tobytes(): people for key, people in zip(table.keys, table.counts.tolist(), strict=True)}
+    """Return the counts of a table by the hash of each key: of two runs of the same seeds it is the same one."""
+    people: dict[bytes, int] = table.people()
+    return people
 
 
 def failing(laws: Iterable[ListedLaw]) -> float:

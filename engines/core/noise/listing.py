@@ -1,9 +1,9 @@
 """Keys that nobody listed: which of them enough people have, by noisy counts, where even the set of keys is private.
 
 The table of keys is private as a whole. At a test, keys that truly have the law's `least_count` get the noise of their
-continual counter: a key that comes to it late draws the noise of the tests before, too, as if it had been there from
-the first one. Out come the keys whose noisy sum is at least the law's threshold, now or at an earlier test, each with
-its sum; and the table that remembers the noise, which stays private.
+continual counter, and the table shows no others here: a key that comes to it late draws the noise of the tests before,
+too, as if it had been there from the first one. Out come the keys whose noisy sum is at least the law's threshold, now
+or at an earlier test, each with its sum; and the table that remembers the noise, which stays private.
 Guarantee: theorem K of docs/guarantee.md: what is drawn may depend on private counts, since a key of fewer people is
     never listed, whatever its noise would be.
 Units: counts are people; noise and sums are whole multiples of one divided by the resolution of the counter.
@@ -25,12 +25,13 @@ from schemas.arrays import IntArray, KeyArray
 
 
 class KeyTable(Protocol):
-    """Keys with counts, and the noise of those that were tested. PRIVATE, its size too.
+    """Keys with how many people have each, and the noise of those that were tested. PRIVATE, its size too.
 
     Attributes:
-        keys: `(keys, words)`, distinct. counts: `(keys,)`, people so far; they never fall.
-        rows: `(tested,)` ascending indices of keys that have drawn noise. noise: `(tested, tests so far)`, of the
-            increments of their counters. found: `(tested,)` the test, from 1, at which a key was listed; 0: not yet.
+        keys: `(keys, words)`, distinct: all that truly have the law's `least_count`, first those that were tested
+            before. counts: `(keys,)`, people so far; they never fall.
+        noise: `(tests so far, tested)`, of the increments of their counters. found: `(tested,)` the test, from 1, at
+            which a key was listed; 0: not yet.
     """
 
     @property
@@ -38,14 +39,12 @@ class KeyTable(Protocol):
     @property
     def counts(self) -> IntArray: ...
     @property
-    def rows(self) -> IntArray: ...
-    @property
     def noise(self) -> IntArray: ...
     @property
     def found(self) -> IntArray: ...
 
-    def tested(self, rows: IntArray, noise: IntArray, found: IntArray) -> Self:
-        """Return the table after a test."""
+    def tested(self, noise: IntArray, found: IntArray) -> Self:
+        """Return the table after a test of all its keys."""
         ...
 
 
@@ -91,27 +90,26 @@ def listing_mechanism(table: Table, law: ListedLaw, source: NoiseSource) -> tupl
 
 def _tested(table: Table, law: ListedLaw, source: NoiseSource) -> tuple[Listed, Table]:
     counter, test = law.counter, law.test
-    rows = np.flatnonzero(table.counts >= law.least_count)
-    before = np.isin(rows, table.rows, assume_unique=True)
-    new = np.flatnonzero(~before)
-    noise = np.zeros((rows.size, test), np.int64)
-    noise[before, : test - 1] = table.noise
-    found = np.zeros(rows.size, np.int64)
-    found[before] = table.found
-    drawing = [*[new] * (test - 1), np.arange(rows.size)]
+    every, had = len(table.counts), len(table.found)
+    if (table.counts < law.least_count).any():
+        raise AssertionError("a key of fewer people than least_count is to be tested")
+    noise = np.zeros((test, every), np.int64)
+    noise[:-1, :had] = table.noise
+    begins = [*[had] * (test - 1), 0]
 
     def sample(words: NoiseSource) -> IntArray:
-        parts = [discrete_gaussian(at.size, each, words) for at, each in zip(drawing, law.nodes, strict=True)]
+        parts = [discrete_gaussian(every - begin, each, words) for begin, each in zip(begins, law.nodes, strict=True)]
         return np.concatenate(parts)
 
     drawn_now = drawn(source, law, sample)
-    begin = 0
-    for index, at in enumerate(drawing):
-        nodes = drawn_now[begin : begin + at.size]
-        noise[at, index] = counter.increment(nodes, noise[at, :index])
-        begin += at.size
-    sums = counter.resolution * table.counts[rows] + noise.sum(axis=1)
+    for index, begin in enumerate(begins):
+        nodes, drawn_now = np.split(drawn_now, [every - begin])
+        noise[index, begin:] = counter.increment(nodes, noise[:index, begin:].T)
+    sums = counter.resolution * table.counts + noise.sum(axis=0)
+    found = np.zeros(every, np.int64)
+    found[:had] = table.found
     found[(found == 0) & (sums >= law.threshold)] = test
     out = np.flatnonzero(found)
-    listed = Listed(table.keys[rows[out]], sums[out], found[out])
-    return listed, table.tested(rows, noise, found)
+    # The order in which they became candidates is private.
+    out = out[np.lexsort(table.keys[out].T[::-1])]
+    return Listed(table.keys[out], sums[out], found[out]), table.tested(noise, found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +16,8 @@ from engines.keys import engine as keys
 from engines.keys import selection
 from engines.keys.engine import Keys
 from engines.keys.selection import KeySelection
-from engines.keys.table import PeriodTable
+from engines.keys.table import PeriodTable, Run
+from schemas.blocks import Folded
 from tests.couple.plants import Fault, edit, edited, inside, peeked, plants, together, unasked
 
 _FEW = {"options": {"max_keys": 8}}
@@ -34,10 +34,10 @@ def _only_new() -> Iterator[None]:
     """Only keys to which somebody new came are tested, and shown."""
     fresh: set[bytes] = set()
 
-    def watched(added: Any, table: PeriodTable, events: Any, *, most: int) -> PeriodTable:
+    def watched(added: Any, table: PeriodTable, events: Any, **limits: int) -> PeriodTable:
         fresh.clear()
         fresh.update(key.tobytes() for key in events.keys)
-        after: PeriodTable = added(table, events, most=most)
+        after: PeriodTable = added(table, events, **limits)
         return after
 
     original = listing.listing_mechanism
@@ -55,15 +55,12 @@ def _only_new() -> Iterator[None]:
 def _first_come() -> Iterator[None]:
     """A full table drops the keys that come last."""
 
-    def dropping(added: Any, table: PeriodTable, events: Any, *, most: int) -> PeriodTable:
-        grown: PeriodTable = added(table, events, most=10**9)
-        if len(grown.keys) <= most:
-            return grown
-        old = {key.tobytes() for key in table.keys}
-        new = [at for at, key in enumerate(grown.keys) if key.tobytes() not in old][: max(most - len(old), 0)]
-        kept = np.array([at for at, key in enumerate(grown.keys) if key.tobytes() in old or at in new], np.int64)
-        rows = np.searchsorted(kept, grown.rows)
-        return replace(grown, keys=grown.keys[kept], counts=grown.counts[kept], rows=rows)
+    def dropping(added: Any, table: PeriodTable, events: Folded, *, least: int, most: int) -> PeriodTable:
+        there, free = table.people(), most - table.held
+        known = np.array([key in there for key in Run(*table.hash.of(events.keys)).ids()], np.bool_)
+        kept = known | (np.cumsum(~known) <= free)
+        after: PeriodTable = added(table, Folded(events.keys[kept], events.counts[kept]), least=least, most=most)
+        return after
 
     with inside(PeriodTable, "added", dropping):
         yield
@@ -111,22 +108,24 @@ PLANTS = plants(
             "sigma_squared_of(longest * square, mu_squared)",
             "sigma_squared_of(longest * square, mu_squared) / 4",
         ),
-        "keys of fewer people are tested, too": edit(
-            listing, "_tested", "table.counts >= law.least_count", "table.counts >= 1"
+        "keys of fewer people are tested, too": edit(PeriodTable, "added", "whole >= least", "whole >= 1"),
+        "a key of just enough people is not tested": edit(PeriodTable, "added", "whole >= least", "whole > least"),
+        "people who come to a key before enough have it are forgotten": edit(
+            PeriodTable, "added", "whole[begin:end][known] += run.some(places[known]).people", "pass"
         ),
         "noise begins with a key's first event": edit(
-            listing, "_tested", "[*[new] * (test - 1)", "[*[new[:0]] * (test - 1)"
+            listing, "_tested", "[*[had] * (test - 1)", "[*[every] * (test - 1)"
         ),
         "one noise for all tests of a key": edit(
-            listing, "_tested", "noise[at, index] = counter.increment(nodes, noise[at, :index])", "noise[at, index] = 0"
+            listing, "_tested", "counter.increment(nodes, noise[:index, begin:].T)", "0"
         ),
         "only keys with new events are tested": _only_new,
         "a full table drops the keys that come last": Fault(_first_come, variant=_FEW),
         "how many keys are tested, in the ledger": edit(
-            Keys, "step", '{"listed": len(added), "test": test}', '{"tested": len(peeked(table).rows)}', peeked=peeked
+            Keys, "step", '{"listed": len(added), "test": test}', '{"tested": len(peeked(table).found)}', peeked=peeked
         ),
         "how many keys there are, in the ledger": edit(
-            Keys, "step", '{"listed": len(added), "test": test}', '{"keys": len(peeked(table).keys)}', peeked=peeked
+            Keys, "step", '{"listed": len(added), "test": test}', '{"keys": peeked(table).held}', peeked=peeked
         ),
         "counts of listed keys without noise": _true_counts,
     },
