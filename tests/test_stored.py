@@ -541,6 +541,7 @@ NOT_STORED: Mapping[str, str] = {
     "schemas.releases.link": "hashed",
     "schemas.releases.sha256": "hashed",
     "schemas.steps.CalendarSteps.digest": "hashed",
+    "schemas.config.keys._length": "the length of a key of a public list",
     "schemas.config.mapping.MapFunctions._func_to_string": "text within an expression",
     "schemas.config.spatial.named_features": "a part of a file of the configuration",
     "schemas.config.tabular._text": "shown",

@@ -13,6 +13,7 @@ and a boolean after U+0002: 1, true and "1" are three keys; 1 and 1.0 are one.
 | a float that is infinite, or no number           | NOT_FINITE                           |
 | a key of more than `max_key_bytes`               | OUTSIDE_DOMAIN; the longest field is at fault |
 | a key outside of the public sample               | DROPPED: it is no event              |
+| a key that is not on the public list, if there is one | OUTSIDE_DOMAIN; the first field is at fault |
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import json
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,13 +76,21 @@ def read(text: bytes) -> Scalar:
     return text.decode()
 
 
+def key_of(values: Sequence[Scalar]) -> bytes:
+    """Return the key of public values of all fields. Raises: EngineInputError if one of them can be in no record."""
+    parts = [written(value) for value in values]
+    if any(isinstance(part, Reason) for part in parts):
+        raise EngineInputError("a key of the public list has a value that no record can have")
+    return _BETWEEN.join(part for part in parts if isinstance(part, bytes))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysDomain:
     """Implements `engines.core.contract.Domain`, and names the fields at fault.
 
     Args:
         fields: of the key, in order. max_bytes: of a key. one_in: of all keys, by their hash, one in so many is an
-            event at all; the hash is public.
+            event at all; the hash is public. listed: all keys there are, as bytes; empty: nobody listed them.
 
     >>> domain = KeysDomain(fields=("page", "n"))
     >>> keys, reasons = domain.encode(Columns({}, {}, np.ones(2, np.int8), {"page": ["a", "b"], "n": [1, None]}))
@@ -94,10 +103,13 @@ class KeysDomain:
     fields: tuple[str, ...]
     max_bytes: int = 64
     one_in: int = 1
+    listed: tuple[bytes, ...] = ()
+    _known: frozenset[bytes] = field(default=frozenset(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.fields or self.max_bytes < 1 or self.one_in < 1:
             raise EngineInputError("a domain of keys needs a field, and positive limits")
+        object.__setattr__(self, "_known", frozenset(self.listed))
 
     @property
     def number_fields(self) -> tuple[str, ...]:
@@ -133,6 +145,11 @@ class KeysDomain:
         filled = np.array(keys, f"S{width}").reshape(len(keys))
         return filled.view(">u8").reshape(len(keys), self.words).astype(np.uint64)
 
+    @property
+    def public(self) -> KeyArray:
+        """Return `(listed, words)` the keys of the public list, ascending."""
+        return self.packed(sorted(self.listed))
+
     def decode(self, keys: KeyArray) -> list[tuple[Scalar, ...]]:
         """Return the values of the fields of keys, texts in NFC."""
         width = _WORD * self.words
@@ -163,6 +180,8 @@ class KeysDomain:
         if len(key) > self.max_bytes:
             longest = max(range(len(parts)), key=lambda at: len(parts[at]))
             return Reason.OUTSIDE_DOMAIN, self.fields[longest]
+        if self._known and key not in self._known:
+            return Reason.OUTSIDE_DOMAIN, self.fields[0]
         if self.one_in > 1 and not self.sampled(key):
             return Reason.DROPPED, ""
         return key

@@ -2,7 +2,8 @@
 
 Each step is a test of every key, number j of its period. Its events are pairs of user and key that are new in the
 period (`EngineFacts.contribution`), so the events of a key are the people who came to it. They are added to a private
-table, which is tested as a whole (`engines.core.noise.listing`), and with a new period everything begins anew.
+table, which is tested as a whole (`engines.core.noise.listing`), and with a new period everything begins anew. Keys of
+a public list are all in the table from the start, and each is let out at every test, with no threshold.
 Guarantee: (epsilon, delta)-DP for a user of so many keys over a period, or over the horizon where no bound renews:
     theorem K of docs/guarantee.md. Several periods: theorem P.
 Source: ours, on the counters of [henzinger2025]; `engines.keys.selection`.
@@ -47,7 +48,7 @@ class KeysConfig:
         name: of the stream.
         selection: of one period; its tests are the steps of one.
         renews: whether a period follows a period; else nothing is released after the first one.
-        most: keys of a period at most.
+        most: keys of a period at most, where they are not public.
     """
 
     name: str
@@ -61,6 +62,14 @@ class KeysConfig:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         text = written(("keys", self.name, self.domain, self.selection, int(self.renews)))
         return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+
+    def first_table(self, hashed: KeyHash) -> PeriodTable:
+        """Return the table at a period's first test: without keys, or with all those of the public list."""
+        return PeriodTable.of_public(hashed, self.domain.public)
+
+    def no_table(self) -> PeriodTable:
+        """Return the table of no period."""
+        return PeriodTable.empty(KeyHash.none(self.domain.words))
 
     def test_of(self, step: int) -> int | None:
         """Return the number of a step's test in its period, from 1; None where nothing is tested any more."""
@@ -116,7 +125,7 @@ class Keys:
     def __init__(self, config: KeysConfig) -> None:
         self.config = config
         self._next = self._total = 0
-        self._table = PeriodTable.empty(KeyHash.none(config.domain.words))
+        self._table = config.no_table()
         self._budgets = Budgets.from_guarantee(self.guarantee())
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
@@ -129,8 +138,10 @@ class Keys:
             return self._over(batch.step)
         table = self._table
         if test == 1:
-            table = PeriodTable.empty(KeyHash.drawn(config.domain.words, noise.child("hash")))
-        table = table.added(batch.events, least=config.selection.least_count, most=config.most)
+            table = config.first_table(KeyHash.drawn(config.domain.words, noise.child("hash")))
+        # Nothing but keys of a public list comes to one.
+        most = len(config.domain.listed) or config.most
+        table = table.added(batch.events, least=config.selection.least_count, most=most)
         # A period is charged once, at its first test: periods do not add up (theorem P says what several cost).
         budgets = self._budgets
         if test == 1:
@@ -151,7 +162,7 @@ class Keys:
         )
 
     def _over(self, step: int) -> Release:
-        self._next, self._table = step + 1, PeriodTable.empty(KeyHash.none(self.config.domain.words))
+        self._next, self._table = step + 1, self.config.no_table()
         note = "the horizon is reached and the budget used up: nothing is released any more"
         return Release(step=step, added=(), removed=(), measurements=(), total=self._total, notes={"over": note})
 
@@ -166,7 +177,7 @@ class Keys:
             "test": test,
             "listed": len(listed.sums),
             "people": int(people(listed.sums).sum()),
-            "threshold": float(f"{selection.threshold(test):.{_DIGITS}g}"),
+            **({} if selection.public else {"threshold": float(f"{selection.threshold(test):.{_DIGITS}g}")}),
             "error": self._error(test),
             "variance": float(f"{selection.counter.variance(test):.{_DIGITS}g}"),
         }
@@ -197,8 +208,16 @@ class Keys:
             mechanisms=(self._mechanism(),),
             note="A contribution is the first event of a user with a key in a period, of which "
             f"{selection.contributions} count. Each key has a counter of its own over the {selection.tests} tests of a "
-            f"period. Gaussian noise: what adds up is mu^2. Of delta, {selection.listing_delta:.3g} is for keys that "
-            "are listed though one user alone decides whether enough people have them, over all tests and keys.",
+            f"period. Gaussian noise: what adds up is mu^2. {self._of_delta()}",
+        )
+
+    def _of_delta(self) -> str:
+        selection = self.config.selection
+        if selection.public:
+            return "Keys are public: each is released at every test, and all of delta is for the noise."
+        return (
+            f"Of delta, {selection.listing_delta:.3g} is for keys that are listed though one user alone decides "
+            "whether enough people have them, over all tests and keys."
         )
 
     def _mechanism(self) -> Mechanism:

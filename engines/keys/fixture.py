@@ -7,7 +7,10 @@ from typing import Any
 
 from engines.checks.contract_case import Chance, EngineCase, Key, Pick, Variant
 from engines.keys.domain import KeysDomain
+from schemas.config.keys import PUBLIC
 
+LISTED = 1000
+"""Keys that mode `public` has beside the pages: more than a user may have."""
 PAGES = ("/", "/about", "caf\u00e9", "\u65e5\u672c", "a b", "")
 _DOMAIN = KeysDomain(fields=("page",), max_bytes=8)
 
@@ -19,6 +22,8 @@ def _keys(pick: Pick) -> Key:
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     """Texts, numbers and booleans, seldom keys that nobody else has, and keys that are refused."""
+    if domain.keys is not None and chance.random() < 0.99:
+        return dict(zip(domain.field, chance.choice(domain.public_keys), strict=True))
     if chance.random() < 0.005:
         return {name: chance.choice(["x" * 2000, None, "n\0ul"]) for name in domain.field}
     if chance.random() < 0.1:
@@ -28,6 +33,8 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
 
 def _dearest(domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
     """A key; every one costs the same."""
+    if domain.keys is not None:
+        return [dict(zip(domain.field, chance.choice(domain.public_keys), strict=True))]
     return [{name: f"d{chance.randint(0, 10**6)}" for name in domain.field}]
 
 
@@ -38,11 +45,17 @@ def _wide(_: str) -> Sequence[Variant]:
     return ({"privacy": many, "domain": {"field": fields, "max_key_bytes": 90}, "options": {"horizon": 40}},)
 
 
-def _of_one_end(_: str, variant: Variant) -> Variant:
-    """A bound that renews has no horizon."""
-    if "per" not in variant.get("privacy", {}):
-        return variant
-    return {**variant, "options": {"horizon": None, **variant.get("options", {})}}
+def _in_mode(mode: str, variant: Variant) -> Variant:
+    """A bound that renews has no horizon; a public list has no least count and no sample."""
+    options, domain = dict(variant.get("options", {})), dict(variant.get("domain", {}))
+    if "per" in variant.get("privacy", {}):
+        options.setdefault("horizon", None)
+    if mode == PUBLIC:
+        options |= {"least_count": None, "sample": None, "max_keys": None}
+        names = [*PAGES, *(f"d{number}" for number in range(LISTED))]
+        many = isinstance(domain.get("field"), list)
+        domain["keys"] = [[name, name] for name in names] if many else names
+    return {**variant, "options": options, "domain": domain}
 
 
 CONTRACT = EngineCase(
@@ -59,7 +72,7 @@ CONTRACT = EngineCase(
     foreign=None,
     words=_DOMAIN.words,
     wide=_wide,
-    in_mode=_of_one_end,
+    in_mode=_in_mode,
     variants=(
         {},
         {"privacy": {"per": "4h"}},

@@ -173,9 +173,9 @@ class KeySelection:
     Args:
         epsilon, delta: of one user over a period.
         share: of delta, for keys that are listed though a single user decides whether `least_count` people have them;
-            the rest is for the noise.
+            the rest is for the noise. 0 where keys are public: there are no thresholds then.
         contributions: keys of a user in a period at most. tests: of a period.
-        least_count: people that a key must truly have.
+        least_count: people that a key must truly have; 0 where keys are public.
     Raises: EngineInputError if an argument is out of range.
 
     >>> selection = KeySelection(epsilon=Fraction(1), delta=1e-6, share=Fraction(2, 5), contributions=8, tests=10)
@@ -195,11 +195,19 @@ class KeySelection:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_delta(self.delta)
-        if not 0 < self.share < 1:
+        if not 0 <= self.share < 1:
             raise EngineInputError("share must lie between 0 and 1")
         check_whole("contributions", self.contributions)
-        check_whole("least_count", self.least_count)
+        if self.share:
+            check_whole("least_count", self.least_count)
+        elif self.least_count:
+            raise EngineInputError("keys are public, or have thresholds and a least count")
         _ = self.counter
+
+    @property
+    def public(self) -> bool:
+        """Whether all keys are of a public list, each of which every test lets out."""
+        return not self.share
 
     @property
     def noise_delta(self) -> float:
@@ -243,7 +251,8 @@ class KeySelection:
 
     def law(self, test: int) -> ListedLaw:
         """Return the law of a test, from 1."""
-        return ListedLaw(self.counter, test, self.thresholds[test - 1], self.least_count)
+        threshold = None if self.public else self.thresholds[test - 1]
+        return ListedLaw(self.counter, test, threshold, self.least_count)
 
     def first_listed(self, people: IntArray, source: NoiseSource) -> tuple[IntArray, IntArray]:
         """Run all tests of a period on many keys, with their counts at each test; for benchmarks.

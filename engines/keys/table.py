@@ -119,6 +119,15 @@ class PeriodTable:
             hashed, 0, ((),) * PARTS, Run.empty(), none, keys, none, none, np.zeros((0, 0), np.int64), none
         )
 
+    @staticmethod
+    def of_public(hashed: KeyHash, keys: KeyArray) -> PeriodTable:
+        """Return the table of distinct public keys at a period's start: all are candidates, and nobody has any."""
+        index, rows = _sorted(*hashed.of(keys))
+        counts = np.zeros(len(keys), np.int64)
+        return replace(
+            PeriodTable.empty(hashed), held=len(keys), index=index, rows=rows, keys=keys.copy(), counts=counts
+        )
+
     @aggregate
     def added(self, events: Folded, *, least: int, most: int) -> PeriodTable:
         """Return the table with the new people of a step.

@@ -1,10 +1,10 @@
-"""Engine `keys`: values that nobody listed, such as pages or words, and how many people have each."""
+"""Engine `keys`: values that nobody listed, such as pages or words, or a public list; how many people have each."""
 
 from __future__ import annotations
 
 from schemas.config.domain import Question
 from schemas.config.engines import INTEGER, NUMBER, EngineFacts, EngineSpec, RecordFields, RecordKind
-from schemas.config.keys import LISTING_SHARE, KeysDomainSection, KeysOptions
+from schemas.config.keys import LISTING_SHARE, PUBLIC, KeysDomainSection, KeysOptions
 
 _KEY: frozenset[RecordKind] = frozenset({"text", "number", "boolean"})
 
@@ -15,15 +15,15 @@ def _records(domain: KeysDomainSection) -> RecordFields:
 
 SPEC = EngineSpec(
     name="keys",
-    summary="values that nobody listed, such as pages, words or products: those that enough people have, and how many",
+    summary="values that nobody listed, such as pages: those that enough people have, and how many; or public ones",
     facts=EngineFacts(
-        modes=("default",),
+        modes=("default", PUBLIC),
         units=("user",),
-        uses_delta=frozenset({"default"}),
-        needs_delta=frozenset({"default"}),
-        gaussian=frozenset({"default"}),
+        uses_delta=frozenset({"default", PUBLIC}),
+        needs_delta=frozenset({"default", PUBLIC}),
+        gaussian=frozenset({"default", PUBLIC}),
         thresholds={"default": LISTING_SHARE},
-        periods_apart=frozenset({"default"}),
+        periods_apart=frozenset({"default", PUBLIC}),
         whole_unit=True,
         dates_records=True,
         contribution="pair",

@@ -1,12 +1,16 @@
-"""Keys of engine `keys`: `kind = "keys"`, values of fields that nobody listed, and its options."""
+"""Keys of engine `keys`: `kind = "keys"`, values that nobody listed, or a public list has; and its options."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import unicodedata
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
+from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictInt
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt
 from pydantic_core import ErrorDetails
 
 from schemas.config.domain import DomainSection, Question, TablesQuestion
@@ -21,6 +25,11 @@ LISTING_SHARE = Fraction(2, 5)
 """Share of delta that keys have which are listed though one user alone decides whether enough people have them."""
 MOST_TESTS = 1000
 """Steps of a period at most: each is a test of every key."""
+_WHOLE = 2**63
+PUBLIC = "public"
+"""Mode in which all keys are of a public list."""
+MOST_LISTED = 100_000
+"""Keys of a public list at most: each is released at every step."""
 RELEASED = ("step", "count", "error", "found")
 """Fields of synthetic records beside those of the key."""
 
@@ -52,10 +61,19 @@ Sample = Annotated[
 ]
 
 
-class KeysDomainSection(DomainSection):
-    """`kind = "keys"`: values of one field, or combinations of values of several; nobody lists them."""
+Scalar = Annotated[str, Field(strict=True)] | StrictBool | StrictInt | StrictFloat
+"""A value of a field."""
 
-    outside: ClassVar[str] = "Keys that are too long are refused and counted."
+
+class KeysDomainSection(DomainSection):
+    """`kind = "keys"`: values of one field, or combinations of values of several.
+
+    Nobody lists them, or, in mode `public`, `keys` does.
+    """
+
+    outside: ClassVar[str] = (
+        "Keys that are too long, or not on the public list if there is one, are refused and counted."
+    )
 
     kind: Literal["keys"] = "keys"
     field: Annotated[tuple[FieldName, ...], BeforeValidator(_listed), Field(min_length=1, max_length=8)] = Field(
@@ -64,6 +82,10 @@ class KeysDomainSection(DomainSection):
     """Field whose values are counted, or a list of fields whose combinations are: texts, numbers or booleans."""
     max_key_bytes: StrictInt = Field(64, ge=1, le=1024, examples=[64])
     """Length of a key at most, in bytes of UTF-8, with one more between fields; each key takes as much memory."""
+    keys: Annotated[tuple[Scalar | tuple[Scalar, ...], ...] | None, Field(min_length=1, max_length=MOST_LISTED)] = (
+        Field(None, examples=[["north", "south"]])
+    )
+    """Mode `public`: all keys there are; with several fields a list of their values for each key."""
 
     @classmethod
     def questions(cls) -> tuple[Question | TablesQuestion, ...]:
@@ -88,8 +110,40 @@ class KeysDomainSection(DomainSection):
             )
         return super()._in_words(details)
 
+    @property
+    def public_keys(self) -> tuple[tuple[Scalar, ...], ...]:
+        """Values of the fields of each key of the public list, texts in NFC; empty where nobody listed them."""
+        listed = (each if isinstance(each, tuple) else (each,) for each in self.keys or ())
+        return tuple(tuple(map(_composed, values)) for values in listed)
+
     def problems(self) -> Iterator[ConfigProblem]:
-        """Refuse names of what is released beside the key."""
+        """Refuse a public list with a key twice or of other fields, and names of what is released beside the key."""
+        listed = self.public_keys
+        if any(len(values) != len(self.field) for values in listed):
+            yield ConfigProblem(
+                "keys",
+                f"have another number of values than the {len(self.field)} fields of a key",
+                'write ["a", "b"] for one field, and [["a", "x"], ["b", "y"]] for two',
+            )
+        if len(set(map(_told_apart, listed))) < len(listed):
+            yield ConfigProblem(
+                "keys",
+                "name one key twice: texts are compared in Unicode form NFC, and 1 and 1.0 are one",
+                "write every key once",
+            )
+        if too_long := [values for values in listed if _bytes(values) > self.max_key_bytes]:
+            yield ConfigProblem(
+                "keys",
+                f"have one of {_bytes(too_long[0]):,} bytes, above max_key_bytes = {self.max_key_bytes:,}",
+                "raise domain.max_key_bytes, or shorten the key",
+            )
+        if not all(map(_usable, chain.from_iterable(listed))):
+            yield ConfigProblem(
+                "keys",
+                "have a value that no record can have: a text with NUL, that begins with U+0001 or U+0002 or is not "
+                "Unicode, or a number that is not finite or beyond 64 bits",
+                "remove it",
+            )
         for name in self.field:
             if name in RELEASED:
                 yield ConfigProblem(
@@ -97,6 +151,36 @@ class KeysDomainSection(DomainSection):
                     f'field "{name}" of synthetic records would be a part of the key and say something of it',
                     "name another field, such as one that [streams.map] computes",
                 )
+
+
+def _composed(value: Scalar) -> Scalar:
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def _usable(value: Scalar) -> bool:
+    if isinstance(value, str):
+        return (
+            value[:1] not in ("\1", "\2")
+            and "\0" not in value
+            and not any("\ud800" <= each < "\ue000" for each in value)
+        )
+    return isfinite(value) and not (isinstance(value, int) and not -_WHOLE <= value < _WHOLE)
+
+
+def _told_apart(values: Sequence[Scalar]) -> tuple[object, ...]:
+    """Return what is equal for equal keys: Python takes True for 1."""
+    return tuple((isinstance(value, bool), value) for value in values)
+
+
+def _bytes(values: Sequence[Scalar]) -> int:
+    """Return the length of a key, as `engines.keys.domain` writes it."""
+    return len(values) - 1 + sum(map(_length, values))
+
+
+def _length(value: Scalar) -> int:
+    if isinstance(value, str):
+        return len(value.encode(errors="replace"))
+    return 1 + len(json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value))
 
 
 class KeysOptions(OptionsSection):
@@ -107,11 +191,13 @@ class KeysOptions(OptionsSection):
     horizon: StrictInt | None = Field(None, ge=1, le=MOST_TESTS, examples=[10])
     """Number of steps, where the bound does not renew. After them the stream continues with empty releases."""
     least_count: StrictInt = Field(5, ge=1, le=1_000_000, examples=[5])
-    """People that a key must truly have before it is tested; fewer are never listed, and cost no computation."""
+    """People that a key must truly have before it is tested; fewer are never listed, and cost no computation.
+    Not in mode `public`."""
     max_keys: StrictInt = Field(1_000_000, ge=1, le=1_000_000_000, examples=[1_000_000])
     """Keys of a period at most, listed or not; one more stops the stream, and nothing is lost."""
     sample: Sample = Field("1/1", examples=["1/16"])
-    """Public share of all keys, by their hash, that is counted at all; records with other keys are left out."""
+    """Public share of all keys, by their hash, that is counted at all; records with other keys are left out.
+    Not in mode `public`."""
 
     @property
     def one_in(self) -> int:
@@ -121,7 +207,9 @@ class KeysOptions(OptionsSection):
     def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Refuse a stream whose periods have no end, and one with two."""
+        """Refuse a stream whose periods have no end, and one with two; and a public list without its mode."""
+        if isinstance(domain, KeysDomainSection):
+            yield from self._mode_problems(mode, domain)
         if privacy is None:
             return
         if privacy.per is None and self.horizon is None:
@@ -141,3 +229,24 @@ class KeysOptions(OptionsSection):
                 f"has {steps:,} steps, each of which tests every key: at most {MOST_TESTS:,}",
                 "make time.step longer: about ten steps a period list most keys",
             )
+
+    def _mode_problems(self, mode: str, domain: KeysDomainSection) -> Iterator[ConfigProblem]:
+        if mode != PUBLIC:
+            if domain.keys is not None:
+                yield ConfigProblem(
+                    "domain.keys",
+                    "is a public list, and this mode finds keys that nobody listed",
+                    'set mode = "public", where each key of the list is released, or remove the list',
+                )
+            return
+        if domain.keys is None:
+            yield ConfigProblem(
+                "domain.keys", 'missing: mode "public" releases every key of a public list', 'write keys = ["a", "b"]'
+            )
+        for name in ("least_count", "sample", "max_keys"):
+            if name in self.model_fields_set:
+                yield ConfigProblem(
+                    f"options.{name}",
+                    "is for keys that nobody listed; those of a public list are all released",
+                    "remove it",
+                )

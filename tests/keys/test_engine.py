@@ -14,6 +14,7 @@ from engines.core.accounting.accountant import Accountant
 from engines.core.contract import Batch, Columns, Release
 from engines.core.noise import seeded
 from engines.core.registry import build_engine
+from engines.keys.build import selection as build_selection
 from engines.keys.engine import Keys
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -156,3 +157,24 @@ def test_more_keys_may_be_allowed_while_a_stream_runs() -> None:
     larger = engine({"options": {"max_keys": 2}})
     larger.restore(keys.state())
     step(larger, 1, b=1)
+
+
+def test_every_key_of_a_public_list_is_released_at_every_test() -> None:
+    """Also those that nobody has. False alarms: 64 draws beyond 8 deviations, below 1e-13."""
+    made = build_engine(contract_case("keys").stream("public", {"options": {"horizon": 3}}))
+    assert isinstance(made, Keys)
+    listed = len(made.config.domain.listed)
+    for number, people in enumerate(({"d1": 900}, {}, {"d2": 400})):
+        release = step(made, number, **people)
+        assert len(release.added) == listed
+        assert {record.fields["found"] for record in release.added} == {0}
+        assert "threshold" not in release.measurements[0]
+    error = made.config.selection.deviation(3)
+    found = counts(release)
+    for key, true in {"d1": 900, "d2": 400, "d3": 0}.items():
+        assert abs(found[key] - true) < 8 * error
+    columns = Columns({}, {}, np.ones(4, np.int8), {"page": ["d1", "cafe\u0301", "elsewhere", 7]})
+    _, reasons = made.config.domain.encode(columns)
+    assert reasons.tolist() == [Reason.ACCEPTED, Reason.ACCEPTED, *[Reason.OUTSIDE_DOMAIN] * 2]
+    # All of delta is for noise, so it is less than that of keys which nobody listed.
+    assert error < build_selection(contract_case("keys").stream("default", {"options": {"horizon": 3}})).deviation(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from engines.checks.contract_case import contract_case
 from engines.core.registry import build_engine
 from engines.keys.engine import Keys
 from schemas.errors import ConfigError
+
+PLAIN = replace(contract_case("keys"), in_mode=lambda mode, variant: variant)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,7 @@ from schemas.errors import ConfigError
         ({"options": {"horizon": None}, "privacy": {"per": "1001h"}}, "has 1,001 steps"),
         ({"options": {"sample": "2/3"}}, 'write sample = "1/16"'),
         ({"options": {"least_count": 0}}, "options.least_count"),
+        ({"domain": {"keys": ["a"]}}, '(?s)domain.keys: is a public list.*set mode = "public"'),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], problem: str) -> None:
@@ -44,3 +48,24 @@ def test_a_period_or_the_horizon_says_how_many_tests_there_are() -> None:
         engine = build_engine(contract_case("keys").stream("default", changes))
         assert isinstance(engine, Keys)
         assert (engine.config.selection.tests, engine.config.renews) == (tests, renews)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"domain": {"keys": None}}, r'(?s)domain.keys: missing.*write keys = \["a", "b"\]'),
+        ({"domain": {"keys": ["caf\u00e9", "cafe\u0301"]}}, "domain.keys: name one key twice"),
+        ({"domain": {"keys": [1, 1.0]}}, "domain.keys: name one key twice"),
+        ({"domain": {"keys": [["a", "b"]]}}, "domain.keys: have another number of values"),
+        ({"domain": {"keys": ["123456789"]}}, "domain.keys: have one of 9 bytes, above max_key_bytes = 8"),
+        ({"domain": {"keys": ["a\0"]}}, "domain.keys: have a value that no record can have"),
+        ({"options": {"least_count": 5}}, "options.least_count: is for keys that nobody listed"),
+        ({"options": {"sample": "1/2"}}, "options.sample: is for keys that nobody listed"),
+    ],
+)
+def test_a_public_list_is_refused_where_it_cannot_be(changes: dict[str, Any], problem: str) -> None:
+    listed: dict[str, dict[str, Any]] = {"domain": {"keys": [1, True, "1", 1.5]}, "options": {"least_count": None}}
+    document = {table: {**listed.get(table, {}), **changes.get(table, {})} for table in listed}
+    with pytest.raises(ConfigError, match=problem):
+        PLAIN.stream("public", document)
+    assert PLAIN.stream("public", listed).domain

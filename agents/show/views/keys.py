@@ -80,6 +80,9 @@ def _section(stream: Stream) -> KeysDomainSection:
 
 def _domain(stream: Stream) -> str:
     section = _section(stream)
+    if section.keys is not None:
+        fields = " and ".join(section.field)
+        return f"values of {fields}: {len(section.keys):,} keys of a public list, all of them released."
     return (
         f"values of {' and '.join(section.field)}, of at most {section.max_key_bytes:,} bytes together, texts composed "
         "(NFC); nobody lists them beforehand, and which ones are published is a noisy answer too."
@@ -112,7 +115,11 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
         sizes="keys",
         growth=f"It grows over the {found.tests:,} steps of a period, and begins anew with the next one",
         formula="sd(j) of the noisy running sum at step j of a period",
-        conditions="It is the noise of a count that is listed. The same noise decides which keys are listed: one is "
+        conditions="It is the noise of the count of every key of the public list, in each step; negative counts are "
+        "released as 0. What people have beyond max_contributions keys is not in it. privstream simulate measures the "
+        "error on your own data."
+        if found.public
+        else "It is the noise of a count that is listed. The same noise decides which keys are listed: one is "
         "found as soon as its noisy count passes a threshold, and is somewhat too large in that step. What people "
         "have beyond max_contributions keys is not in it. privstream simulate measures the error on your own data.",
         unit="people",
@@ -125,11 +132,24 @@ def _remarks(stream: Stream) -> Iterator[str]:
         "One contribution is the first record of a user with a key in a period. A later one with the same key is "
         "counted as REPEATED and charges nobody, so a key counts people, each of them once."
     )
+    if found.public:
+        yield (
+            "Each key of the public list is released in every step, also those that nobody has, with a count and its "
+            "error. There is no threshold, and all of delta is for the noise, which grows with the root of "
+            f"max_contributions and not with the length of the list. {_errors(found)}"
+        )
+        return
     yield f"The smallest count that can be found: {_smallest(found)}"
     yield (
         f"A key of fewer than least_count = {options.least_count:,} people is never listed. Of delta, "
         f"{found.listing_delta:.3g} is the probability that one is listed though one user alone makes it as many."
     )
+
+
+def _errors(found: KeySelection) -> str:
+    """Say the standard error of a count by the step of a period."""
+    errors = ", ".join(f"{plain(found.deviation(test))} at step {test}" for test in tests_of(found.tests))
+    return f"The standard error of a count, in people: {errors}."
 
 
 def _smallest(found: KeySelection) -> str:
@@ -143,6 +163,8 @@ def _smallest(found: KeySelection) -> str:
 
 def _warnings(stream: Stream) -> Iterator[str]:
     found = selection(stream)
+    if found.public:
+        return
     yield f"the smallest count that can be found: {_smallest(found)}"
     if found.tests > MANY_TESTS:
         fewer = replace(found, tests=FEW_TESTS)
@@ -162,7 +184,7 @@ def _whole(stream: Stream) -> str:
 class _Step:
     """The last step: how many people truly have each key, and the records that list some.
 
-    Attributes: needed: people that a key needs at this step.
+    Attributes: needed: people that a key needs at this step; 0 where keys are public.
     """
 
     true: Mapping[Name, int]
@@ -178,19 +200,26 @@ class _Step:
             for record in audit.alive.values()
             if record["step"] == step
         }
-        return _Step(evaluator.people(audit.truth), records, found.threshold(step % found.tests + 1))
+        needed = 0.0 if found.public else found.threshold(step % found.tests + 1)
+        return _Step(evaluator.people(audit.truth), records, needed)
 
 
 def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[Judged]:
     """Return which share of the keys is found by how many people have them, and the error of a listed count."""
     last = _Step.of(stream, audit)
+    if selection(stream).public:
+        return _judged_counts(last)
+    return [_judged_missed(last), *_judged_counts(last)]
+
+
+def _judged_missed(last: _Step) -> Judged:
     scales = []
     for size in (ceil(times * last.needed) for times in (4, 2, 1)):
         names = {name for name, people in last.true.items() if people >= size}
         if names:
             share = len(names - last.records.keys()) / len(names)
             scales.append(Scale(f"keys of {size:,} people or more, of which there are {len(names):,}", share))
-    missed = Judged(
+    return Judged(
         what="Finding keys",
         scales=scales,
         how="The share of the keys that truly have so many people at the last step and are not listed; a key needs "
@@ -198,9 +227,12 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
         beyond="and more",
         more=f"{len(last.records):,} keys are listed at the last step, of {len(last.true):,} that anybody has.",
     )
+
+
+def _judged_counts(last: _Step) -> list[Judged]:
     errors = [float(record["count"]) - last.true.get(name, 0) for name, record in last.records.items()]
     if not errors:
-        return [missed]
+        return []
     rms, most = sqrt(sum(error**2 for error in errors) / len(errors)), max(last.true.values(), default=0)
     counts = Judged(
         what="Counts of listed keys",
@@ -208,7 +240,7 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
         how=f"The root of the mean squared error of {len(errors):,} listed counts, {plain(rms)} people, as a share of "
         "the people whom a key has. People with more keys than max_contributions are in the truth.",
     )
-    return [missed, counts]
+    return [counts]
 
 
 def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Iterator[ReportSection]:
@@ -226,7 +258,8 @@ def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> I
             f"Those with most people. At the last step a key needs {ceil(last.needed):,} people for even odds.",
             [Table(["key", "true people", "beyond what it needs"], rows, "The keys as a table")],
         )
-    if released := [row for row in steps if not row.gathered]:
+    released = [row for row in steps if not row.gathered]
+    if released and not found.public:
         needed = [found.threshold(row.step % found.tests + 1) for row in released]
         panel = Panel(lines={"people that a key needs": Curve(needed, AMBER)}, what="people", text="{:,.0f}".format)
         yield ReportSection(
@@ -234,14 +267,15 @@ def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> I
             "So many people with even odds, by step; it begins anew with each period. By the configuration alone.",
             [LineChart(x=[row.start for row in released], panels=[panel])],
         )
-    yield from over_time(
-        "Keys over time",
-        "Those that are listed, and those that truly have as many people as a key needs at the last step of a period. "
-        "With each period all begins anew.",
-        {FINDABLE: TRUE, LISTED: SYNTHETIC},
-        steps,
-        what="keys",
-    )
+    if not found.public:
+        yield from over_time(
+            "Keys over time",
+            "Those that are listed, and those that truly have as many people as a key needs at the last step of a "
+            "period. With each period all begins anew.",
+            {FINDABLE: TRUE, LISTED: SYNTHETIC},
+            steps,
+            what="keys",
+        )
     yield from over_time(
         "Error of the counts over time",
         "Of listed keys, as a share of the people who truly have them. Less is better.",
@@ -282,7 +316,7 @@ VIEW = View(
     domain=_domain,
     error_model=_error_model,
     sections=sections,
-    metrics=lambda stream: [ERROR, MISSED, COUNT, LISTED, FINDABLE],
+    metrics=lambda stream: [ERROR, COUNT] if selection(stream).public else [ERROR, MISSED, COUNT, LISTED, FINDABLE],
     judged=judged,
     events=lambda stream: "new pairs of user and key",
     records=lambda stream: "records of listed keys",

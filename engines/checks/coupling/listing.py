@@ -53,7 +53,7 @@ def expected_listing(law: ListedLaw, table: Any, nodes: Sequence[int]) -> tuple[
                 noise[row].append(next(given) - (moved + one // 2) // one)
     sums = [one * counts[row] + sum(noise[row]) for row in rows]
     before = [*table.found.tolist(), *(0 for _ in rows[had:])]
-    found = [before[row] or (law.test if sums[row] >= law.threshold else 0) for row in rows]
+    found = [before[row] or (law.test if law.threshold is None or sums[row] >= law.threshold else 0) for row in rows]
     out = sorted((row for row in rows if found[row]), key=lambda row: table.keys[row].tolist())
     shown = (np.array([each[row] for row in out], np.int64) for each in (sums, found))
     made = np.array(noise, np.int64).reshape(len(rows), law.test).T
@@ -83,11 +83,12 @@ def listing_probes(law: ListedLaw, table: Any, numbers: Iterable[int]) -> Iterat
         keys = np.zeros((4, table.keys.shape[1]), np.uint64)
         keys[:, 0] = np.arange(1, 5)
         counts = people + law.least_count
-        events = Folded(keys[counts > 0], counts[counts > 0])
+        come = counts > 0
+        events = Folded(keys[come], counts[come])
         fresh = table.empty(table.hash).added(events, least=law.least_count, most=len(keys))
         none = np.zeros((law.test - 1, 0), np.int64)
         fresh = replace(fresh, ends=np.zeros(law.test - 1, np.int64), noise=none)
-        nodes = np.tile(noises[counts >= law.least_count], law.test)
+        nodes = np.tile(noises[come & (counts >= law.least_count)], law.test)
         yield fresh, partial(_giving, nodes)
 
 
@@ -147,12 +148,15 @@ def people_of(table: Any) -> dict[bytes, int]:
 def failing(laws: Iterable[ListedLaw]) -> float:
     """Return the probability that noise takes a key of `least_count` people over a threshold at one of these tests.
 
-    At most, for one key: the noise of a sum is nearly normal, and probabilities of tests are added up.
+    At most, for one key: the noise of a sum is nearly normal, and probabilities of tests are added up. Without
+    a threshold it is certain: then keys must be public.
     """
     return math.fsum(_failing(law) for law in set(laws))
 
 
 def _failing(law: ListedLaw) -> float:
+    if law.threshold is None:
+        return 1.0
     decoder = law.counter.decoder(law.test)[-1]
     deviation = math.sqrt(decoder**2 @ np.array([float(each) for each in law.nodes]))
     above = law.threshold / law.counter.resolution - law.least_count

@@ -3,7 +3,8 @@
 The table of keys is private as a whole. At a test, keys that truly have the law's `least_count` get the noise of their
 continual counter, and the table shows no others here: a key that comes to it late draws the noise of the tests before,
 too, as if it had been there from the first one. Out come the keys whose noisy sum is at least the law's threshold, now
-or at an earlier test, each with its sum; and the table that remembers the noise, which stays private.
+or at an earlier test, each with its sum; and the table that remembers the noise, which stays private. A law without a
+threshold lists all keys of its table, which are public then, from the first test on.
 Guarantee: theorem K of docs/guarantee.md: what is drawn may depend on private counts, since a key of fewer people is
     never listed, whatever its noise would be.
 Units: counts are people; noise and sums are whole multiples of one divided by the resolution of the counter.
@@ -108,7 +109,8 @@ def _tested(table: Table, law: ListedLaw, source: NoiseSource) -> tuple[Listed, 
     sums = counter.resolution * table.counts + noise.sum(axis=0)
     found = np.zeros(every, np.int64)
     found[:had] = table.found
-    found[(found == 0) & (sums >= law.threshold)] = test
+    enough = sums >= law.threshold if law.threshold is not None else np.ones(every, np.bool_)
+    found[(found == 0) & enough] = test
     out = np.flatnonzero(found)
     # The order in which they became candidates is private.
     out = out[np.lexsort(table.keys[out].T[::-1])]

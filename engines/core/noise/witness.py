@@ -95,12 +95,13 @@ class ListedLaw:
 
     Attributes:
         counter: `engines.keys.selection.NormalisedCounter` of each key. test: its number in the period, from 1.
-        threshold: of noisy sums, in steps of the counter's lattice. least_count: people that a key must truly have.
+        threshold: of noisy sums, in steps of the counter's lattice; None: the keys of the table are public, and each is
+            listed at every test. least_count: people that a key must truly have.
     """
 
     counter: Any
     test: int
-    threshold: int
+    threshold: int | None
     least_count: int
 
     @property

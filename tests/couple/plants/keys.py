@@ -14,10 +14,11 @@ from engines.core.noise import listing
 from engines.core.noise.listing import Listed
 from engines.keys import engine as keys
 from engines.keys import selection
-from engines.keys.engine import Keys
+from engines.keys.engine import Keys, KeysConfig
 from engines.keys.selection import KeySelection
 from engines.keys.table import PeriodTable, Run
 from schemas.blocks import Folded
+from schemas.config.keys import PUBLIC
 from tests.couple.plants import Fault, edit, edited, inside, peeked, plants, together, unasked
 
 _FEW = {"options": {"max_keys": 8}}
@@ -82,7 +83,40 @@ def _true_counts() -> Iterator[None]:
         yield
 
 
-PLANTS = plants(
+@contextmanager
+def _only_visited() -> Iterator[None]:
+    """Of a public list only keys that somebody came to are released."""
+    original = listing.listing_mechanism
+
+    def told(table: Any, law: Any, source: Any) -> Any:
+        listed, after = original(table, law, source)
+        raw = peeked(after)
+        visited = {key.tobytes() for key in raw.keys[raw.counts > 0]}
+        shown = [at for at, key in enumerate(listed.keys) if key.tobytes() in visited]
+        return Listed(listed.keys[shown], listed.sums[shown], listed.found[shown]), after
+
+    with patch.object(keys, "listing_mechanism", told):
+        yield
+
+
+_PUBLIC = plants(
+    "keys",
+    PUBLIC,
+    {
+        "only keys that somebody came to are released": _only_visited,
+        "noise for one key of a user": partial(
+            _unasked, KeySelection, "counter", "self.mu_squared / self.contributions", "self.mu_squared"
+        ),
+        "a table that begins without keys": edit(
+            KeysConfig,
+            "first_table",
+            "PeriodTable.of_public(hashed, self.domain.public)",
+            "PeriodTable.empty(hashed)",
+        ),
+        "counts of public keys without noise": _true_counts,
+    },
+)
+PLANTS = _PUBLIC + plants(
     "keys",
     "default",
     {
@@ -128,5 +162,8 @@ PLANTS = plants(
             Keys, "step", '{"listed": len(added), "test": test}', '{"keys": peeked(table).held}', peeked=peeked
         ),
         "counts of listed keys without noise": _true_counts,
+        "keys that nobody listed are taken for public": edit(
+            KeySelection, "law", "None if self.public else self.thresholds[test - 1]", "None"
+        ),
     },
 )
