@@ -33,9 +33,11 @@ AGGREGATES = """
     engines.spatial.changes.Changes.net_between
     engines.spatial.changes.Changes.of
     engines.spatial.split.check_counts
+    engines.tabular.growing.finding.texts_of
     engines.tabular.marginals.EventRows.counts
     engines.tabular.marginals.EventRows.of
     engines.tabular.marginals.EventRows.totals
+    engines.tabular.marginals.Marginals.widened
     engines.tabular.marginals.check_batch
     engines.trajectory.domain.Assembly.with_step
     engines.trajectory.ground.Ground.moved

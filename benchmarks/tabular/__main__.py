@@ -5,8 +5,8 @@ deleted by events or by a ttl; every mode, the papers' counters, five seeds; spe
 boosting trained on synthetic rows. Runs that are in benchmarks/results/tabular.csv are not repeated (`--fresh` does),
 so the whole, many hours of mbi, can be stopped and goes on where it was: `--mode default` is the part of minutes.
 Writes benchmarks/results/tabular.csv, .md and .png (quick: tabular_quick.*, not
-committed); the last line is JSON, see `report.Report.summary`, `delta` and
-`ties`, either of which runs alone with `--only`. The table in the .md says how many seeds a figure has.
+committed); the last line is JSON, see `report.Report.summary`, `delta`,
+`ties` and `discover`, each of which runs alone with `--only`. The table in the .md says how many seeds a figure has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rich.progress import Progress
 from benchmarks.data import DATA
 from benchmarks.results import Results
 from benchmarks.size import QUICK, RESULTS
-from benchmarks.tabular import delta, ties
+from benchmarks.tabular import delta, discover, ties
 from benchmarks.tabular.consumer import scores
 from benchmarks.tabular.metrics import summarised
 from benchmarks.tabular.modes import MODES, run
@@ -45,6 +45,8 @@ def main() -> int:
         return 1
     if arguments.only == "delta":
         return _deltas(fresh=arguments.fresh, console=console)
+    if arguments.only == "discover":
+        return _discovered()
     if arguments.only == "ties":
         found = ties.measured()
         print("\n".join(ties.table(found)))
@@ -71,7 +73,9 @@ def main() -> int:
     print(report.markdown())
     tied = ties.measured()
     print("\n".join(ties.table(tied)))
-    print(json.dumps({**report.summary(), **ties.summary(tied)}))
+    of_found = discover.measured()
+    print("\n".join(discover.table(of_found)))
+    print(json.dumps({**report.summary(), **ties.summary(tied), **discover.summary(of_found)}))
     return 0
 
 
@@ -80,7 +84,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="as QUICK=1")
     parser.add_argument("--fresh", action="store_true", help="repeat the runs that are in the results")
     parser.add_argument("--errors-only", action="store_true", help="neither speed nor training anew")
-    parser.add_argument("--only", choices=["delta", "ties"], help="one measure alone: a minute or two")
+    parser.add_argument("--only", choices=["delta", "ties", "discover"], help="one measure alone: a minute or two")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--use-seeds", type=int, default=USE_SEEDS, help="of the consumer that trains")
     parser.add_argument("--mode", action="append", choices=sorted(MODES), help="only this one; may be repeated")
@@ -98,6 +102,14 @@ def _deltas(*, fresh: bool, console: Console) -> int:
         _run(DELTAS, results, progress)
     print("\n".join(delta.table(results)))
     print(json.dumps(delta.summary(results)))
+    return 0
+
+
+def _discovered() -> int:
+    """What it costs that nobody lists the values of an attribute, and the part of the last line that is of it."""
+    found = discover.measured()
+    print("\n".join(discover.table(found)))
+    print(json.dumps(discover.summary(found)))
     return 0
 
 

@@ -47,7 +47,7 @@ _WEIGHTS = 2**20
 _LARGEST = 2**62
 _SMOOTHED = 5
 """Deviations by which the smoothing of `KeySelection.thresholds` may be below zero: a normal one is with 2.9e-7."""
-_SURE = 1 - 1e-6
+SURE = 1 - 1e-6
 
 
 def first_column(tests: int) -> FloatArray:
@@ -227,7 +227,7 @@ class KeySelection:
     @property
     def counter(self) -> NormalisedCounter:
         """That of each key."""
-        return NormalisedCounter(mu_squared=_short(self.mu_squared / self.contributions), horizon=self.tests)
+        return NormalisedCounter(mu_squared=short(self.mu_squared / self.contributions), horizon=self.tests)
 
     @property
     def thresholds(self) -> tuple[int, ...]:
@@ -276,7 +276,7 @@ class KeySelection:
         return first, sums
 
 
-def _short(value: Fraction) -> Fraction:
+def short(value: Fraction) -> Fraction:
     """Return a fraction of short terms, at most 2**-40 of it below."""
     shift = 40 - (value.numerator.bit_length() - value.denominator.bit_length())
     step = Fraction(1, 1 << shift) if shift >= 0 else Fraction(1 << -shift)
@@ -285,11 +285,21 @@ def _short(value: Fraction) -> Fraction:
 
 @lru_cache(maxsize=64)
 def _thresholds(selection: KeySelection) -> tuple[int, ...]:
+    counter, tests = selection.counter, selection.tests
+    each = selection.listing_delta * SURE / (selection.contributions * tests)
+    return tuple(selection.least_count * RESOLUTION + above for above in exceeded(counter, each))
+
+
+def exceeded(counter: NormalisedCounter, probability: float) -> tuple[int, ...]:
+    """Return for each test what the noise of its sum reaches with this probability at most, in lattice steps.
+
+    A factor of `SURE` of the probability is the caller's to leave. Convex in the probability below one half.
+    Raises: EngineInputError if it is not below one half.
+    """
     from scipy.special import ndtri
 
-    counter, tests = selection.counter, selection.tests
-    each = selection.listing_delta * _SURE / (selection.contributions * tests)
-    normal = -float(ndtri(each))
+    tests = counter.horizon
+    normal = -float(ndtri(probability))
     if normal <= 0:
         raise EngineInputError("delta is too large: a key would be listed whoever has it")
     decoder = counter.decoder(tests) * RESOLUTION
@@ -297,4 +307,4 @@ def _thresholds(selection: KeySelection) -> tuple[int, ...]:
     smoothed = np.sqrt(decoder**2 @ (noise + ROUNDING))
     margin = _SMOOTHED * np.sqrt(decoder**2 @ np.full(tests, float(ROUNDING))) + np.abs(decoder).sum(axis=1) / 2
     above = (smoothed * normal + margin) * (1 + 1e-9)
-    return tuple(selection.least_count * RESOLUTION + ceil(each) for each in above.tolist())
+    return tuple(ceil(each) for each in above.tolist())

@@ -94,7 +94,8 @@ class PeriodTable:
 
     hash: of the period. held: number of keys. few: of each part the runs of keys of fewer people, the oldest first.
     index: hashes of candidates, and `rows` `(candidates,)` which candidate each is.
-    keys: `(candidates, words)` uint64, in the order in which they became such. counts: `(candidates,)` int64, people.
+    keys: `(candidates, words)` uint64, in the order in which they became such: the last ones may be untested yet.
+    counts: `(candidates,)` int64, people.
     ends: `(tests,)` int64, number of candidates at each test so far. noise: `(tests, tested)` int64.
     found: `(tested,)` int64.
     """
@@ -214,6 +215,7 @@ class PeriodTable:
             # What those that are new at this test have drawn for those before it.
             state[f"past/{test}"] = np.ascontiguousarray(self.noise[:test, begin:end])
             begin = end
+        state["keys/new"] = self.keys[begin:]
         return state
 
     @staticmethod
@@ -236,10 +238,13 @@ class PeriodTable:
             keys, noise, past = (
                 [state[f"{name}/{test}"] for test in range(tests)] for name in ("keys", "noise", "past")
             )
+            new = state["keys/new"]
         begins = np.append(0, ends)
         sizes = np.diff(begins).tolist()
-        _require(min(sizes, default=0) >= 0 and counts.shape == found.shape == (begins[-1],))
-        _require([each.shape for each in keys] == [(size, words) for size in sizes])
+        _require(min(sizes, default=0) >= 0 and found.shape == (begins[-1],))
+        _require(counts.shape == (begins[-1] + len(new),))
+        keys.append(new)
+        _require([each.shape for each in keys] == [(size, words) for size in (*sizes, len(new))])
         _require([each.shape for each in noise] == [(end,) for end in ends.tolist()])
         _require([each.shape for each in past] == list(enumerate(sizes)))
         _require({each.dtype.type for each in (numbers, counts, ends, found, *noise, *past)} == {np.int64})
@@ -255,7 +260,7 @@ class PeriodTable:
         texts = np.concatenate((empty.keys, *keys))
         index, rows = _sorted(*KeyHash(hashed).of(texts))
         _require(_ascending(index))
-        whole = np.zeros((tests, len(counts)), np.int64)
+        whole = np.zeros((tests, len(found)), np.int64)
         for test, (begin, end) in enumerate(pairwise(begins)):
             whole[test, :end] = noise[test]
             whole[:test, begin:end] = past[test]
@@ -318,3 +323,8 @@ def _merged(runs: tuple[Run, ...]) -> Run:
         return run
     starts = np.flatnonzero(new)
     return Run(run.first[starts], hashes[starts] | np.add.reduceat(run.second & _PEOPLE, starts))
+
+
+def row_bytes(keys: KeyArray) -> np.ndarray:
+    """Return keys as `(keys,)` bytes, which have the order of their words; NULs at the end are no part of a key."""
+    return np.ascontiguousarray(keys.astype(">u8")).view(f"S{8 * keys.shape[1]}").reshape(len(keys))

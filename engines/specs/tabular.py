@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.config.engines import EngineFacts, EngineSpec, RecordFields
-from schemas.config.tabular import TableDomainSection, TabularOptions
+from schemas.config.tabular import FINDING_DELTA, TableDomainSection, TabularOptions
 
 
 def _records(domain: TableDomainSection) -> RecordFields:
@@ -17,6 +17,7 @@ SPEC = EngineSpec(
         modes=("default", "paper"),
         uses_delta=frozenset({"default"}),
         gaussian=frozenset({"default"}),
+        thresholds={"default": FINDING_DELTA},
         measured_expiry=frozenset({"paper"}),
         counts_surplus=frozenset({"default"}),
     ),

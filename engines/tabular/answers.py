@@ -40,7 +40,7 @@ from engines.core.answers.where import (
 from engines.core.counters import Counter
 from engines.core.noise import DiscreteLaplace
 from engines.core.registry import uncorrected_engine
-from engines.tabular.domain import Attribute, Category, Numeric, TableDomain
+from engines.tabular.domain import Attribute, Category, Discovered, Numeric, TableDomain
 from engines.tabular.growing.engine import GrowingBlocks
 from schemas.arrays import FloatArray
 from schemas.config import Stream
@@ -83,7 +83,7 @@ class TabularAnswers:
 
     def __init__(self, engine: GrowingBlocks, measured: Measured, latest: int, *, deletes: bool) -> None:
         self._deletes = deletes
-        self._table: TableDomain = engine.config.domain
+        self._table: TableDomain = _as_found(engine.config.domain, measured)
         self.fields = {each.name: _asked(each) for each in self._table.attributes}
         self._places = {name: index for index, name in enumerate(self._table.names)}
         self._totals = _Totals(engine.totals_counter, measured, latest)
@@ -93,7 +93,8 @@ class TabularAnswers:
             if "marginal" in told:
                 names = tuple(told["marginal"])
                 shape = [self._table.sizes[self._places[name]] for name in names]
-                block = MarginalBlock(np.array(told["increment"], np.float64).reshape(shape), float(told["variance"]))
+                counts = _widened(np.array(told["increment"], np.float64), names, shape, self._table)
+                block = MarginalBlock(counts, float(told["variance"]))
                 self._lines.setdefault(names, {})[told["since"], step] = block
 
     def answer(self, question: CountQuestion) -> CountAnswer:
@@ -136,6 +137,13 @@ class TabularAnswers:
 
     def _codes(self, name: str, where: Where) -> Sequence[Pieces]:
         attribute, looking = self._table.attributes[self._places[name]], atoms_on(where, name)
+        if isinstance(attribute, Discovered):
+            null = value_pieces(looking, None) if attribute.missing else other_pieces(looking, attribute.other)
+            return [
+                other_pieces(looking, attribute.other),
+                null,
+                *(value_pieces(looking, value) for value in attribute.found),
+            ]
         assert isinstance(attribute, Category | Numeric)
         if isinstance(attribute, Category):
             listed = [value_pieces(looking, value) for value in attribute.values]
@@ -219,7 +227,26 @@ class TabularAnswers:
         return Sum(value + totals.value, variance + totals.variance, fourth + totals.fourth)
 
 
+def _as_found(domain: TableDomain, measured: Measured) -> TableDomain:
+    """Return the domain with all values that were found."""
+    return domain.with_found([each["value"] for _, told in measured for each in told.get("found", ())])
+
+
+def _widened(counts: FloatArray, names: tuple[str, ...], shape: Sequence[int], domain: TableDomain) -> FloatArray:
+    """Return a marginal as a table: of values that were found after it was measured it has no rows."""
+    if domain.discovered is None or domain.discovered[1].name not in names:
+        return counts.reshape(shape)
+    axis = names.index(domain.discovered[1].name)
+    known = counts.size // int(np.prod([size for at, size in enumerate(shape) if at != axis]))
+    wide = np.zeros(shape)
+    part = tuple(slice(known if at == axis else size) for at, size in enumerate(shape))
+    wide[part] = counts.reshape([known if at == axis else size for at, size in enumerate(shape)])
+    return wide
+
+
 def _asked(attribute: Attribute) -> Asked:
+    if isinstance(attribute, Discovered):
+        return Asked(attribute.kinds, (*attribute.found, attribute.other))
     if isinstance(attribute, Category):
         others = (attribute.other,) if attribute.unknown == "other" else ()
         return Asked(attribute.kinds, (*attribute.values, *others))

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import Engine, Evaluator
-from engines.tabular.domain import Attribute, Category, Impossible, Numeric, Scalar, TableDomain
-from engines.tabular.growing.config import GrowingConfig
+from engines.core.shares import GaussianShares
+from engines.tabular.domain import Attribute, Category, Discovered, Impossible, Numeric, Scalar, TableDomain
+from engines.tabular.growing.config import GrowingConfig, finding_of, noise_delta
 from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.growing.finding import FindingRule
 from engines.tabular.marginals import Workload, every_marginal, weighted_marginals
 from schemas.config import Stream
-from schemas.config.tabular import TableDomainSection, TabularOptions
+from schemas.config.tabular import AttributeSection, TableDomainSection, TabularOptions
 from schemas.errors import EngineInputError
 
 
@@ -22,9 +24,7 @@ def domain(stream: Stream) -> TableDomain:
     """Raises: EngineInputError if attributes or structural zeros do not fit together."""
     section = stream.domain
     assert isinstance(section, TableDomainSection)
-    attributes = tuple(
-        (Numeric if each.values is None else Category).model_validate(dict(each)) for each in section.all_attributes
-    )
+    attributes = tuple(_kind(each).model_validate(dict(each)) for each in section.all_attributes)
     places = {attribute.name: index for index, attribute in enumerate(attributes)}
     zeros = []
     for pair in section.impossible:
@@ -33,6 +33,21 @@ def domain(stream: Stream) -> TableDomain:
         left_codes, right_codes = _codes(attributes[left], left_values), _codes(attributes[right], right_values)
         zeros.append(Impossible(left=left, left_codes=left_codes, right=right, right_codes=right_codes))
     return TableDomain(attributes, tuple(zeros))
+
+
+def _kind(section: AttributeSection) -> type[Attribute]:
+    if section.discovered:
+        return Discovered
+    return Numeric if section.values is None else Category
+
+
+def _finding(stream: Stream, domain: TableDomain) -> FindingRule | None:
+    if domain.discovered is None:
+        return None
+    delta = float(stream.privacy.delta)
+    shares = GaussianShares(stream.engine_epsilon, noise_delta(delta), stream.changes)
+    _, attribute = domain.discovered
+    return finding_of(attribute, shares, delta, period=stream.period_steps, longest=stream.ttl_steps)
 
 
 def _codes(attribute: Attribute, values: Sequence[Scalar]) -> tuple[int, ...]:
@@ -67,7 +82,8 @@ def build(stream: Stream) -> Engine:
     if stream.mode == "default":
         changes = stream.changes if stream.privacy.delta else 1
         epsilon, delta = stream.engine_epsilon, stream.privacy.delta
-        return GrowingBlocks(GrowingConfig(epsilon=epsilon, delta=delta, changes=changes, **shared))
+        finding = _finding(stream, table)
+        return GrowingBlocks(GrowingConfig(epsilon=epsilon, delta=delta, changes=changes, finding=finding, **shared))
     from engines.tabular.papers.config import RoundsConfig
     from engines.tabular.papers.paper_table import PaperTable
 

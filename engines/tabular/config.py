@@ -54,7 +54,7 @@ class TableConfig(ABC):
 
     @cached_property
     def active(self) -> tuple[int, ...]:
-        """Attributes with two values or more: of the others nothing is to be learnt."""
+        """Attributes with two codes or more: of the others nothing is to be learnt."""
         return tuple(a for a, size in enumerate(self.domain.sizes) if size > 1)
 
     def reduced(self, clique: Clique) -> Clique:

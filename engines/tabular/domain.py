@@ -13,6 +13,9 @@ their order, then "other" where the attribute has it, then "missing".
 | not listed, or outside all bins             | as `unknown` says                         |
 | a bin's lower edge                          | that bin; the last edge is in the last bin |
 
+Of an attribute whose values are found (`Discovered`) an event's key has the text itself, behind its row: which code it
+has is for the engine to say, by what was found before.
+
 What an attribute may list is checked where it is configured (`schemas.config.tabular.AttributeSection`).
 """
 
@@ -30,8 +33,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.core.contract import Columns, ScalarKind
+from engines.keys.domain import KeysDomain, written
+from engines.keys.table import row_bytes
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
-from schemas.config.tabular import AttributeSection, Listed
+from schemas.config.tabular import AttributeSection, Discover, Listed
 from schemas.config.values import Number
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -126,6 +131,98 @@ class Category(Attribute):
     def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
         raw = (*self.values, *(self.other,) * (self.unknown == "other"), None)
         return [raw[code] for code in codes.tolist()]
+
+
+class Discovered(Attribute):
+    """An attribute with values that nobody listed: texts, of which some were found. A value that was not is "other".
+
+    Codes are 0 for "other", 1 for "missing" (of no row where nulls are refused: marginals need two codes), and then
+    those of found values in the order in which they were found: a code never changes its meaning.
+
+    >>> page = Discovered(field="page", values="discover", found=("/",))
+    >>> [array.tolist() for array in page.encode(["/", "/about", None, 7])]
+    [[2, 0, 0, 0], [0, 0, 2, 3]]
+    >>> page.decode(np.array([2, 0]), np.zeros(2))
+    ['/', 'other']
+    """
+
+    values: Discover
+    found: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> frozenset[ScalarKind]:
+        return frozenset(("text",))
+
+    @property
+    def size(self) -> int:
+        return FOUND + len(self.found)
+
+    @property
+    def words(self) -> int:
+        """Of a text in the key of an event."""
+        return self._texts.words
+
+    @cached_property
+    def _texts(self) -> KeysDomain:
+        return KeysDomain(fields=(self.field,), max_bytes=self.max_key_bytes)
+
+    @cached_property
+    def nameless(self) -> KeyArray:
+        """`(1, words)`: the text that stands for other values, which is never found; zeros where it is too long."""
+        text = written(self.other)
+        fits = isinstance(text, bytes) and len(text) <= self.max_key_bytes
+        return self._texts.packed([text if fits and isinstance(text, bytes) else b""])
+
+    def with_found(self, texts: Sequence[str]) -> Discovered:
+        """Return the attribute with these values found, after those before."""
+        return self.revised(found=(*self.found, *texts))
+
+    def texts(self, keys: KeyArray) -> list[str]:
+        """Return the values of texts as words."""
+        return [str(text) for (text,) in self._texts.decode(keys)]
+
+    def packed(self, values: Sequence[Any]) -> KeyArray:
+        """Return `(values, words)` texts as words; zeros for what is none, or no value."""
+        return self._texts.packed([text if isinstance(text, bytes) else b"" for text in map(self._written, values)])
+
+    def _written(self, value: object) -> bytes | Reason:
+        if value is not None and not isinstance(value, str):
+            return Reason.WRONG_TYPE
+        text = written(value)
+        return Reason.OUTSIDE_DOMAIN if isinstance(text, bytes) and len(text) > self.max_key_bytes else text
+
+    def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
+        codes, reasons = np.zeros(len(values), np.int64), np.zeros(len(values), np.uint8)
+        found = {text.encode(): code for code, text in enumerate(self.found, FOUND)}
+        for row, value in enumerate(values):
+            text = self._written(value)
+            if isinstance(text, bytes):
+                codes[row] = found.get(text, OTHER)
+            elif text == Reason.MISSING_FIELD and self.missing:
+                codes[row] = MISSING
+            else:
+                reasons[row] = text
+        return codes, reasons
+
+    def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
+        raw = (self.other, None if self.missing else self.other, *self.found)
+        return [raw[code] for code in codes.tolist()]
+
+    def placed(self, codes: IntArray, texts: KeyArray) -> IntArray:
+        """Return codes of events as ingest gave them, with those of found values for "other", by their texts."""
+        if not self.found:
+            return codes
+        known = row_bytes(self._texts.packed([text.encode() for text in self.found]))
+        order = np.argsort(known)
+        wanted = row_bytes(texts)
+        places = np.minimum(np.searchsorted(known[order], wanted), len(order) - 1)
+        same = (codes == OTHER) & (known[order][places] == wanted) & (texts != self.nameless).any(axis=1)
+        placed: IntArray = np.where(same, order[places] + FOUND, codes)
+        return placed
+
+
+OTHER, MISSING, FOUND = 0, 1, 2
+"""Codes of an attribute whose values are found, and the first one of a found value."""
 
 
 class Numeric(Attribute):
@@ -296,9 +393,11 @@ class TableDomain:
     attributes: tuple[Attribute, ...]
     impossible: tuple[Impossible, ...] = ()
     keys: RowKeys = field(init=False, repr=False, compare=False)
+    """Of events: no value that is found later has a code there."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", RowKeys(self.sizes))
+        sizes = tuple(FOUND if isinstance(each, Discovered) else each.size for each in self.attributes)
+        object.__setattr__(self, "keys", RowKeys(sizes))
         for left, right in sorted({(zero.left, zero.right) for zero in self.impossible}):
             possible = self.possible_pairs(left, right)
             if not (possible.any(axis=1).all() and possible.any(axis=0).all()):
@@ -315,6 +414,17 @@ class TableDomain:
     def sizes(self) -> tuple[int, ...]:
         """Number of codes of each attribute."""
         return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def discovered(self) -> tuple[int, Discovered] | None:
+        """The attribute whose values are found, with its index; None where all are listed."""
+        found = ((index, each) for index, each in enumerate(self.attributes) if isinstance(each, Discovered))
+        return next(found, None)
+
+    def with_found(self, texts: Sequence[str]) -> TableDomain:
+        """Return the domain in which these values are found, too."""
+        attributes = [each.with_found(texts) if isinstance(each, Discovered) else each for each in self.attributes]
+        return TableDomain(tuple(attributes), self.impossible)
 
     @property
     def rows(self) -> int:
@@ -335,14 +445,37 @@ class TableDomain:
 
     @property
     def words(self) -> int:
-        return self.keys.words
+        return self.keys.words + (0 if self.discovered is None else self.discovered[1].words)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, words)` and reasons `(events,)`, see `engines.core.contract.Domain`."""
+        """Keys `(events, words)` and reasons `(events,)`, see `engines.core.contract.Domain`.
+
+        Where values are found the words of a text follow those of the row.
+        """
         codes, reasons = self.encode_values([columns.values[name] for name in self.names], len(columns.operations))
-        keys = self.keys.pack(codes, columns.operations)
+        if self.discovered is None:
+            keys = self.keys.pack(codes, columns.operations)
+        else:
+            index, attribute = self.discovered
+            codes[:, index] = np.where(codes[:, index] == MISSING, MISSING, OTHER)
+            row, texts = self.keys.pack(codes, columns.operations), attribute.packed(columns.values[attribute.name])
+            keys = np.concatenate([row, texts], axis=1)
         keys[reasons != 0] = 0
         return keys, reasons
+
+    def check(self, keys: KeyArray) -> None:
+        """Raises: EngineInputError if keys are not those of events; a text may be any."""
+        if keys.ndim != 2 or keys.shape[1] != self.words:
+            raise EngineInputError(f"keys must have {self.words} words each")
+        self.keys.check(keys[:, : self.keys.words])
+
+    def codes(self, keys: KeyArray) -> IntArray:
+        """`(rows, attributes)` codes of events, those of found values among them."""
+        codes = self.keys.codes(keys)
+        if self.discovered is not None:
+            index, attribute = self.discovered
+            codes[:, index] = attribute.placed(codes[:, index], keys[:, self.keys.words :])
+        return codes
 
     def at_fault(self, columns: Columns) -> list[str]:
         """See `engines.core.contract.FaultNamingDomain`."""

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.tabular.domain import TableDomain
+from engines.tabular.domain import OTHER, TableDomain
 from engines.tabular.marginals import Marginals, Workload
 from schemas.arrays import FloatArray, IntArray
 from schemas.blocks import Folded
@@ -79,7 +79,7 @@ class TableEvaluator:
 
     def true_counts(self, truth: Folded, layout: Marginals) -> FloatArray:
         """Inserts less deletes in all cells of a layout."""
-        codes, signs = self.domain.keys.codes(truth.keys), self.domain.keys.signs(truth.keys)
+        codes, signs = self.domain.codes(truth.keys), self.domain.keys.signs(truth.keys)
         return layout.counts(codes, truth.counts * signs).astype(np.float64)
 
     def synthetic_counts(self, synthetic: Mapping[str, Sequence[Any]], layout: Marginals) -> FloatArray:
@@ -87,17 +87,44 @@ class TableEvaluator:
         columns = [synthetic[name] for name in self.domain.names]
         codes, reasons = self.domain.encode_values(columns, len(columns[0]))
         codes = codes[reasons == 0]
-        return self.true_counts(Folded.from_keys(self.domain.keys.pack(codes, np.ones(len(codes), np.int8))), layout)
+        return layout.counts(codes, np.ones(len(codes), np.int64)).astype(np.float64)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.measure`."""
+        if self.domain.discovered is not None:
+            return self.showing(synthetic[self.domain.discovered[1].name])._measured(truth, synthetic)
+        return self._measured(truth, synthetic)
+
+    def showing(self, values: Sequence[Any]) -> TableEvaluator:
+        """Return the evaluator for which these texts are values of their own, as all others are not."""
+        assert self.domain.discovered is not None
+        texts = sorted({value for value in values if isinstance(value, str)} - {self.domain.discovered[1].other})
+        return TableEvaluator(self.domain.with_found(texts), self.workload)
+
+    def _measured(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         true, found = self.true_counts(truth, self.layout), self.synthetic_counts(synthetic, self.layout)
         return workload_errors(true, found, self.layout, float(self.size(truth)))
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.core.contract.Evaluator.exact`."""
+        """See `engines.core.contract.Evaluator.exact`: every value has been found that is kept often enough."""
+        if self.domain.discovered is not None:
+            return self.showing(_texts(self.domain, kept))._exact(truth, kept)
+        return self._exact(truth, kept)
+
+    def _exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
         true, found = self.true_counts(truth, self.layout), self.true_counts(kept, self.layout)
         return workload_errors(true, found, self.layout, float(self.size(truth)))
+
+
+def _texts(domain: TableDomain, events: Folded) -> list[str]:
+    """Return the commonest values of the attribute whose values are found, as many as may be."""
+    assert domain.discovered is not None
+    index, attribute = domain.discovered
+    texts = Folded.from_keys(
+        events.keys[:, domain.keys.words :], events.counts * (domain.keys.codes(events.keys)[:, index] == OTHER)
+    )
+    common = np.argsort(-texts.counts, kind="stable")[: attribute.most]
+    return attribute.texts(texts.keys[common[texts.counts[common] >= attribute.least_count]])
 
 
 def cramers_v(counts: FloatArray | IntArray) -> float:

@@ -8,18 +8,29 @@ from typing import Any
 from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
 from schemas.config import Stream
 
+PAGES = ("/", "/about", "caf\u00e9", "", "other")
+
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for attribute in domain.attributes:
         if attribute.missing and chance.random() < 0.2:
             continue
-        if attribute.values is not None:
+        if attribute.discovered:
+            seldom = chance.random() < 0.1
+            fields[attribute.field] = f"o{chance.randint(0, 10**6)}" if seldom else chance.choice(PAGES)
+        elif attribute.values is not None:
             fields[attribute.field] = chance.choice(attribute.values)
         else:
             at = chance.uniform(attribute.edges[0], attribute.edges[-1])
             fields[attribute.field] = int(at) if attribute.integer else at
     return fields
+
+
+def _found(**attribute: Any) -> dict[str, Any]:
+    """A table in which values of one attribute are found."""
+    page = {"field": "page", "values": "discover", "max_key_bytes": 8, "least_count": 1, **attribute}
+    return {"attributes": [{"field": "smokes", "values": [False, True]}, page]}
 
 
 def _reach(stream: Stream) -> float:
@@ -74,6 +85,11 @@ CONTRACT = EngineCase(
         {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
         {"privacy": {"delta": 1e-6, "epsilon": 8.0}},
         {"privacy": {"delta": 1e-3, "max_contributions": 3}, "domain": {"op": "what"}},
+    ),
+    of_default=(
+        {"domain": _found(), "privacy": {"delta": 1e-3, "max_contributions": 3, "epsilon": 8.0}},
+        {"domain": {**_found(most=2, missing=True), "ttl": "3h"}, "privacy": {"delta": 1e-2, "epsilon": 8.0}},
+        {"domain": _found(), "privacy": {"delta": 1e-3, "max_contributions": 2, "per": "4h"}},
     ),
     longer=(
         {"privacy": {"delta": 1e-6, "epsilon": 8.0, "unit": "event", "user": None, "max_contributions": None}},

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from engines.core.contract import Batch
 from engines.core.noise import aggregate
-from engines.tabular.domain import RowKeys
+from engines.tabular.domain import TableDomain
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -130,6 +130,19 @@ class Marginals:
             total += np.bincount(numbers.ravel(), each, self.cells).astype(np.int64)
         return total
 
+    @aggregate
+    def widened(self, vector: npt.NDArray[Any], wider: Marginals) -> npt.NDArray[Any]:
+        """A vector over these cells, private or not, over a layout whose attributes have more values: 0 in new cells.
+
+        Nothing of a vector without cells.
+        """
+        if not len(vector):
+            return vector
+        wide = np.zeros(wider.cells, vector.dtype)
+        for index in range(len(self)):
+            wider.table(wide, index)[tuple(map(slice, self.shape(index)))] = self.table(vector, index)
+        return wide
+
     def sums(self, vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """`(marginals,)`: sum of each marginal's cells."""
         if not len(self):
@@ -161,12 +174,12 @@ def check_memory(
 
 
 @aggregate
-def check_batch(batch: Batch, *, step: int, keys: RowKeys) -> None:
+def check_batch(batch: Batch, *, step: int, domain: TableDomain) -> None:
     """Refuse events that are not of this domain, or not of the next step. Raises: EngineInputError."""
     if batch.step != step:
         raise EngineInputError(f"step {batch.step} is not the next one, {step}")
     words, counts = batch.events.keys, batch.events.counts
-    keys.check(words)
+    domain.check(words)
     if counts.shape != (len(words),) or counts.dtype != np.int64 or (counts < 1).any():
         raise EngineInputError("events must have one positive int64 count for each key")
     before, after = words[:-1], words[1:]
@@ -191,10 +204,10 @@ class EventRows:
 
     @staticmethod
     @aggregate
-    def of(events: Folded, keys: RowKeys, attributes: IntArray | None = None) -> EventRows:
+    def of(events: Folded, domain: TableDomain, attributes: IntArray | None = None) -> EventRows:
         """The rows of a step's events, with these public attributes only, where they are given."""
-        codes = keys.codes(events.keys)
-        return EventRows(codes if attributes is None else codes[:, attributes], events.counts * keys.signs(events.keys))
+        codes, signs = domain.codes(events.keys), domain.keys.signs(events.keys)
+        return EventRows(codes if attributes is None else codes[:, attributes], events.counts * signs)
 
     @aggregate
     def totals(self) -> IntArray:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from engines.core.contract import State
 from engines.core.many_records import ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource, uniform_below
 from engines.core.state import reading
-from engines.tabular.domain import TableDomain
+from engines.tabular.domain import RowKeys, TableDomain
 from engines.tabular.marginals import Marginals
 from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray, narrowed
 from schemas.errors import EngineInputError
@@ -56,6 +56,10 @@ class Fitted:
     apart: FloatArray
     drift: float
     edges: IntArray
+
+    def widened(self, ones: tuple[Marginals, Marginals], larger: tuple[Marginals, Marginals]) -> Fitted:
+        """Return it over layouts with more values, which no row has. Args: ones, larger: before and after."""
+        return replace(self, ones=ones[0].widened(self.ones, ones[1]), larger=larger[0].widened(self.larger, larger[1]))
 
     def arrays(self) -> State:
         values = {"ones": self.ones, "larger": self.larger, "apart": self.apart, "drift": np.array([self.drift])}
@@ -100,7 +104,7 @@ class Rows:
         return added, [record_id(serial) for serial in gone.tolist()]
 
     def arrays(self, domain: TableDomain) -> State:
-        keys = domain.keys.pack(self.codes.astype(np.int64), np.ones(len(self), np.int8))
+        keys = RowKeys(domain.sizes).pack(self.codes.astype(np.int64), np.ones(len(self), np.int8))
         return {
             "rows/keys": keys,
             "rows/ids": self.ids.copy(),
@@ -111,16 +115,17 @@ class Rows:
     @staticmethod
     def of(state: Mapping[str, np.ndarray], domain: TableDomain) -> Rows:
         """Raises: EngineInputError if arrays are missing or do not fit together."""
+        packed = RowKeys(domain.sizes)
         try:
-            keys = np.array(state["rows/keys"], np.uint64).reshape(-1, domain.words)
+            keys = np.array(state["rows/keys"], np.uint64).reshape(-1, packed.words)
             ids, origins = np.array(state["rows/ids"], np.int64), np.array(state["rows/origins"], np.int64)
             (serial,) = state["rows/serial"].tolist()
         except (KeyError, ValueError):
             raise EngineInputError("state lacks rows") from None
         if not len(keys) == len(ids) == len(origins):
             raise EngineInputError("the state's rows do not fit together")
-        domain.keys.check(keys)
-        return Rows(narrowed(domain.keys.codes(keys), np.int16), ids, origins, serial)
+        packed.check(keys)
+        return Rows(narrowed(packed.codes(keys), np.int16), ids, origins, serial)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,11 @@ class DomainSection(Section):
         return False
 
     @property
+    def finds_values(self) -> bool:
+        """Whether values that nobody listed are found, for which a threshold has a part of delta."""
+        return False
+
+    @property
     def coordinates(self) -> tuple[str, str] | None:
         """Fields of a synthetic record that hold its x and y; None if records have no place."""
         return None

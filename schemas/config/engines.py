@@ -39,7 +39,8 @@ class EngineFacts:
             (`DomainSection.all_counts`).
         gaussian: modes among `uses_delta` whose noise is Gaussian, accounted for by mu squared.
         thresholds: share of delta, by mode among `gaussian`, that is no noise's: the probability that what one user
-            alone has passes a threshold. It adds up from period to period, beside mu squared.
+            alone has passes a threshold. It adds up from period to period, beside mu squared. Only where the domain
+            finds values (`DomainSection.finds_values`), for which every mode needs a delta.
         periods_apart: modes in which no draw hides events of two periods of a bound that renews (docs/guarantee.md,
             theorem P). What a unit does in other modes in several periods may be in one draw.
         whole_unit: whether the engine itself accounts for all contributions of a unit, because the loss of several
@@ -72,7 +73,11 @@ class EngineFacts:
 
     def requires_delta(self, mode: str | None, domain: DomainSection) -> bool:
         """Say whether a mode has no guarantee for this domain without a delta."""
-        return mode in self.needs_delta and not domain.all_counts
+        return (mode in self.needs_delta and not domain.all_counts) or self.threshold_share(mode, domain) > 0
+
+    def threshold_share(self, mode: str | None, domain: DomainSection) -> Fraction:
+        """Return the share of delta that thresholds have, which is 0 where no values are found."""
+        return self.thresholds.get(mode or "", Fraction(0)) if domain.finds_values else Fraction(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,10 @@ class KeysDomainSection(DomainSection):
     def fields(self) -> tuple[str, ...]:
         return self.field
 
+    @property
+    def finds_values(self) -> bool:
+        return True
+
     def roles(self) -> Iterator[tuple[str, str]]:
         for name in self.field:
             yield "field", name

@@ -22,9 +22,9 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt
+from pydantic import BeforeValidator, Field, PlainSerializer, StrictBool, StrictInt, WrapValidator
 
 from schemas.config.domain import NUMBERS, DeletableDomainSection, DomainSection, Question, TablesQuestion
 from schemas.config.engines import RecordKind
@@ -43,6 +43,7 @@ from schemas.config.values import (
     refusal,
 )
 from schemas.errors import ConfigProblem
+from schemas.steps import steps_in
 
 BINS = 20
 """Number of bins for the numbers of a JSON Schema."""
@@ -168,17 +169,35 @@ def _record_kind(value: Value) -> RecordKind:
 
 
 Listed = Annotated[Value, BeforeValidator(_value)]
+Discover = Literal["discover"]
+DISCOVER: Discover = "discover"
+FINDING_SHARE, FINDING_DELTA = Fraction(3, 20), Fraction(1, 5)
+"""Of a table with an attribute whose values are found: the share of mu squared, and of delta, that finds them."""
+FINDING_TESTS = 10
+"""Tests of all values in a period of finding."""
+
+
+def _values(value: Any, handler: Any) -> Any:
+    return value if value == DISCOVER else handler(value)
+
+
+if TYPE_CHECKING:
+    Values = tuple[Listed, ...] | Discover
+else:
+    Values = Annotated[tuple[Listed, ...], WrapValidator(_values), PlainSerializer(lambda values: values)]
 
 
 class AttributeSection(Section):
-    """An entry of `attributes`: listed values, or numbers in bins."""
+    """An entry of `attributes`: listed values, values that are to be found, or numbers in bins."""
 
     header: ClassVar[str] = "[streams.domain.attributes]"
 
     field: FieldName = Field(examples=["age"])
     """Field of the raw events."""
-    values: tuple[Listed, ...] | None = Field(None, examples=[["f", "m"]])
-    """All possible values: texts, numbers or booleans."""
+    values: Values | None = Field(None, examples=[["f", "m"]])
+    """All possible values: texts, numbers or booleans; or `"discover"`: texts that nobody can list. Each of these is
+    `other` until enough records have it, and then a value of its own.
+    """
     edges: tuple[Number, ...] | None = Field(None, examples=[[0, 18, 65, 120]])
     """Edges of bins, ascending; a bin includes its lower edge, and the last bin also its upper edge."""
     integer: StrictBool = False
@@ -193,16 +212,31 @@ class AttributeSection(Section):
     """How other values are treated: refused, as the value `other`, or, for numbers, as the nearest bin."""
     other: Annotated[str, Field(strict=True, max_length=256)] = "other"
     """Value of synthetic records that stands for other values."""
+    most: StrictInt = Field(64, ge=1, le=900, examples=[64])
+    """With `"discover"`: number of values that are found at most; further ones stay `other`."""
+    least_count: StrictInt = Field(5, ge=1, le=1_000_000, examples=[5])
+    """With `"discover"`: records that a value must truly have in a period of finding before it is tested."""
+    max_key_bytes: StrictInt = Field(64, ge=1, le=1024, examples=[64])
+    """With `"discover"`: length of a value at most, in bytes of UTF-8; longer ones are refused as OUTSIDE_DOMAIN."""
+    max_keys: StrictInt = Field(1_000_000, ge=1, le=1_000_000_000, examples=[1_000_000])
+    """With `"discover"`: distinct values of a period of finding at most; one more stops the stream, nothing is lost."""
+
+    @property
+    def discovered(self) -> bool:
+        """Whether nobody lists its values."""
+        return self.values == DISCOVER
 
     @property
     def listed(self) -> int:
-        """Number of values or bins."""
+        """Number of values or bins; at most, where values are found."""
+        if self.discovered:
+            return self.most
         return len(self.values) if self.values is not None else max(len(self.edges or ()) - 1, 0)
 
     @property
     def size(self) -> int:
         """Number of codes, those of `other` and of missing values included."""
-        return self.listed + (self.unknown == "other") + self.missing
+        return self.listed + 2 if self.discovered else self.listed + (self.unknown == "other") + self.missing
 
     @property
     def scale(self) -> int | None:
@@ -222,7 +256,7 @@ class AttributeSection(Section):
     @property
     def record_kinds(self) -> frozenset[RecordKind]:
         """What its field of synthetic records can hold."""
-        kinds = {_record_kind(value) for value in self.values or ()}
+        kinds: set[RecordKind] = {"text"} if self.discovered else {_record_kind(value) for value in self.values or ()}
         if self.edges is not None:
             kinds = {"integer" if self.integer else "number"}
         elif "number" in kinds:
@@ -235,16 +269,29 @@ class AttributeSection(Section):
         """Refuse keys of an attribute that contradict each other."""
         if (self.values is None) == (self.edges is None):
             yield ConfigProblem("values", "an attribute has either values or edges", "write one of the two")
-        elif self.values is not None:
+        elif self.values is not None and self.values != DISCOVER:
             yield from self._listed(self.values)
         elif self.edges is not None:
             yield from self._binned(self.edges)
+        if self.discovered:
+            yield from self._found()
+        else:
+            for key in ("most", "least_count", "max_key_bytes", "max_keys"):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    yield ConfigProblem(key, 'has no effect without values = "discover"', "remove the key")
         if self.size > MAX_VALUES:
             yield ConfigProblem(
                 "values" if self.edges is None else "edges",
                 f"make {self.size} values, more than {MAX_VALUES}",
                 "list fewer values or coarser bins",
             )
+
+    def _found(self) -> Iterator[ConfigProblem]:
+        if self.unknown == "clamp":
+            yield ConfigProblem("unknown", 'is "clamp", which needs bins', "remove the key: what is not found is other")
+        for key in ("integer", "decimals", "points"):
+            if getattr(self, key):
+                yield ConfigProblem(key, "has no effect without edges", "remove the key")
 
     def _listed(self, values: tuple[Value, ...]) -> Iterator[ConfigProblem]:
         # JSON has one type of number, but distinguishes true from 1.
@@ -286,7 +333,8 @@ class AttributeSection(Section):
 
     def fingerprint_values(self) -> list[Any]:
         """Return the values of all keys, for the fingerprint."""
-        values = None if self.values is None else [_text(value) for value in self.values]
+        listed = self.values is not None and self.values != DISCOVER
+        values = [_text(value) for value in self.values or ()] if listed else self.values
         return list({**self.fingerprint_fields(), "values": values}.values())
 
 
@@ -350,6 +398,10 @@ class TableDomainSection(DeletableDomainSection):
         listed = {attribute.field for attribute in self.attributes}
         return (*self.attributes, *(a for a in self._imported[0] if a.field not in listed))
 
+    @property
+    def finds_values(self) -> bool:
+        return any(attribute.discovered for attribute in self.all_attributes)
+
     @cached_property
     def _imported(self) -> tuple[list[AttributeSection], list[ConfigProblem]]:
         if self.schema_file is None:
@@ -377,6 +429,7 @@ class TableDomainSection(DeletableDomainSection):
             yield ConfigProblem(
                 "attributes", f"are {count}; a table has 1 to {MAX_ATTRIBUTES}", "list those that matter"
             )
+        yield from self._finding_problems()
         known = set(self.fields)
         for index, pair in enumerate(self.impossible):
             for key, field in (("left", pair.left), ("right", pair.right)):
@@ -388,6 +441,31 @@ class TableDomainSection(DeletableDomainSection):
                 yield ConfigProblem(f"impossible[{index}].right", "is the same attribute as left", "name another one")
         yield from super().problems()
 
+    def _finding_problems(self) -> Iterator[ConfigProblem]:
+        """Refuse what values that are found later do not go together with."""
+        found = {attribute.field for attribute in self.all_attributes if attribute.discovered}
+        if len(found) > 1:
+            yield ConfigProblem(
+                "attributes",
+                f'are {len(found)} with values = "discover", and each would take a share of the budget to be found',
+                "keep one, list the values of the others, or discover one field that [streams.map] makes of several",
+            )
+        if found and self.op is not None:
+            yield ConfigProblem(
+                "op",
+                "would delete rows from another cell than they were counted in: those that came before their value was "
+                "found were counted as other",
+                "remove op, or list the values; ttl is possible, as rows expire from where they were counted",
+            )
+        for index, pair in enumerate(self.impossible):
+            for key, field in (("left", pair.left), ("right", pair.right)):
+                if field in found:
+                    yield ConfigProblem(
+                        f"impossible[{index}].{key}",
+                        "has values that nobody listed, of which nothing is known to be impossible",
+                        "remove the entry, or list the values of the attribute",
+                    )
+
     def fingerprint_fields(self) -> dict[str, Any]:
         impossible = [
             [pair.left, [_text(v) for v in pair.left_values], pair.right, [_text(v) for v in pair.right_values]]
@@ -395,6 +473,18 @@ class TableDomainSection(DeletableDomainSection):
         ]
         attributes = [attribute.fingerprint_values() for attribute in self.all_attributes]
         return {**super().fingerprint_fields(), "attributes": attributes, "impossible": impossible}
+
+
+def _finds(mode: str, privacy: Privacy | None, time: Timing | None) -> Iterator[ConfigProblem]:
+    """Refuse modes and bounds under which no value is found."""
+    if mode != "default":
+        yield ConfigProblem(
+            "domain.attributes", f'values = "discover" is for mode "default", not "{mode}"', 'set mode = "default"'
+        )
+    if privacy is not None and privacy.per is not None and time is not None and not steps_in(privacy.per, time.step):
+        yield ConfigProblem(
+            "privacy.per", "has periods of different numbers of steps", "write a length of one number of steps"
+        )
 
 
 MAX_WAYS = 3
@@ -468,6 +558,8 @@ class TabularOptions(OptionsSection):
             yield ConfigProblem("options.counter", f'mode "{mode}" has no counters', fix)
         if not isinstance(domain, TableDomainSection):
             return
+        if domain.finds_values:
+            yield from _finds(mode, privacy, time)
         known = set(domain.fields)
         yield from self._too_large(domain)
         for index, marginal in enumerate(self.marginals):

@@ -185,8 +185,9 @@ def test_thresholds_fail_in_each_period_anew() -> None:
         assert found.gaussian[1] == pytest.approx(alone.gaussian[1] + periods * 5e-7)
         assert (found.epsilon, found.delta) == (periods, float(periods * delta))
     assert price_of([(keys, 1)]) == price_of([(replace(keys, thresholds=Fraction(0)), 1)])
-    with pytest.raises(BudgetError, match="nothing is known"):
-        price_of([(replace(keys, apart=False), 2)])
+    # A table whose values are found: draws hide events of two periods, thresholds fail in each.
+    table, blocks = replace(keys, apart=False), replace(noise, apart=False)
+    assert price_of([(table, 2)]).delta == pytest.approx(price_of([(blocks, 2)]).delta + 2 * 5e-7)
 
 
 def test_periods_of_which_nothing_is_known_are_refused() -> None:

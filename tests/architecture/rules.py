@@ -213,8 +213,8 @@ LAYERS = (
     grimp.Layer("agents.readers"),
     grimp.Layer("agents.show", "agents.kafka"),
     grimp.Layer("agents.protocol"),
-    grimp.Layer("engines.keys", "engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
-    grimp.Layer("engines.spatial"),
+    grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
+    grimp.Layer("engines.keys", "engines.spatial"),
     # What tries an engine: each says in its `fixture` what it is tried on.
     grimp.Layer("engines.checks"),
     grimp.Layer("engines.core", "engines.specs"),

@@ -81,9 +81,11 @@ def check_thresholds(stream: Stream, recorder: Recorder) -> None:
     periods: dict[int, list[ListedLaw]] = defaultdict(list)
     for used in recorder.used.values():
         if isinstance(used.law, ListedLaw) and (allowed or used.law.threshold is not None):
-            periods[used.step - used.law.test].append(used.law)
-    keys = UnitEvents.from_stream(stream).most
-    worst = max((keys * failing(laws) for laws in periods.values()), default=0.0)
+            periods[used.law.begin(used.step)].append(used.law)
+    events = UnitEvents.from_stream(stream).most
+    # Of a key a unit has one event where pairs are counted, and elsewhere any part of all of its events.
+    parts = (1,) if stream.counts_pairs else range(1, events + 1)
+    worst = max((events / part * failing(laws, part) for laws in periods.values() for part in parts), default=0.0)
     if worst > allowed:
         raise CouplingBroken(f"thresholds fail a unit with probability {worst:.3g}, of which {allowed:.3g} is claimed")
 

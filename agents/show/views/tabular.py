@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.show.charts import AMBER, BLUE, Chart, ColumnChart, Gallery, HeatMap, Table
 from agents.show.noise import Answer, ErrorModel, noise_facts
-from agents.show.pictures import AttributeCells, Picture, TablePicture
+from agents.show.pictures import WIDE, AttributeCells, Picture, TablePicture
 from agents.show.view import (
     GOOD,
     POOR,
@@ -27,7 +27,7 @@ from agents.show.view import (
     relative,
 )
 from engines.core.registry import build_domain, uncorrected_engine
-from engines.tabular.domain import TableDomain
+from engines.tabular.domain import Discovered, TableDomain
 from engines.tabular.evaluator import STRONG, TableEvaluator, cramers_v
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import variances
@@ -35,7 +35,7 @@ from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray
 from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.tabular import TableDomainSection, TabularOptions
+from schemas.config.tabular import FINDING_DELTA, FINDING_SHARE, TableDomainSection, TabularOptions
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -84,7 +84,12 @@ def _table(stream: Stream) -> TableDomain:
 
 def _domain(stream: Stream) -> str:
     domain = _table(stream)
-    listed = [f"{name} ({size})" for name, size in zip(domain.names, domain.sizes, strict=True)]
+    listed = [
+        f"{each.name} (up to {each.most} that are found)"
+        if isinstance(each, Discovered)
+        else f"{each.name} ({each.size})"
+        for each in domain.attributes
+    ]
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     zeros = " Some combinations of values cannot be." if domain.impossible else ""
     return (
@@ -155,11 +160,38 @@ def _remarks(stream: Stream) -> Iterator[str]:
             "Rows are private while a block is open. A block closes when enough events have come, by the noisy totals; "
             "its counts are then published with noise, once, and forgotten."
         )
+    if (said := _found(stream)) is not None:
+        yield said[0].upper() + said[1:]
     if TabularOptions.from_stream(stream).records:
         yield (
             "Synthetic rows are made from what was published and cost nothing. Each is an invention: none stands for a "
             "person."
         )
+
+
+def _found(stream: Stream) -> str | None:
+    """Say what is found of values that nobody listed, and with how many rows; None where all are listed."""
+    engine = uncorrected_engine(stream)
+    if not isinstance(engine, GrowingBlocks) or engine.config.finding is None:
+        return None
+    rule, discovered = engine.config.finding, engine.config.domain.discovered
+    assert discovered is not None
+    _, attribute = discovered
+    last = rule.tests
+    even = math.ceil(rule.threshold(last))
+    sure = math.ceil(rule.threshold(last) + WIDE * math.sqrt(rule.counter.variance(last)))
+    return (
+        f'values of "{attribute.name}" are found by {float(FINDING_SHARE):.0%} of the noise budget and '
+        f"{float(FINDING_DELTA):.0%} of delta; the rest counts rows. A value is found with even odds once {even:,} "
+        f"rows of a period of {last} tests have it, nearly surely (95 %) with {sure:,}; one of fewer "
+        f"than {attribute.least_count:,} never is. At most {attribute.most:,} are found; all others are "
+        f'"{attribute.other}", and so are rows from before.'
+    )
+
+
+def _warnings(stream: Stream) -> Iterator[str]:
+    if (said := _found(stream)) is not None:
+        yield said
 
 
 def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Iterator[ReportSection]:
@@ -188,6 +220,9 @@ def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> I
 def _both(audit: HeldOutAudit) -> tuple[TableEvaluator, Mapping[str, list[Any]]]:
     evaluator = audit.evaluator
     assert isinstance(evaluator, TableEvaluator)
+    if evaluator.domain.discovered is not None:
+        column = evaluator.domain.discovered[1].name
+        evaluator = evaluator.showing([row.get(column) for row in audit.alive.values()])
     return evaluator, {name: [row.get(name) for row in audit.alive.values()] for name in evaluator.domain.names}
 
 
@@ -397,7 +432,14 @@ def _picture(stream: Stream) -> Picture:
     domain = stream.domain
     assert isinstance(domain, TableDomainSection)
     return TablePicture(
-        [AttributeCells(each.field, values=each.values or (), edges=each.edges or ()) for each in domain.all_attributes]
+        [
+            AttributeCells(
+                each.field,
+                values=() if each.discovered or each.values is None else each.values,
+                edges=each.edges or (),
+            )
+            for each in domain.all_attributes
+        ]
     )
 
 
@@ -412,5 +454,6 @@ VIEW = View(
     terms=TERMS,
     error_unit="%",
     remarks=_remarks,
+    warnings=_warnings,
     picture=_picture,
 )

@@ -110,13 +110,13 @@ class CoupledKeys:
 
     def __post_init__(self) -> None:
         for step, law, before, after in self.recorded:
-            begin = step - law.test
+            begin = law.begin(step)
             self._theirs[begin, law.test] = people_of(before)
             self._noise[begin] |= dict(zip(after.ids(), after.noise.T, strict=True))
 
     def nodes(self, step: int, law: ListedLaw, table: Any) -> IntArray:
         """Return the noise that gives each key the sums of the recorded run: none where that never drew any."""
-        begin, counter = step - law.test, law.counter
+        begin, counter = law.begin(step), law.counter
         self._people[begin, law.test] = people_of(table)
         told = dict(enumerate(table.noise.T))
         drawn: dict[tuple[int, int], int] = {}
@@ -145,21 +145,22 @@ def people_of(table: Any) -> dict[bytes, int]:
     return people
 
 
-def failing(laws: Iterable[ListedLaw]) -> float:
-    """Return the probability that noise takes a key of `least_count` people over a threshold at one of these tests.
+def failing(laws: Iterable[ListedLaw], alone: int = 1) -> float:
+    """Return the probability that noise takes a key over a threshold at one of these tests, of which a unit has so
+    many events, and without which it would have one less than `least_count`.
 
     At most, for one key: the noise of a sum is nearly normal, and probabilities of tests are added up. Without
     a threshold it is certain: then keys must be public.
     """
-    return math.fsum(_failing(law) for law in set(laws))
+    return math.fsum(_failing(law, alone) for law in set(laws))
 
 
-def _failing(law: ListedLaw) -> float:
+def _failing(law: ListedLaw, alone: int) -> float:
     if law.threshold is None:
         return 1.0
     decoder = law.counter.decoder(law.test)[-1]
     deviation = math.sqrt(decoder**2 @ np.array([float(each) for each in law.nodes]))
-    above = law.threshold / law.counter.resolution - law.least_count
+    above = law.threshold / law.counter.resolution - (law.least_count - 1 + alone)
     return math.erfc(above / deviation / math.sqrt(2)) / 2
 
 
@@ -175,7 +176,7 @@ class MovedKeys:
         for key in one.keys() | other.keys():
             moved = one.get(key, 0) - other.get(key, 0)
             if moved:
-                self._moved[law.counter, step - law.test, key][law.test] = moved
+                self._moved[law.counter, law.begin(step), key][law.test] = moved
 
     @property
     def mu_squared(self) -> Fraction:

@@ -87,7 +87,7 @@ class StreamCost:
             (str(privacy.per), stream.time.timezone) if isinstance(privacy.per, CalendarLength) else None,
             gaussian=bool(privacy.delta) and stream.mode in facts.gaussian,
             apart=stream.mode in facts.periods_apart,
-            thresholds=facts.thresholds.get(stream.mode, Fraction(0)),
+            thresholds=facts.threshold_share(stream.mode, stream.domain),
         )
 
     def periods_within(self, window_us: int) -> int:
@@ -116,11 +116,12 @@ class StreamCost:
         epsilon = periods * self.epsilon
         if self.apart or periods == 1 or not self.delta:
             return epsilon, float(periods * self.delta)
-        if not self.gaussian or self.thresholds:
+        if not self.gaussian:
             raise BudgetError(f"stream {self.name}: nothing is known of what several periods cost together")
         from engines.core.accounting import gaussian
 
-        return epsilon, gaussian.delta(epsilon, math.sqrt(self.mu_squared(periods)))
+        noise = gaussian.delta(epsilon, math.sqrt(self.mu_squared(periods)))
+        return epsilon, noise + self.threshold_delta(periods)
 
 
 def price_of(costs: Iterable[tuple[StreamCost, int]]) -> Price:

@@ -97,12 +97,18 @@ class ListedLaw:
         counter: `engines.keys.selection.NormalisedCounter` of each key. test: its number in the period, from 1.
         threshold: of noisy sums, in steps of the counter's lattice; None: the keys of the table are public, and each is
             listed at every test. least_count: people that a key must truly have.
+        every: steps from one test to the next.
     """
 
     counter: Any
     test: int
     threshold: int | None
     least_count: int
+    every: int = 1
+
+    def begin(self, step: int) -> int:
+        """Return what names the period of a test at this step."""
+        return step - self.test * self.every
 
     @property
     def nodes(self) -> tuple[Fraction, ...]:

@@ -59,6 +59,10 @@ class StepBlock:
         scaled |= {name: getattr(self, name) * (share * share) for name in ("ones_variance", "larger_variance")}
         return replace(self, **scaled)
 
+    def widened(self, ones: tuple[Marginals, Marginals], larger: tuple[Marginals, Marginals]) -> StepBlock:
+        """Return it over layouts with more values, which no row had. Args: ones, larger: before and after."""
+        return replace(self, ones=ones[0].widened(self.ones, ones[1]), larger=larger[0].widened(self.larger, larger[1]))
+
     def arrays(self) -> dict[str, np.ndarray]:
         return {
             "span": np.array([self.first, self.last], np.int64),
@@ -150,6 +154,15 @@ class Evidence:
         if self.ttl_steps is None:
             settled = (together(settled),)
         return Evidence(settled, (), self.ttl_steps, self.past)
+
+    def widened(self, ones: tuple[Marginals, Marginals], larger: tuple[Marginals, Marginals]) -> Evidence:
+        """See `StepBlock.widened`."""
+        return Evidence(
+            tuple(block.widened(ones, larger) for block in self.settled),
+            tuple(block.widened(ones, larger) for block in self.recent),
+            self.ttl_steps,
+            None if self.past is None else self.past.widened(ones, larger),
+        )
 
     def at(self, step: int) -> Evidence:
         """What is left of it after this step: blocks wholly past their ttl are past, but for the newest block.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import sqrt
@@ -15,12 +16,15 @@ import numpy.typing as npt
 from engines.core.counters.linear import Counter
 from engines.core.noise import scale_for
 from engines.core.shares import CellNoise, GaussianShares, PureShares, Shares
+from engines.core.state import written
 from engines.tabular.config import TableConfig
-from engines.tabular.domain import TableDomain
+from engines.tabular.domain import Discovered, TableDomain
+from engines.tabular.growing.finding import FindingRule
 from engines.tabular.growing.fit import MarginalFitter
 from engines.tabular.growing.schedule import BlockSchedule, Recipe, pure_epsilons
 from engines.tabular.marginals import Clique
 from schemas.arrays import FloatArray, IntArray
+from schemas.config.tabular import FINDING_DELTA, FINDING_SHARE, FINDING_TESTS
 from schemas.guarantee import Guarantee, Mechanism
 
 STEPS_PER_OCTAVE = 4
@@ -35,6 +39,8 @@ class GrowingConfig(TableConfig):
     Args:
         epsilon: of one event; where there is a delta, of the unit.
         delta: of the unit; 0 for pure DP. changes: by one event that a unit may make, where there is a delta.
+        finding: of the attribute whose values nobody listed, if there is one; what it costs, and its part of delta, is
+            not for blocks.
     Raises: EngineInputError if the marginals have too many cells, or the noise would be too small.
     """
 
@@ -42,6 +48,7 @@ class GrowingConfig(TableConfig):
     """Private counts, evidence, a fit and what making them takes."""
     delta: float = 0.0
     changes: int = 1
+    finding: FindingRule | None = None
 
     def __post_init__(self) -> None:
         _ = self.shares
@@ -68,9 +75,14 @@ class GrowingConfig(TableConfig):
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         cliques = [(clique, str(weight)) for clique, weight in self.larger_weights.items()]
-        parts = ("tabular", "growing", self.name, self.domain.names, self.domain.sizes, cliques, self.deletable)
+        parts = ("tabular", "growing", self.name, self.domain.names, self.domain.keys.sizes, cliques, self.deletable)
         noise = (str(self.epsilon), self.delta, self.changes) if self.delta else ()
-        return np.frombuffer(hashlib.sha256(repr((*parts, self.ttl_steps, *noise)).encode()).digest(), np.uint8)
+        found = () if self.finding is None else (written(self.finding),)
+        return np.frombuffer(hashlib.sha256(repr((*parts, self.ttl_steps, *noise, *found)).encode()).digest(), np.uint8)
+
+    def with_found(self, texts: Sequence[str]) -> GrowingConfig:
+        """Return the recipe of the table in which these values have codes of their own, too."""
+        return replace(self, domain=self.domain.with_found(texts))
 
     @cached_property
     def columns(self) -> IntArray:
@@ -103,7 +115,15 @@ class GrowingConfig(TableConfig):
     @cached_property
     def shares(self) -> Shares:
         """What one event may spend."""
-        return GaussianShares(self.epsilon, self.delta, self.changes) if self.delta else PureShares(self.epsilon)
+        if not self.delta:
+            return PureShares(self.epsilon)
+        delta = self.delta if self.finding is None else noise_delta(self.delta)
+        return GaussianShares(self.epsilon, delta, self.changes)
+
+    @cached_property
+    def whole(self) -> Fraction:
+        """Budget of one event for what is counted."""
+        return self.shares.whole - (0 if self.finding is None else self.finding.mu_squared)
 
     @cached_property
     def recipe(self) -> Recipe:
@@ -112,18 +132,17 @@ class GrowingConfig(TableConfig):
     @cached_property
     def totals_share(self) -> Fraction:
         """Of the budget, for inserts and deletes."""
-        return self.shares.whole * self.recipe.totals
+        return self.whole * self.recipe.totals
 
     @cached_property
     def ones_share(self) -> Fraction:
         """Of the budget, for the one-way line."""
-        whole = self.shares.whole
-        return whole * self.recipe.ones if self.larger_weights else whole - self.totals_share
+        return self.whole * self.recipe.ones if self.larger_weights else self.whole - self.totals_share
 
     @cached_property
     def larger_share(self) -> Fraction:
         """Of the budget, for the line of larger marginals."""
-        return self.shares.whole - self.totals_share - self.ones_share
+        return self.whole - self.totals_share - self.ones_share
 
     @cached_property
     def schedule(self) -> BlockSchedule:
@@ -172,6 +191,28 @@ def split(budget: Fraction, weights: npt.ArrayLike) -> tuple[Fraction, ...]:
     return tuple(budget * part / whole for part in parts)
 
 
+def noise_delta(delta: float) -> float:
+    """Return the part of a unit's delta for noise, where values are found; rounded down."""
+    return float(Fraction(delta) * (1 - FINDING_DELTA)) * (1 - 1e-12)
+
+
+def finding_of(attribute: Discovered, shares: GaussianShares, delta: float, **times: int | None) -> FindingRule:
+    """Return how values of an attribute are found by a unit's share of its budget.
+
+    Args: shares: of the part of `delta` for noise. times: see `FindingRule`.
+    """
+    period = times.get("period")
+    return FindingRule(
+        mu_squared=shares.whole * FINDING_SHARE,
+        delta=float(Fraction(delta) * FINDING_DELTA) * (1 - 1e-12),
+        changes=shares.changes,
+        tests=FINDING_TESTS if period is None else min(FINDING_TESTS, period),
+        least_count=attribute.least_count,
+        max_keys=attribute.max_keys,
+        **times,
+    )
+
+
 def _possible(domain: TableDomain, clique: Clique) -> np.ndarray:
     """A mask of what can be, of a marginal's shape."""
     mask = np.ones(tuple(domain.sizes[a] for a in clique), np.bool_)
@@ -191,12 +232,20 @@ def guarantee(config: GrowingConfig) -> Guarantee:
         ("larger marginals, in growing blocks", len(config.larger), config.larger_share),
     )
     mechanisms = [_totals(config)]
+    if config.finding is not None:
+        mechanisms.append(_found(config, config.finding))
     mechanisms += [_line(config, name, marginals, share) for name, marginals, share in lines if marginals and share > 0]
     note = "An event is in the totals when it arrives, and then in one block of each line of marginals."
     if config.schedule.early(0.0) and len(config.larger):
         note += " While the stream is early the one-way line has more of the budget of both lines, or all of it."
     if config.ttl_steps is not None:
         note += " Expiry by ttl is post-processing."
+    if config.finding is not None:
+        note += (
+            f" An event is in one value that is tested, in one period of {config.finding.tests} tests. Of delta, "
+            f"{config.finding.delta:.3g} is for values that are found though one unit alone decides whether enough "
+            "records have them, over all tests and values."
+        )
     if config.delta:
         note += (
             f" Gaussian noise: what adds up is mu^2, over all that a unit of {config.changes} "
@@ -226,6 +275,19 @@ def _totals(config: GrowingConfig) -> Mechanism:
         epsilon=shares.epsilon_of(config.totals_share),
         account="totals",
         mu_squared=shares.mu_squared_of(config.totals_share),
+    )
+
+
+def _found(config: GrowingConfig, finding: FindingRule) -> Mechanism:
+    shares = config.shares
+    return Mechanism(
+        name="values that nobody listed (a counter each)",
+        distribution="discrete Gaussian",
+        l1_sensitivity=1,
+        scale=Fraction(sqrt(1 / finding.counter.mu_squared)).limit_denominator(_SHORT),
+        epsilon=shares.epsilon_of(finding.mu_squared),
+        account="values",
+        mu_squared=shares.mu_squared_of(finding.mu_squared),
     )
 
 

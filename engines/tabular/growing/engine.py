@@ -25,6 +25,7 @@ from engines.core.noise import NoiseSource
 from engines.core.state import flag_of, head, numbers_of
 from engines.tabular.growing.blocks import Evidence
 from engines.tabular.growing.config import GrowingConfig, guarantee
+from engines.tabular.growing.finding import Finder, Tested
 from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line, variances
 from engines.tabular.growing.totals import Totals
 from engines.tabular.marginals import Clique, EventRows, check_batch
@@ -51,40 +52,55 @@ class GrowingBlocks:
     """
 
     def __init__(self, config: GrowingConfig) -> None:
-        self.config = config
+        self.config = self._first = config
         self._budgets = Budgets.from_guarantee(self.guarantee())
         self._next = 0
-        self._learnt = GrowingState(
-            Totals(config.totals_counter, config.ttl_steps),
-            Line(np.zeros(config.ones.cells, np.int64)),
-            Line(np.zeros(config.larger.cells, np.int64)),
-            config.schedule.early(0.0),
-            0,
-            Evidence(ttl_steps=config.ttl_steps),
-            None,
-        )
+        self._learnt = _nothing(config)
         self._rows = Rows.none(len(config.domain.attributes))
+        self._finder: Finder | None = None
+        if config.finding is not None and config.domain.discovered is not None:
+            self._finder = Finder.empty(config.finding, config.domain.discovered[1])
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`."""
-        config, domain, now = self.config, self.config.domain, batch.step
-        check_batch(batch, step=self._next, keys=domain.keys)
+        now = batch.step
+        check_batch(batch, step=self._next, domain=self.config.domain)
         budgets = self._budgets.charged(self.guarantee(), "totals", step=now)
-        work = Learning(config, self._learnt, now, noise)
-        work.arrive(EventRows.of(batch.events, domain.keys, config.columns))
+        budgets, finder, tested = self._find(budgets, batch, noise)
+        config, learnt = self.config, self._learnt
+        if tested is not None and tested.values:
+            # Values that are found have codes of their own from this step's events on.
+            config = config.with_found(tested.values)
+            learnt = learnt.widened(self.config, config)
+        work = Learning(config, learnt, now, noise)
+        work.arrive(EventRows.of(batch.events, config.domain, config.columns))
         ones, larger = work.due()
         if ones:
             # An event is in one block of each line, and their budgets always add up to this.
             if len(config.ones):
                 budgets = budgets.charged(self.guarantee(), "marginals", step=now)
             work.close(larger=larger)
-        rows = self._followed(work.learnt, new_fit=ones, beyond=batch.beyond, noise=noise.child("rows"))
-        release = self._release(now, work, rows)
+        rows = self._followed(config, work.learnt, new_fit=ones, beyond=batch.beyond, noise=noise.child("rows"))
+        release = self._release(now, work, rows, tested)
+        self.config, self._finder = config, finder
         self._learnt, self._budgets, self._rows, self._next = work.learnt, budgets, rows, now + 1
         return release
 
-    def _followed(self, learnt: GrowingState, *, new_fit: bool, beyond: float, noise: NoiseSource) -> Rows:
-        config, totals = self.config, learnt.totals
+    def _find(self, budgets: Budgets, batch: Batch, noise: NoiseSource) -> tuple[Budgets, Finder | None, Tested | None]:
+        """Test values that nobody listed, if there are any; an event is in one period, which is charged at its first
+        test.
+        """
+        finder = self._finder
+        if finder is None or finder.full:
+            return budgets, finder, None
+        if finder.finding.test_at(batch.step) == 1:
+            budgets = budgets.charged(self.guarantee(), "values", step=batch.step)
+        return budgets, *finder.after(batch.events, self.config.domain, batch.step, noise.child("values"))
+
+    def _followed(
+        self, config: GrowingConfig, learnt: GrowingState, *, new_fit: bool, beyond: float, noise: NoiseSource
+    ) -> Rows:
+        totals = learnt.totals
         if not config.records or (learnt.fitted is None and len(config.active)):
             return self._rows
         return config.keeper.follow(
@@ -96,19 +112,24 @@ class GrowingBlocks:
             noise=noise,
         )
 
-    def _release(self, now: int, work: Learning, rows: Rows) -> Release:
-        learnt = work.learnt
-        added, removed = rows.since(self._rows, self.config.domain, stream_key(self.config.name))
+    def _release(self, now: int, work: Learning, rows: Rows, tested: Tested | None) -> Release:
+        learnt, config = work.learnt, work.config
+        added, removed = rows.since(self._rows, config.domain, stream_key(config.name))
         return Release(
             step=now,
             added=added,
             removed=removed,
-            measurements=[self._totals_json(learnt.totals), *self._marginals_json(work.measured)],
+            measurements=[
+                self._totals_json(learnt.totals),
+                *([] if tested is None or config.finding is None else [tested.json(config.finding)]),
+                *self._marginals_json(config, work.measured),
+            ],
             total=len(rows),
             notes={
                 "rows_estimate": round(learnt.totals.alive),
                 "blocks": len(learnt.evidence.settled) + len(learnt.evidence.recent),
                 "measured": len(work.measured),
+                **({} if config.domain.discovered is None else {"values": len(config.domain.discovered[1].found)}),
             },
         )
 
@@ -117,13 +138,13 @@ class GrowingBlocks:
         (inserts, deletes), variance = totals.published()
         return {"totals": {"inserts": inserts, "deletes": deletes}, "variance": variance}
 
-    def _marginals_json(self, measured: Sequence[ClosedBlock]) -> list[dict[str, Any]]:
+    def _marginals_json(self, config: GrowingConfig, measured: Sequence[ClosedBlock]) -> list[dict[str, Any]]:
         """One object for each marginal of a closed block.
 
         `increment` holds noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
         `variance` is that of the noise of each.
         """
-        names, config = self.config.names, self.config
+        names = config.names
         found = []
         for block in measured:
             layout = config.larger if block.larger else config.ones
@@ -167,24 +188,45 @@ class GrowingBlocks:
             **learnt.evidence.arrays(),
             **({} if learnt.fitted is None else learnt.fitted.arrays()),
             **self._rows.arrays(self.config.domain),
+            **({} if self._finder is None else self._finder.arrays()),
             **self._budgets.arrays(),
         }
 
     def restore(self, state: State) -> None:
         """See `engines.core.contract.Engine.restore`."""
         step, early, blocks = numbers_of(state, STATE_FORMAT, self.config.identity, count=3)
+        config, finder = self._first, self._finder
+        if finder is not None and config.domain.discovered is not None:
+            _, attribute = config.domain.discovered
+            finder = finder.restored(state, attribute, steps=step)
+            config = config.with_found(attribute.texts(finder.found))
+        known = _nothing(config)
         learnt = GrowingState(
-            self._learnt.totals.restored(state),
-            self._learnt.ones.restored(state, "ones"),
-            self._learnt.larger.restored(state, "larger"),
+            known.totals.restored(state),
+            known.ones.restored(state, "ones"),
+            known.larger.restored(state, "larger"),
             flag_of(early),
             blocks,
-            self._learnt.evidence.restored(state),
+            known.evidence.restored(state),
             Fitted.of(state),
         )
-        rows, budgets = Rows.of(state, self.config.domain), self._budgets.restored(state)
+        rows, budgets = Rows.of(state, config.domain), self._budgets.restored(state)
+        self.config, self._finder = config, finder
         self._learnt, self._rows, self._budgets, self._next = learnt, rows, budgets, step
 
     def guarantee(self) -> Guarantee:
         """See `engines.core.contract.Engine.guarantee`."""
         return guarantee(self.config)
+
+
+def _nothing(config: GrowingConfig) -> GrowingState:
+    """Return what is known before the first step."""
+    return GrowingState(
+        Totals(config.totals_counter, config.ttl_steps),
+        Line(np.zeros(config.ones.cells, np.int64)),
+        Line(np.zeros(config.larger.cells, np.int64)),
+        config.schedule.early(0.0),
+        0,
+        Evidence(ttl_steps=config.ttl_steps),
+        None,
+    )

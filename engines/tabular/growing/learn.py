@@ -103,6 +103,17 @@ class GrowingState:
     fitted: Fitted | None
     """None before anything was measured."""
 
+    def widened(self, before: GrowingConfig, after: GrowingConfig) -> GrowingState:
+        """Return what is known in terms of a table with more values: that nothing measured so far has them."""
+        ones, larger = (before.ones, after.ones), (before.larger, after.larger)
+        return replace(
+            self,
+            ones=replace(self.ones, pending=before.ones.widened(self.ones.pending, after.ones)),
+            larger=replace(self.larger, pending=before.larger.widened(self.larger.pending, after.larger)),
+            evidence=self.evidence.widened(ones, larger),
+            fitted=None if self.fitted is None else self.fitted.widened(ones, larger),
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedBlock:

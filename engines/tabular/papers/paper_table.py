@@ -85,7 +85,7 @@ class PaperTable:
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`."""
         config, parts = self.config, self._parts
-        check_batch(batch, step=self._next, keys=config.domain.keys)
+        check_batch(batch, step=self._next, domain=config.domain)
         events, expiry = batch.events, self._expiry
         if config.ttl_steps is not None:
             expiry = expiry.scheduled(events, due=batch.step + config.ttl_steps)
@@ -93,7 +93,7 @@ class PaperTable:
             events = merged(events, expired)
         # Refused here, no noise is drawn.
         budgets = self._budgets.charged(self.guarantee(), "choices", "counts", step=batch.step)
-        learnt = self._learn(EventRows.of(events, config.domain.keys), noise)
+        learnt = self._learn(EventRows.of(events, config.domain), noise)
         before, after = self._rows, self._followed(learnt, noise.child("rows"))
         self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
         self._rows = after

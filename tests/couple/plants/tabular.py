@@ -17,10 +17,15 @@ import numpy as np
 
 from engines.core.noise import NoiseSource
 from engines.core.noise.exponential import exponential_mechanism
+from engines.core.noise.listing import Listed
 from engines.core.shares import GaussianCells, GaussianShares, PureShares
+from engines.keys.table import PeriodTable
+from engines.tabular import build
+from engines.tabular.growing import config as growing
 from engines.tabular.growing import schedule
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.growing.finding import Finder, FindingRule
 from engines.tabular.growing.learn import Learning, Line
 from engines.tabular.growing.totals import Totals
 from engines.tabular.marginals import EventRows
@@ -28,7 +33,7 @@ from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
 from engines.tabular.papers.rounds import QUANTUM, Rounds, Selection
 from schemas.arrays import BoolArray, IntArray
-from tests.couple.plants import Fault, Plant, Planted, anew, edit, edited, peeked, plants, replaced, together
+from tests.couple.plants import Fault, Plant, Planted, anew, edit, edited, peeked, plants, replaced, together, unasked
 
 SINGLE = {"domain": {"op": "what"}, "options": {"ways": [1], "rounds": 1, "records": False}}
 ONE_EVENT = {
@@ -273,6 +278,71 @@ HIDDEN: dict[str, Planted | Fault] = {
         SEVERAL,
     ),
 }
+FOUND = {
+    "domain": {
+        "attributes": [
+            {"field": "smokes", "values": [False, True]},
+            {"field": "page", "values": "discover", "max_key_bytes": 8, "least_count": 1},
+        ]
+    },
+    "privacy": {"delta": 1e-3, "max_contributions": 3, "epsilon": 8.0},
+    "options": {"records": False},
+}
+_TESTED = "listed, table = listing_mechanism(table, finding.law(test, every), noise)"
+
+
+def of_true_counts(listed: Listed, table: PeriodTable, least: int, test: int) -> Listed:
+    """Values by their true counts, without a threshold."""
+    raw = peeked(table)
+    over = raw.counts >= least
+    return Listed(raw.keys[over], raw.counts[over], np.full(int(over.sum()), test))
+
+
+def free(owner: Any, name: str, old: str, new: str) -> Planted:
+    """A fault in what finding costs, in an engine that is not asked for it."""
+    return lambda: together(unasked(), edited(owner, name, old, new))
+
+
+FINDING: dict[str, Planted | Fault] = {
+    "finding values uses no budget": Fault(
+        free(GrowingConfig, "whole", "- (0 if self.finding is None else self.finding.mu_squared)", ""),
+        FOUND,
+        dearest=True,
+    ),
+    "a value is found at its true count, without a threshold": Fault(
+        edit(
+            Finder,
+            "after",
+            _TESTED,
+            f"{_TESTED}; listed = by_counts(listed, table, finding.least_count, test)",
+            by_counts=of_true_counts,
+        ),
+        FOUND,
+        shown_by=23,
+    ),
+    "events of a unit in one value cost as events in different ones": Fault(
+        free(FindingRule, "counter", "short(self.mu_squared)", "short(self.mu_squared * self.changes)"),
+        FOUND,
+        dearest=True,
+        shown_by=2,
+    ),
+    "a threshold for one event of a unit in a value": Fault(
+        edit(FindingRule, "thresholds", "(least + self.changes) * RESOLUTION", "(least + 1) * RESOLUTION"), FOUND
+    ),
+    "no union over the tests of a period of finding": Fault(
+        edit(FindingRule, "thresholds", "* SURE / self.tests", "* SURE"), FOUND
+    ),
+    "all of delta to noise, where values are found": Fault(
+        lambda: together(
+            unasked(),
+            edited(growing, "noise_delta", "(1 - FINDING_DELTA)", "1"),
+            patch.object(build, "noise_delta", lambda delta: delta),
+        ),
+        FOUND,
+        dearest=True,
+        shown_by=4,
+    ),
+}
 _CARRIED = "carried[cells] += increment / self.counter.resolution"
 _ROWS = "rows.counts(self._parts.layout)"
 PAPER_PEEKS: dict[str, Planted | Fault] = {
@@ -338,6 +408,6 @@ PAPER_HIDDEN: dict[str, Planted | Fault] = {
     ),
 }
 PLANTS: tuple[Plant, ...] = (
-    *plants("tabular", "default", PEEKS | HIDDEN),
+    *plants("tabular", "default", PEEKS | HIDDEN | FINDING),
     *plants("tabular", "paper", PAPER_PEEKS | PAPER_HIDDEN),
 )
