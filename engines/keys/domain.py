@@ -11,6 +11,7 @@ and a boolean after U+0002: 1, true and "1" are three keys; 1 and 1.0 are one.
 | a text that is not Unicode (half of a pair)      | OUTSIDE_DOMAIN                       |
 | a whole number beyond 64 bits, but as a float    | OUTSIDE_DOMAIN: no output could hold it |
 | a float that is infinite, or no number           | NOT_FINITE                           |
+| a list or an object                              | WRONG_TYPE                           |
 | a key of more than `max_key_bytes`               | OUTSIDE_DOMAIN; the longest field is at fault |
 | a key outside of the public sample               | DROPPED: it is no event              |
 | a key that is not on the public list, if there is one | OUTSIDE_DOMAIN; the first field is at fault |
