@@ -51,5 +51,5 @@ def evaluator(stream: Stream) -> Evaluator:
 
     tests = selection(stream)
     assert stream.privacy.user is not None  # the engine's only unit is a user
-    needed = 0.0 if tests.public else tests.threshold(tests.tests)
+    needed = None if tests.public else tests.threshold(tests.tests)
     return KeysEvaluator(PeopleDomain(domain(stream), stream.privacy.user), needed)

@@ -74,14 +74,16 @@ class KeysEvaluator:
     all people; `missed`, the share of findable keys that are not listed; `count_error`, the same as `error` of listed
     keys alone; and how many keys are `listed` and `findable`.
 
-    Args: threshold: people that a key needs at the last test.
+    Args: threshold: people that a key needs at the last test; None: all keys are public, and only errors are measured.
     """
 
     domain: PeopleDomain
-    threshold: float
+    threshold: float | None
 
     @property
     def metrics(self) -> tuple[str, ...]:
+        if self.threshold is None:
+            return ("error", "count_error")
         return ("error", "missed", "count_error", "listed", "findable")
 
     @property
@@ -117,14 +119,15 @@ class KeysEvaluator:
         return self._compared(self.people(truth), {name: float(count) for name, count in self.people(kept).items()})
 
     def _compared(self, true: Mapping[Name, int], listed: Mapping[Name, float]) -> dict[str, float]:
-        findable = {name for name, count in true.items() if count >= self.threshold}
+        findable = {name for name, count in true.items() if count >= (self.threshold or 0)}
         errors = sum(abs(count - true.get(name, 0)) for name, count in listed.items())
         people = sum(true.get(name, 0) for name in listed)
         everybody = sum(true.values())
-        return {
+        found = {
             "error": (errors + everybody - people) / everybody if everybody else nan,
             "missed": len(findable - listed.keys()) / len(findable) if findable else nan,
             "count_error": errors / people if people else nan,
             "listed": float(len(listed)),
             "findable": float(len(findable)),
         }
+        return {name: found[name] for name in self.metrics}

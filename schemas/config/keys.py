@@ -248,7 +248,7 @@ class KeysOptions(OptionsSection):
                 "domain.keys", 'missing: mode "public" releases every key of a public list', 'write keys = ["a", "b"]'
             )
         for name in ("least_count", "sample", "max_keys"):
-            if name in self.model_fields_set:
+            if getattr(self, name) != type(self).model_fields[name].default:
                 yield ConfigProblem(
                     f"options.{name}",
                     "is for keys that nobody listed; those of a public list are all released",

@@ -99,11 +99,7 @@ class AwaitedTicks:
 
 
 LEAST_SNAPSHOT_BYTES = 32 << 10
-LEAST_SNAPSHOTS, MOST_SNAPSHOTS = 4, 32
-EVENTS_A_SNAPSHOT = 64
-"""A block has a snapshot for so many of its events, within these limits: of a block of few events they would be most of
-the work. Blocks that are needed beside snapshots of all buckets are so many times more, and as small.
-"""
+MOST_SNAPSHOTS = 32
 TRIM_S = 60.0
 """How long raw records stay on a routed topic once they are in blocks, about: each deletion is a client of its own."""
 LEAST_SLICE = 1_000  # below, the cost of a slice is no longer that of its records
@@ -413,8 +409,7 @@ class SourceTask:
             hop = machine.seal()
             return None if hop is None else SealedHop(machine, hop)
         charged_bytes = 24 * machine.pending
-        most = min(max(machine.pending // EVENTS_A_SNAPSHOT, LEAST_SNAPSHOTS), MOST_SNAPSHOTS)
-        snapshots = machine.snapshots(max(LEAST_SNAPSHOT_BYTES, charged_bytes), most=most)
+        snapshots = machine.snapshots(max(LEAST_SNAPSHOT_BYTES, charged_bytes), most=MOST_SNAPSHOTS)
         block, letters = machine.seal()
         return None if block is None else SealedBlock(machine, block, block.encode(), letters, snapshots)
 

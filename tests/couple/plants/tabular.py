@@ -288,7 +288,7 @@ FOUND = {
     "privacy": {"delta": 1e-3, "max_contributions": 3, "epsilon": 8.0},
     "options": {"records": False},
 }
-_TESTED = "listed, table = listing_mechanism(table, finding.law(test, every), noise)"
+_TESTED = 'listed, table = listing_mechanism(table, finding.law(test, every), noise.child("test"))'
 
 
 def of_true_counts(listed: Listed, table: PeriodTable, least: int, test: int) -> Listed:
