@@ -7,6 +7,7 @@ of agents/kafka/transport.py can go.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -196,6 +197,21 @@ async def test_a_worker_that_has_crashed_comes_to_its_end(bootstrap: str, tmp_pa
         assert await asyncio.gather(*(refused() for _ in range(5))) == [True] * 5
         await app.stop()
     assert bool(app.consumer._thread._shutdown.is_set())
+
+
+async def test_an_event_of_an_earlier_assignment_is_not_delivered() -> None:
+    """Nor one while the flow is held: the seek that comes then goes back for it."""
+    active = SimpleNamespace(is_active=lambda: True)
+    app = SimpleNamespace(flow_control=active, consumer_generation_id=2)
+
+    async def channel() -> AsyncIterator[Any]:
+        for generation in (1, 2, 2):
+            yield SimpleNamespace(message=SimpleNamespace(generation_id=generation))
+        active.is_active = lambda: False
+        yield SimpleNamespace(message=SimpleNamespace(generation_id=2))
+
+    seen = [event.message.generation_id async for event in delivered(app, SimpleNamespace(channel=channel()))]
+    assert seen == [2, 2]
 
 
 @pytest.mark.parametrize(("poll_bytes", "first"), [(1 << 20, 3), (25, 2)])

@@ -284,6 +284,15 @@ def test_a_restart_at_every_step_changes_nothing(changes: dict[str, Any]) -> Non
     assert not len(state["table/counts"]), "once as many are found as may be, no text is kept"
 
 
+def test_a_value_that_comes_between_two_tests_is_not_forgotten_at_a_restart() -> None:
+    """After ten steps there is a test at every second one."""
+    pages = [[*["/"] * 5]] * 10 + [["/late"] * 300, ["/"] * 5]
+    one, first = run(stream(), pages)
+    _, second = run(stream(), pages, restart=True)
+    assert "/late" in found(one)
+    assert [r.measurements for r in first] == [r.measurements for r in second]
+
+
 def test_the_largest_noisy_count_is_first_where_room_is_short() -> None:
     pages = [["/"] * 500 + ["/about"] * 200] * 2
     engine, releases = run(stream({"most": 1}), pages)
