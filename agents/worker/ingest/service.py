@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -131,10 +130,6 @@ class StepEnds:
 
 CLOCK_S = 0.05  # how late a step's end may be noticed, at most
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
-SWITCH_S = 0.0005
-"""After so long a thread that computes gives way to the event loop, which asks for the interpreter after each of its
-many small system calls: with Python's 5 ms it had it for a quarter of the time.
-"""
 LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 2_000
 TOGETHER = 0.2  # of the time that records wait for their block to fill, to come together before they are taken in
@@ -483,7 +478,6 @@ def _calm_collector() -> None:
     Records hold no cycles and are freed at once all the same; measured: 3.2 to 2.4 us of CPU an event.
     """
     gc.freeze()
-    sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(200_000, 20, 50)
 
 

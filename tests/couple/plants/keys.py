@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
@@ -68,42 +68,37 @@ def _first_come() -> Iterator[None]:
 
 
 @contextmanager
-def _true_counts() -> Iterator[None]:
-    """Which keys are listed is noisy; how many people they have is not."""
+def _told(change: Callable[[Listed, dict[bytes, int], Any], Listed]) -> Iterator[None]:
+    """What a test lets out is changed by somebody who knows how many people have each key."""
     original = listing.listing_mechanism
 
     def told(table: Any, law: Any, source: Any) -> Any:
         listed, after = original(table, law, source)
         raw = peeked(after)
         people = {key.tobytes(): count for key, count in zip(raw.keys, raw.counts.tolist(), strict=True)}
-        sums = [law.counter.resolution * people[key.tobytes()] for key in listed.keys]
-        return Listed(listed.keys, np.array(sums, np.int64), listed.found), after
+        return change(listed, people, law), after
 
     with patch.object(keys, "listing_mechanism", told):
         yield
 
 
-@contextmanager
-def _only_visited() -> Iterator[None]:
+def _true_counts(listed: Listed, people: dict[bytes, int], law: Any) -> Listed:
+    """Which keys are listed is noisy; how many people they have is not."""
+    sums = [law.counter.resolution * people[key.tobytes()] for key in listed.keys]
+    return Listed(listed.keys, np.array(sums, np.int64), listed.found)
+
+
+def _only_visited(listed: Listed, people: dict[bytes, int], _: Any) -> Listed:
     """Of a public list only keys that somebody came to are released."""
-    original = listing.listing_mechanism
-
-    def told(table: Any, law: Any, source: Any) -> Any:
-        listed, after = original(table, law, source)
-        raw = peeked(after)
-        visited = {key.tobytes() for key in raw.keys[raw.counts > 0]}
-        shown = [at for at, key in enumerate(listed.keys) if key.tobytes() in visited]
-        return Listed(listed.keys[shown], listed.sums[shown], listed.found[shown]), after
-
-    with patch.object(keys, "listing_mechanism", told):
-        yield
+    shown = [at for at, key in enumerate(listed.keys) if people[key.tobytes()] > 0]
+    return Listed(listed.keys[shown], listed.sums[shown], listed.found[shown])
 
 
 _PUBLIC = plants(
     "keys",
     PUBLIC,
     {
-        "only keys that somebody came to are released": _only_visited,
+        "only keys that somebody came to are released": partial(_told, _only_visited),
         "noise for one key of a user": partial(
             _unasked, KeySelection, "counter", "self.mu_squared / self.contributions", "self.mu_squared"
         ),
@@ -113,7 +108,7 @@ _PUBLIC = plants(
             "PeriodTable.of_public(hashed, self.domain.public)",
             "PeriodTable.empty(hashed)",
         ),
-        "counts of public keys without noise": _true_counts,
+        "counts of public keys without noise": partial(_told, _true_counts),
     },
 )
 PLANTS = _PUBLIC + plants(
@@ -161,7 +156,7 @@ PLANTS = _PUBLIC + plants(
         "how many keys there are, in the ledger": edit(
             Keys, "step", '{"listed": len(added), "test": test}', '{"keys": peeked(table).held}', peeked=peeked
         ),
-        "counts of listed keys without noise": _true_counts,
+        "counts of listed keys without noise": partial(_told, _true_counts),
         "keys that nobody listed are taken for public": edit(
             KeySelection, "law", "None if self.public else self.thresholds[test - 1]", "None"
         ),
