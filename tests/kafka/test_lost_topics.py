@@ -24,7 +24,7 @@ from schemas.blocks import Block
 from schemas.errors import BrokerError, GapError, TopicError
 from schemas.topics import COMPACTED, Topics
 from tests.kafka.ingest_support import Bench, crowd
-from tests.kafka.support import admin_of, delete, delete_records, producing, records_of, until, worker
+from tests.kafka.support import admin_of, create, delete, delete_records, producing, records_of, until, worker
 from tests.kafka.test_streams_alone import EVENTS, Twins
 
 pytestmark = pytest.mark.seconds(10)
@@ -45,7 +45,7 @@ async def _history(bench: Bench) -> None:
     await delete_records(bench.bootstrap, bench.topics.blocks, home, before=floor)
 
 
-async def _made_again(admin: AIOKafkaAdminClient, bench: Bench) -> None:
+async def _made_again(_: AIOKafkaAdminClient, bench: Bench) -> None:
     """Deleted; not made again by the job's own command; made again by hand."""
     bounds = bench.topics.bounds
     await delete(bench.bootstrap, bounds)
@@ -55,7 +55,7 @@ async def _made_again(admin: AIOKafkaAdminClient, bench: Bench) -> None:
     assert "must not be made again" in problem.reason
     assert "--create" not in problem.fix
     settings = next(dict(topic.settings) for topic in bench.topics.private() if topic.name == bounds)
-    await admin.create_topics([NewTopic(bounds, 2, 1, topic_configs=settings)])
+    await create(bench.bootstrap, NewTopic(bounds, 2, 1, topic_configs=settings))
 
 
 async def _cut(admin: AIOKafkaAdminClient, bench: Bench) -> None:
@@ -103,8 +103,7 @@ def twins(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tw
 
 async def _made_by_hand(twins: Twins, topic: str) -> None:
     [like] = [each for each in twins.topics.private() if each.name == topic]
-    async with admin_of(twins.bootstrap) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=dict(like.settings))])
+    await create(twins.bootstrap, NewTopic(topic, 1, 1, topic_configs=dict(like.settings)))
 
 
 async def _audited(twins: Twins) -> set[int]:

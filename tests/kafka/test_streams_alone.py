@@ -28,6 +28,7 @@ from schemas.topics import Topics
 from tests.kafka.ingest_support import START_S, STEP_S
 from tests.kafka.support import (
     admin_of,
+    create,
     delete,
     delete_records,
     fresh_name,
@@ -292,9 +293,8 @@ async def test_measurements_made_again_between_two_starts_are_noticed_and_delete
     for topic in (lost, cut):
         assert await records_of(bootstrap, topic)
     await delete(bootstrap, lost)
-    async with admin_of(bootstrap) as admin:
-        [like] = [each for each in twins.topics.public(twins.a) if each.name == lost]
-        await admin.create_topics([NewTopic(lost, 1, 1, topic_configs=dict(like.settings))])
+    [like] = [each for each in twins.topics.public(twins.a) if each.name == lost]
+    await create(bootstrap, NewTopic(lost, 1, 1, topic_configs=dict(like.settings)))
     await delete_records(bootstrap, cut)
     await twins.send(range(2, 4))
     async with worker(twins.config()) as app:
