@@ -77,7 +77,7 @@ class Reason(IntEnum):
         33,
         "It is left out by `drop` of `[streams.map]`, or by `sample` of keys, so it is not an event; counted alone.",
     )
-    REPEATED = 34, "Its user has this key in the period already, which is one contribution; it charges nobody."
+    REPEATED = 34, "Its user has had this key in the period as often as it counts; it charges nobody."
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

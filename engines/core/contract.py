@@ -159,6 +159,17 @@ class ClippingDomain(Protocol):
 
 
 @runtime_checkable
+class PairDomain(Protocol):
+    """A domain whose events have more than a key, where contributions are pairs of user and key
+    (`EngineFacts.contribution`); else all that is encoded is the key.
+    """
+
+    def pairs(self, keys: KeyArray) -> KeyArray:
+        """Return the words of encoded events that say which key it is, `(events, words of the key)`."""
+        ...
+
+
+@runtime_checkable
 class FaultNamingDomain(Protocol):
     """A domain that can name the fields for which it refuses an event."""
 

@@ -9,8 +9,9 @@ from engines.core.contract import Evaluator
 from engines.keys.domain import KeysDomain, key_of
 from engines.keys.engine import Keys, KeysConfig
 from engines.keys.selection import KeySelection
+from engines.keys.values import BoundedValue
 from schemas.config import Stream
-from schemas.config.keys import LISTING_SHARE, PUBLIC, KeysDomainSection, KeysOptions
+from schemas.config.keys import LISTING_SHARE, PUBLIC, VALUE_SHARE, KeysDomainSection, KeysOptions
 
 
 def domain(stream: Stream) -> KeysDomain:
@@ -18,19 +19,30 @@ def domain(stream: Stream) -> KeysDomain:
     assert isinstance(section, KeysDomainSection)
     one_in = KeysOptions.from_stream(stream).one_in
     listed = tuple(key_of(values) for values in section.public_keys)
-    return KeysDomain(fields=section.field, max_bytes=section.max_key_bytes, one_in=one_in, listed=listed)
+    value = section.value
+    return KeysDomain(
+        fields=section.field,
+        max_bytes=section.max_key_bytes,
+        one_in=one_in,
+        listed=listed,
+        value=None if value is None else BoundedValue(field=value.field, low=value.limits[0], high=value.limits[1]),
+    )
 
 
 def selection(stream: Stream) -> KeySelection:
     """The tests of a period, or of all steps to the horizon."""
+    section = stream.domain
+    assert isinstance(section, KeysDomainSection)
     privacy, options, public = stream.privacy, KeysOptions.from_stream(stream), stream.mode == PUBLIC
     return KeySelection(
         epsilon=privacy.epsilon_fraction,
         delta=float(privacy.delta),
         share=Fraction(0) if public else LISTING_SHARE,
-        contributions=UnitEvents.from_stream(stream).most,
+        contributions=UnitEvents.from_stream(stream).most // stream.pair_events,
         tests=stream.period_steps or options.horizon or 1,
         least_count=0 if public else options.least_count,
+        together=stream.pair_events,
+        value_share=VALUE_SHARE if section.value is not None else Fraction(0),
     )
 
 
@@ -52,4 +64,7 @@ def evaluator(stream: Stream) -> Evaluator:
     tests = selection(stream)
     assert stream.privacy.user is not None  # the engine's only unit is a user
     needed = None if tests.public else tests.threshold(tests.tests)
-    return KeysEvaluator(PeopleDomain(domain(stream), stream.privacy.user), needed)
+    keys = domain(stream)
+    return KeysEvaluator(
+        PeopleDomain(keys, stream.privacy.user), needed, events=stream.pair_events > 1, value=keys.value
+    )

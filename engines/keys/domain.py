@@ -2,7 +2,8 @@
 
 A key is its fields as UTF-8 in NFC, one after the other with a NUL between them, filled up with NULs to whole words of
 eight bytes, the first byte highest: so words have the order of bytes. A number is written as JSON has it, after U+0001,
-and a boolean after U+0002: 1, true and "1" are three keys; 1 and 1.0 are one.
+and a boolean after U+0002: 1, true and "1" are three keys; 1 and 1.0 are one. Where events bring a value
+(`engines.keys.values`), its level is one more word, behind those of the key.
 
 | raw value                                        | why the event is not used            |
 |--------------------------------------------------|--------------------------------------|
@@ -15,6 +16,8 @@ and a boolean after U+0002: 1, true and "1" are three keys; 1 and 1.0 are one.
 | a key of more than `max_key_bytes`               | OUTSIDE_DOMAIN; the longest field is at fault |
 | a key outside of the public sample               | DROPPED: it is no event              |
 | a key that is not on the public list, if there is one | OUTSIDE_DOMAIN; the first field is at fault |
+| a value that is infinite, or no number           | NOT_FINITE                           |
+| a value beyond its limits                        | it is: clipped to them, and counted as such |
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engines.core.contract import Columns, ScalarKind
-from schemas.arrays import KeyArray, ReasonArray
+from engines.keys.values import BoundedValue
+from schemas.arrays import BoolArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -92,6 +96,7 @@ class KeysDomain:
     Args:
         fields: of the key, in order. max_bytes: of a key. one_in: of all keys, by their hash, one in so many is an
             event at all; the hash is public. listed: all keys there are, as bytes; empty: nobody listed them.
+        value: what events bring to a key; None: they are only counted.
 
     >>> domain = KeysDomain(fields=("page", "n"))
     >>> keys, reasons = domain.encode(Columns({}, {}, np.ones(2, np.int8), {"page": ["a", "b"], "n": [1, None]}))
@@ -105,6 +110,7 @@ class KeysDomain:
     max_bytes: int = 64
     one_in: int = 1
     listed: tuple[bytes, ...] = ()
+    value: BoundedValue | None = None
     _known: frozenset[bytes] = field(default=frozenset(), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -114,7 +120,7 @@ class KeysDomain:
 
     @property
     def number_fields(self) -> tuple[str, ...]:
-        return ()
+        return () if self.value is None else (self.value.field,)
 
     @property
     def text_fields(self) -> tuple[str, ...]:
@@ -125,35 +131,59 @@ class KeysDomain:
         return dict.fromkeys(self.fields, _ANY)
 
     @property
-    def words(self) -> int:
+    def key_words(self) -> int:
         """Number of words of a key."""
         return -(-self.max_bytes // _WORD)
+
+    @property
+    def words(self) -> int:
+        """Number of words of an event: of its key, and one for its value."""
+        return self.key_words + (self.value is not None)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.core.contract.Domain.encode`."""
         rows = self._written(columns)
-        keys = [row if isinstance(row, bytes) else b"" for row in rows]
+        keys = self.packed([row if isinstance(row, bytes) else b"" for row in rows])
         reasons = np.array([0 if isinstance(row, bytes) else row[0] for row in rows], np.uint8)
-        return self.packed(keys), reasons
+        if self.value is not None:
+            values = columns.numbers[self.value.field]
+            finite = np.isfinite(values)
+            reasons[~finite & (reasons == 0)] = Reason.NOT_FINITE
+            levels = self.value.levels(np.where(finite, values, self.value.low))
+            keys = np.column_stack((keys, levels))
+        return keys, reasons
+
+    def clipped(self, columns: Columns) -> BoolArray:
+        """See `engines.core.contract.ClippingDomain`."""
+        if self.value is None:
+            return np.zeros(len(columns.operations), np.bool_)
+        return self.value.clipped(columns.numbers[self.value.field])
+
+    def pairs(self, keys: KeyArray) -> KeyArray:
+        """See `engines.core.contract.PairDomain`: a key is the same whatever value comes with it."""
+        return keys[:, : self.key_words]
 
     def at_fault(self, columns: Columns) -> Sequence[str]:
-        """See `engines.core.contract.FaultNamingDomain`: the first field that is no part of a key, or the longest."""
-        return ["" if isinstance(row, bytes) else row[1] for row in self._written(columns)]
+        """See `engines.core.contract.FaultNamingDomain`: the first field that is no part of a key, or the longest; and
+        the value, where the key is none.
+        """
+        value = "" if self.value is None else self.value.field
+        return [value if isinstance(row, bytes) else row[1] for row in self._written(columns)]
 
     def packed(self, keys: Sequence[bytes]) -> KeyArray:
-        """Return `(keys, words)` of keys as bytes, none longer than `max_bytes`."""
-        width = _WORD * self.words
+        """Return `(keys, key_words)` of keys as bytes, none longer than `max_bytes`."""
+        width = _WORD * self.key_words
         filled = np.array(keys, f"S{width}").reshape(len(keys))
-        return filled.view(">u8").reshape(len(keys), self.words).astype(np.uint64)
+        return filled.view(">u8").reshape(len(keys), self.key_words).astype(np.uint64)
 
     @property
     def public(self) -> KeyArray:
-        """Return `(listed, words)` the keys of the public list, ascending."""
+        """Return `(listed, key_words)` the keys of the public list, ascending."""
         return self.packed(sorted(self.listed))
 
     def decode(self, keys: KeyArray) -> list[tuple[Scalar, ...]]:
         """Return the values of the fields of keys, texts in NFC."""
-        width = _WORD * self.words
+        width = _WORD * self.key_words
         texts = np.ascontiguousarray(keys.astype(">u8")).view(f"S{width}").reshape(len(keys)).tolist()
         return [self._read(text) for text in texts]
 

@@ -4,6 +4,8 @@ Each step is a test of every key, number j of its period. Its events are pairs o
 period (`EngineFacts.contribution`), so the events of a key are the people who came to it. They are added to a private
 table, which is tested as a whole (`engines.core.noise.listing`), and with a new period everything begins anew. Keys of
 a public list are all in the table from the start, and each is let out at every test, with no threshold.
+Where events bring values, the sum of those of a key is released beside its count, with noise of its own; where a user
+may have several events of a key, all of them are counted.
 Guarantee: (epsilon, delta)-DP for a user of so many keys over a period, or over the horizon where no bound renews:
     theorem K of docs/guarantee.md. Several periods: theorem P.
 Source: ours, on the counters of [henzinger2025]; `engines.keys.selection`.
@@ -13,6 +15,7 @@ Units: counts are people.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt, sqrt
@@ -30,7 +33,8 @@ from engines.core.state import head, numbers_of, written
 from engines.keys.domain import KeysDomain
 from engines.keys.hashes import KeyHash
 from engines.keys.selection import RESOLUTION, KeySelection
-from engines.keys.table import PeriodTable
+from engines.keys.table import LEVELS, PeriodTable
+from engines.keys.values import BoundedValue
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
@@ -65,11 +69,11 @@ class KeysConfig:
 
     def first_table(self, hashed: KeyHash) -> PeriodTable:
         """Return the table at a period's first test: without keys, or with all those of the public list."""
-        return PeriodTable.of_public(hashed, self.domain.public)
+        return PeriodTable.of_public(hashed, self.domain.public, len(self.selection.sums))
 
     def no_table(self) -> PeriodTable:
         """Return the table of no period."""
-        return PeriodTable.empty(KeyHash.none(self.domain.words))
+        return PeriodTable.empty(KeyHash.none(self.domain.key_words), len(self.selection.sums))
 
     def test_of(self, step: int) -> int | None:
         """Return the number of a step's test in its period, from 1; None where nothing is tested any more."""
@@ -80,16 +84,19 @@ class KeysConfig:
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRecords(ManyRecords):
     """The listed keys of a step: their fields, how many people have them, the standard error, and the step in which
-    each was first listed in its period.
+    each was first listed in its period; with values their sum and mean, and the errors of both.
+
+    Attributes: error, sum_error: standard errors of a count, and of a sum of values in largest ones.
     """
 
     step: int
     domain: KeysDomain
     listed: Listed
     error: float
+    sum_error: float
 
     def __len__(self) -> int:
-        return len(self.listed.sums)
+        return len(self.listed.found)
 
     def part(self, rows: range) -> RecordColumns:
         at = slice(rows.start, rows.stop)
@@ -98,16 +105,29 @@ class KeyRecords(ManyRecords):
             name: list(v) for name, v in zip(self.domain.fields, zip(*values, strict=True), strict=True)
         }
         columns["step"] = [self.step] * len(values)
-        columns["count"] = people(self.listed.sums[at]).tolist()
+        columns["count"] = people(self.listed.counts[at]).tolist()
         columns["error"] = [self.error] * len(values)
+        if self.domain.value is not None:
+            columns |= self._of_values(self.domain.value, at)
         columns["found"] = self.listed.found[at].tolist()
         ids = [f"{self.step}.{row}" for row in rows]
         return RecordColumns(ids, columns, [self.step] * len(values))
 
+    def _of_values(self, value: BoundedValue, at: slice) -> dict[str, list[float]]:
+        counted, levels = self.listed.totals[:, at] / RESOLUTION
+        sums, means = value.sums(counted, levels)
+        of_sum, of_mean = value.errors(counted, means, self.error, self.sum_error)
+        found = {"sum": sums, "sum_error": of_sum, "mean": means, "mean_error": of_mean}
+        return {name: list(map(_shown, each.tolist())) for name, each in found.items()}
 
-def people(sums: IntArray) -> IntArray:
-    """Return noisy sums in whole people, at least 0."""
-    return np.maximum((sums + RESOLUTION // 2) // RESOLUTION, 0)
+
+def people(counts: IntArray) -> IntArray:
+    """Return noisy counts in whole people, at least 0."""
+    return np.maximum((counts + RESOLUTION // 2) // RESOLUTION, 0)
+
+
+def _shown(number: float) -> float:
+    return float(f"{number:.{_DIGITS}g}")
 
 
 class Keys:
@@ -117,7 +137,8 @@ class Keys:
     |---|---|
     | a step without events | a test like any other: listed keys get their sums |
     | a key of fewer people than `least_count` | it draws no noise, and is never listed |
-    | a listed key | it stays listed to the period's end, whatever its sums are then; below 0 they are 0 |
+    | a listed key | it stays listed to the period's end, whatever its counts are then; below 0 they are 0 |
+    | a count of less than one | its mean is as of one; a mean beyond the limits is at the limit |
     | more than `most` keys in a period | the stream stops before the step; nothing of it is lost or released |
     | beyond the horizon | empty releases with a note, no noise |
     """
@@ -138,7 +159,7 @@ class Keys:
             return self._over(batch.step)
         table = self._table
         if test == 1:
-            table = config.first_table(KeyHash.drawn(config.domain.words, noise.child("hash")))
+            table = config.first_table(KeyHash.drawn(config.domain.key_words, noise.child("hash")))
         # Nothing but keys of a public list comes to one.
         most = len(config.domain.listed) or config.most
         table = table.added(batch.events, least=config.selection.least_count, most=most)
@@ -149,8 +170,8 @@ class Keys:
         listed, table = listing_mechanism(table, config.selection.law(test), noise.child("test"))
         self._budgets, self._table = budgets, table
         begin = batch.step - test
-        dated = Listed(listed.keys, listed.sums, listed.found + begin)
-        added = KeyRecords(batch.step, config.domain, dated, self._error(test))
+        dated = Listed(listed.keys, listed.totals, listed.found + begin)
+        added = KeyRecords(batch.step, config.domain, dated, self._error(test), self._sum_error(test))
         self._next, self._total = batch.step + 1, self._total + len(added)
         return Release(
             step=batch.step,
@@ -167,7 +188,10 @@ class Keys:
         return Release(step=step, added=(), removed=(), measurements=(), total=self._total, notes={"over": note})
 
     def _error(self, test: int) -> float:
-        return float(f"{self.config.selection.deviation(test):.{_DIGITS}g}")
+        return _shown(self.config.selection.deviation(test))
+
+    def _sum_error(self, test: int) -> float:
+        return _shown(self.config.selection.value_deviation(test)) if self.config.domain.value is not None else 0.0
 
     def _measurement(self, step: int, test: int, listed: Listed) -> dict[str, Any]:
         """Return the public figures of a test, with the sum of all listed counts; nothing of other keys."""
@@ -175,11 +199,11 @@ class Keys:
         return {
             "of_step": step,
             "test": test,
-            "listed": len(listed.sums),
-            "people": int(people(listed.sums).sum()),
-            **({} if selection.public else {"threshold": float(f"{selection.threshold(test):.{_DIGITS}g}")}),
+            "listed": len(listed.found),
+            "people": int(people(listed.counts).sum()),
+            **({} if selection.public else {"threshold": _shown(selection.threshold(test))}),
             "error": self._error(test),
-            "variance": float(f"{selection.counter.variance(test):.{_DIGITS}g}"),
+            "variance": _shown(selection.counter.variance(test)),
         }
 
     def state(self) -> State:
@@ -195,7 +219,14 @@ class Keys:
         config = self.config
         step, total = numbers_of(state, STATE_FORMAT, config.identity, count=2)
         tests = (config.test_of(step - 1) or 0) if step > 0 else 0
-        table = PeriodTable.of(state, words=config.domain.words, tests=tests, least=config.selection.least_count)
+        selection = config.selection
+        table = PeriodTable.of(
+            state,
+            words=config.domain.key_words,
+            tests=tests,
+            least=selection.least_count,
+            sums=len(selection.sums),
+        )
         budgets = self._budgets.restored(state)
         self._next, self._total, self._table, self._budgets = step, total, table, budgets
 
@@ -205,11 +236,20 @@ class Keys:
         return Guarantee(
             epsilon=selection.epsilon,
             delta=selection.delta,
-            mechanisms=(self._mechanism(),),
-            note="A contribution is the first event of a user with a key in a period, of which "
-            f"{selection.contributions} count. Each key has a counter of its own over the {selection.tests} tests of a "
-            f"period. Gaussian noise: what adds up is mu^2. {self._of_delta()}",
+            mechanisms=tuple(self._mechanisms()),
+            note=f"A contribution is the first event of a user with a key in a period, of which "
+            f"{selection.contributions} count{self._with_more()}. Each key has a counter of its own over the "
+            f"{selection.tests} tests of a period. Gaussian noise: what adds up is mu^2{self._of_values()}. "
+            f"{self._of_delta()}",
         )
+
+    def _of_values(self) -> str:
+        share = self.config.selection.value_share
+        return f", of which {share} is for the sums of values, and the rest for counts" if share else ""
+
+    def _with_more(self) -> str:
+        together = self.config.selection.together
+        return "" if together == 1 else f", with up to {together} events of that key in all"
 
     def _of_delta(self) -> str:
         selection = self.config.selection
@@ -220,19 +260,27 @@ class Keys:
             "whether enough people have them, over all tests and keys."
         )
 
-    def _mechanism(self) -> Mechanism:
+    def _mechanisms(self) -> Iterator[Mechanism]:
         selection = self.config.selection
-        whole = selection.counter.mu_squared * selection.contributions
-        epsilon = Fraction(gaussian.epsilon(selection.noise_delta, sqrt(whole))).limit_denominator(2**20)
-        return Mechanism(
-            name="people of each key",
-            distribution="discrete Gaussian",
-            l1_sensitivity=1,
-            scale=_root(1 / selection.counter.mu_squared),
-            epsilon=min(epsilon, selection.epsilon),
-            account=ACCOUNT,
-            mu_squared=whole,
-        )
+        counted = "people" if selection.together == 1 else "events"
+        moved = [(f"{counted} of each key", selection.counter, 1)]
+        moved += [
+            (f"sum of the values of each key, {LEVELS:,} being half the distance of the limits", counter, LEVELS)
+            for counter in selection.sums
+        ]
+        for name, counter, most in moved:
+            whole = counter.mu_squared * most**2 * selection.squares
+            epsilon = Fraction(gaussian.epsilon(selection.noise_delta, sqrt(whole))).limit_denominator(2**20)
+            yield Mechanism(
+                name=name,
+                distribution="discrete Gaussian",
+                l1_sensitivity=most * selection.together,
+                shift=Fraction(most**2),
+                scale=_root(1 / counter.mu_squared),
+                epsilon=min(epsilon, selection.epsilon),
+                account=ACCOUNT,
+                mu_squared=whole,
+            )
 
 
 def _root(value: Fraction) -> Fraction:

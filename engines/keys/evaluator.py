@@ -1,4 +1,6 @@
-"""Compares listed keys with how many people truly have them, for operators only: its numbers are not private."""
+"""Compares listed keys with how many people truly have them and what they bring, for operators only: its numbers are
+not private.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from engines.core.contract import Columns, Domain, ScalarKind
+from engines.keys.table import LEVELS
+from engines.keys.values import BoundedValue
 from schemas.arrays import KeyArray, ReasonArray
 from schemas.blocks import Folded
 
@@ -21,6 +25,10 @@ Name = tuple[str, ...]
 
 class NamedDomain(Domain, Protocol):
     """A domain of keys that tells their texts."""
+
+    def pairs(self, keys: KeyArray) -> KeyArray:
+        """Return the words of encoded events that say which key it is; those of its value are behind them."""
+        ...
 
     def names(self, keys: KeyArray) -> Sequence[Name]:
         """Return the texts of encoded keys."""
@@ -72,19 +80,26 @@ class KeysEvaluator:
     Truth is of the period so far. A key is *findable* if as many people truly have it as one needs at the last test of
     a period. Metrics: `error`, the sum of the errors of all keys, of which those that are not listed count as 0, over
     all people; `missed`, the share of findable keys that are not listed; `count_error`, the same as `error` of listed
-    keys alone; and how many keys are `listed` and `findable`.
+    keys alone; with values `sum_error`, the sum of the errors of their sums over these; and how many keys are `listed`
+    and `findable`.
 
-    Args: threshold: people that a key needs at the last test; None: all keys are public, and only errors are measured.
+    Args:
+        threshold: people that a key needs at the last test; None: all keys are public, and only errors are measured.
+        events: whether events are counted, and not people.
+        value: what events bring. Of several by one person, where people are counted, their mean is the truth.
     """
 
     domain: PeopleDomain
     threshold: float | None
+    events: bool = False
+    value: BoundedValue | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
+        values = () if self.value is None else ("sum_error",)
         if self.threshold is None:
-            return ("error", "count_error")
-        return ("error", "missed", "count_error", "listed", "findable")
+            return ("error", "count_error", *values)
+        return ("error", "missed", "count_error", *values, "listed", "findable")
 
     @property
     def scope(self) -> Literal["alive", "step"]:
@@ -92,7 +107,7 @@ class KeysEvaluator:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return (*self._key_fields, "step", "count")
+        return (*self._key_fields, "step", "count", *(() if self.value is None else ("sum",)))
 
     @property
     def _key_fields(self) -> tuple[str, ...]:
@@ -103,20 +118,54 @@ class KeysEvaluator:
         return len(truth.counts)
 
     def people(self, truth: Folded) -> dict[Name, int]:
-        """Return how many people have each key."""
-        keys, counts = np.unique(truth.keys[:, :-_USER_WORDS], axis=0, return_counts=True)
-        return dict(zip(self.domain.keys.names(keys), counts.tolist(), strict=True))
+        """Return how many people have each key, or how many events there are of each."""
+        had = self._had(truth)
+        counts = had.counts if self.events else np.ones_like(had.counts)
+        keys = Folded.from_keys(had.keys[:, :-_USER_WORDS], counts)
+        return dict(zip(self.domain.keys.names(keys.keys), keys.counts.tolist(), strict=True))
+
+    def sums(self, truth: Folded) -> dict[Name, float]:
+        """Return what the people of each key bring together, in the unit of their values."""
+        assert self.value is not None
+        keys, had = self.domain.keys, self._had(truth)
+        of_key = keys.pairs(truth.keys[:, :-_USER_WORDS])
+        levels = truth.keys[:, of_key.shape[1]].astype(np.float64) - LEVELS
+        names = keys.names(of_key)
+        pairs = map(tuple, np.concatenate((of_key, truth.keys[:, -_USER_WORDS:]), axis=1).tolist())
+        events = dict(zip(map(tuple, had.keys.tolist()), had.counts.tolist(), strict=True))
+        found: dict[Name, float] = {}
+        values = self.value.middle + self.value.half * levels / LEVELS
+        for name, pair, value, count in zip(names, pairs, values.tolist(), truth.counts.tolist(), strict=True):
+            weight = count if self.events else count / events[pair]
+            found[name] = found.get(name, 0.0) + weight * value
+        return found
+
+    def _had(self, truth: Folded) -> Folded:
+        """Return the pairs of key and user, with how many events each has."""
+        keys = self.domain.keys.pairs(truth.keys[:, :-_USER_WORDS])
+        return Folded.from_keys(np.concatenate((keys, truth.keys[:, -_USER_WORDS:]), axis=1), truth.counts)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.measure`. NaN where no key could be found, or none is listed."""
         last = max(synthetic["step"], default=-1)
-        names = zip(*(map(str, synthetic[field]) for field in self._key_fields), strict=True)
-        rows = zip(names, synthetic["step"], synthetic["count"], strict=True)
-        return self._compared(self.people(truth), {name: float(count) for name, step, count in rows if step == last})
+        names = list(zip(*(map(str, synthetic[field]) for field in self._key_fields), strict=True))
+
+        def newest(field: str) -> dict[Name, float]:
+            rows = zip(names, synthetic["step"], synthetic[field], strict=True)
+            return {name: float(number) for name, step, number in rows if step == last}
+
+        found = self._compared(self.people(truth), newest("count"))
+        return found if self.value is None else {**found, "sum_error": self._off(truth, newest("sum"))}
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.exact`: without noise there is no threshold, and every key is listed."""
-        return self._compared(self.people(truth), {name: float(count) for name, count in self.people(kept).items()})
+        found = self._compared(self.people(truth), {name: float(count) for name, count in self.people(kept).items()})
+        return found if self.value is None else {**found, "sum_error": self._off(truth, self.sums(kept))}
+
+    def _off(self, truth: Folded, sums: Mapping[Name, float]) -> float:
+        true = self.sums(truth)
+        whole = sum(abs(true.get(name, 0.0)) for name in sums)
+        return sum(abs(each - true.get(name, 0.0)) for name, each in sums.items()) / whole if whole else nan
 
     def _compared(self, true: Mapping[Name, int], listed: Mapping[Name, float]) -> dict[str, float]:
         findable = {name for name, count in true.items() if count >= (self.threshold or 0)}
@@ -130,4 +179,4 @@ class KeysEvaluator:
             "listed": float(len(listed)),
             "findable": float(len(findable)),
         }
-        return {name: found[name] for name in self.metrics}
+        return {name: found[name] for name in self.metrics if name in found}

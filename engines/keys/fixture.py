@@ -21,6 +21,15 @@ def _keys(pick: Pick) -> Key:
 
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
+    """A key, and with values one between the limits, beyond them, or seldom none."""
+    if domain.value is None:
+        return _key(domain, chance)
+    low, high = domain.value.limits
+    value = "none" if chance.random() < 0.005 else chance.choice([low, high, chance.uniform(low - 1, high + 1)])
+    return {**_key(domain, chance), domain.value.field: value}
+
+
+def _key(domain: Any, chance: Chance) -> dict[str, Any]:
     """Texts, numbers and booleans, seldom keys that nobody else has, and keys that are refused."""
     if domain.keys is not None and chance.random() < 0.99:
         return dict(zip(domain.field, chance.choice(domain.public_keys), strict=True))
@@ -32,10 +41,11 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
 
 
 def _dearest(domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
-    """A key; every one costs the same."""
+    """A key, with a value at a limit; every key costs the same."""
+    value = {} if domain.value is None else {domain.value.field: domain.value.limits[1]}
     if domain.keys is not None:
-        return [dict(zip(domain.field, chance.choice(domain.public_keys), strict=True))]
-    return [{name: f"d{chance.randint(0, 10**6)}" for name in domain.field}]
+        return [{**dict(zip(domain.field, chance.choice(domain.public_keys), strict=True)), **value}]
+    return [{**{name: f"d{chance.randint(0, 10**6)}" for name in domain.field}, **value}]
 
 
 def _wide(_: str) -> Sequence[Variant]:
@@ -81,5 +91,7 @@ CONTRACT = EngineCase(
     longer=(
         {"privacy": {"per": "8h", "max_contributions": 6, "max_per_step": 2, "delta": 1e-3}},
         {"domain": {"field": ["page", "query"], "max_key_bytes": 40}, "options": {"sample": "1/2"}},
+        {"domain": {"value": {"field": "price", "limits": [-1.0, 5.0]}}},
+        {"domain": {"value": {"field": "price", "limits": [0.0, 5.0]}}, "options": {"max_per_key": 3}},
     ),
 )

@@ -39,6 +39,11 @@ class KeyHash:
         rows = 1 + 2 * words
         return KeyHash(source.words(_COLUMNS * rows).reshape(rows, _COLUMNS))
 
+    @property
+    def words(self) -> int:
+        """Of the keys that it takes."""
+        return len(self.multipliers) // 2
+
     @staticmethod
     def none(words: int) -> KeyHash:
         """Return the function of a table that no key will come to: all hashes are 0."""

@@ -13,8 +13,11 @@ entries of S in units of 1/R as well. A test draws z_t and takes the noise of it
 So z is a function of w. A person at test u explains the same sums by a w_u that is smaller by R; then what is rounded
 moves by the whole number S_tu, so that z_t moves by S_tu exactly: sums are a function of S x + z, and rounding costs
 nothing.
+Values. What people bring to a key is a whole number from -L to L each, L = `LEVELS`; its sum has a counter of its own,
+with noise for a person who brings L. It leaves for listed keys, and decides nothing.
 Guarantee: theorem K of docs/guarantee.md. For one person in one key mu^2 is at most the largest sum over a column of
-    S_tu^2 / (sigma_t^2 - 9) (`accounting.lattice`), for sums chosen adaptively too.
+    S_tu^2 / (sigma_t^2 - 9) (`accounting.lattice`), for sums chosen adaptively too; one who brings q costs q^2 times
+    as much of the counter of values.
 Source: [henzinger2025] (the factor); ours: its form in integers, tests at public times, and one budget for both uses.
 """
 
@@ -36,7 +39,7 @@ from engines.core.noise import NoiseSource
 from engines.core.noise.listing import listing_mechanism
 from engines.core.noise.witness import ListedLaw
 from engines.keys.hashes import KeyHash
-from engines.keys.table import PeriodTable
+from engines.keys.table import LEVELS, PeriodTable
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -176,6 +179,9 @@ class KeySelection:
             the rest is for the noise. 0 where keys are public: there are no thresholds then.
         contributions: keys of a user in a period at most. tests: of a period.
         least_count: people that a key must truly have; 0 where keys are public.
+        together: events of a user with one key in a period at most; where it is not 1, a key counts events, and all
+            that is said of people here is said of events.
+        value_share: of mu^2, for the sums of values; the rest is for counts. 0: there are no values.
     Raises: EngineInputError if an argument is out of range.
 
     >>> selection = KeySelection(epsilon=Fraction(1), delta=1e-6, share=Fraction(2, 5), contributions=8, tests=10)
@@ -191,18 +197,21 @@ class KeySelection:
     contributions: int
     tests: int
     least_count: int = 5
+    together: int = 1
+    value_share: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_delta(self.delta)
-        if not 0 <= self.share < 1:
-            raise EngineInputError("share must lie between 0 and 1")
+        if not (0 <= self.share < 1 and 0 <= self.value_share < 1):
+            raise EngineInputError("a share must lie between 0 and 1")
         check_whole("contributions", self.contributions)
+        check_whole("together", self.together)
         if self.share:
             check_whole("least_count", self.least_count)
         elif self.least_count:
             raise EngineInputError("keys are public, or have thresholds and a least count")
-        _ = self.counter
+        _ = self.counter, self.sums
 
     @property
     def public(self) -> bool:
@@ -226,13 +235,29 @@ class KeySelection:
 
     @property
     def counter(self) -> NormalisedCounter:
-        """That of each key."""
-        return NormalisedCounter(mu_squared=short(self.mu_squared / self.contributions), horizon=self.tests)
+        """That of each key: of the people who have it."""
+        return self._counter((1 - self.value_share) * self.mu_squared)
+
+    @property
+    def sums(self) -> tuple[NormalisedCounter, ...]:
+        """Those of each key for the sums of values, in whole numbers up to `LEVELS` a person; none without values."""
+        return (self._counter(self.value_share * self.mu_squared / LEVELS**2),) if self.value_share else ()
+
+    def _counter(self, of_user: Fraction) -> NormalisedCounter:
+        """Return the counter that costs a user so much of mu^2, with all keys and events together."""
+        return NormalisedCounter(mu_squared=short(of_user / self.squares), horizon=self.tests)
+
+    @property
+    def squares(self) -> int:
+        """How much of a counter's mu^2 a user costs at most: events of one key add up, those of different keys are at
+        right angles.
+        """
+        return self.contributions * self.together**2
 
     @property
     def thresholds(self) -> tuple[int, ...]:
-        """tau_1, ..., tau_J in lattice steps: noise alone takes `least_count` people there with `listing_delta` over
-        all tests and keys of a user.
+        """tau_1, ..., tau_J in lattice steps: noise alone takes a key there with `listing_delta` over all tests and
+        keys of a user, where others have one less than `least_count` and the user all that a user may have.
 
         Discrete noise plus a normal variate g of variance 9 a node has the density of normal noise of the summed
         variance, up to a factor of 1 +- 1e-70 ([micciancio2007]). g is above minus five of its deviations nearly
@@ -246,13 +271,18 @@ class KeySelection:
         return self.thresholds[test - 1] / RESOLUTION
 
     def deviation(self, test: int) -> float:
-        """Standard deviation of the sums of a test, from 1, in people."""
+        """Standard deviation of the counts of a test, from 1, in people."""
         return sqrt(self.counter.variance(test))
+
+    def value_deviation(self, test: int) -> float:
+        """Standard deviation of the sums of values of a test, from 1, in largest values."""
+        [counter] = self.sums
+        return sqrt(counter.variance(test)) / LEVELS
 
     def law(self, test: int) -> ListedLaw:
         """Return the law of a test, from 1."""
         threshold = None if self.public else self.thresholds[test - 1]
-        return ListedLaw(self.counter, test, threshold, self.least_count)
+        return ListedLaw(self.counter, test, threshold, self.least_count, sums=self.sums)
 
     def first_listed(self, people: IntArray, source: NoiseSource) -> tuple[IntArray, IntArray]:
         """Run all tests of a period on many keys, with their counts at each test; for benchmarks.
@@ -269,10 +299,10 @@ class KeySelection:
         ends = np.searchsorted(before[rows], np.arange(self.tests), side="right").tolist()
         table = PeriodTable.empty(KeyHash.none(1))
         for test, end in enumerate(ends, start=1):
-            table = replace(table, keys=keys[:end], counts=counts[test - 1, :end])
+            table = replace(table, keys=keys[:end], totals=counts[test - 1 : test, :end])
             listed, table = listing_mechanism(table, self.law(test), source.child("test", test))
             at = listed.keys[:, 0].astype(np.int64)
-            first[at], sums[at] = listed.found, listed.sums
+            first[at], sums[at] = listed.found, listed.counts
         return first, sums
 
 
@@ -287,7 +317,8 @@ def short(value: Fraction) -> Fraction:
 def _thresholds(selection: KeySelection) -> tuple[int, ...]:
     counter, tests = selection.counter, selection.tests
     each = selection.listing_delta * SURE / (selection.contributions * tests)
-    return tuple(selection.least_count * RESOLUTION + above for above in exceeded(counter, each))
+    most = selection.least_count - 1 + selection.together
+    return tuple(most * RESOLUTION + above for above in exceeded(counter, each))
 
 
 def exceeded(counter: NormalisedCounter, probability: float) -> tuple[int, ...]:

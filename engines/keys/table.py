@@ -1,8 +1,9 @@
-"""The table of a period: every key that came, with how many people have it. PRIVATE, its size too.
+"""The table of a period: every key that came, with how many people have it, and sums of what they bring. PRIVATE, its
+size too.
 
 A key of fewer people than are asked for is two words: its hash (`engines.keys.hashes`), and in the lowest bits how many
-people came. It has no text: the step in which enough people have it has the key among its own events. From then on it
-is a candidate, with text, count, and the noise of every test of its period.
+people came; with values, a third one is their sum. It has no text: the step in which enough people have it has the key
+among its own events. From then on it is a candidate, with text, totals, and the noise of every test of its period.
 
 Two keys of one hash would be one; see `engines.keys.hashes` for how improbable that is.
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -37,6 +38,8 @@ from schemas.errors import EngineInputError
 _PEOPLE = np.uint64(2**PEOPLE_BITS - 1)
 _PART_BITS = 3
 PARTS = 2**_PART_BITS
+LEVELS = 2**12
+"""Values of events are whole numbers from -LEVELS to LEVELS."""
 _OFTEN = 4
 """Up to so many times the hashes of a step are merged out of turn."""
 
@@ -46,14 +49,16 @@ class Run:
     """Hashes in ascending order, each with how many people came to it, fewer than 2^20. Attributes:
 
     first, second: `(hashes,)` uint64; people are the lowest 20 bits of the second word.
+    sums: `(hashes, sums)` int64, of the values that these people brought.
     """
 
     first: WordArray
     second: WordArray
+    sums: IntArray
 
     @staticmethod
-    def empty() -> Run:
-        return Run(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+    def empty(sums: int) -> Run:
+        return Run(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros((0, sums), np.int64))
 
     def __len__(self) -> int:
         return len(self.first)
@@ -81,7 +86,17 @@ class Run:
 
     def some(self, rows: BoolArray | IntArray | slice) -> Run:
         """Return those of these rows."""
-        return Run(self.first[rows], self.second[rows])
+        return Run(self.first[rows], self.second[rows], self.sums[rows])
+
+    def arrays(self) -> State:
+        """Return the parts that it has, by name."""
+        return {"first": self.first, "second": self.second} | ({"sums": self.sums} if self.sums.shape[1] else {})
+
+    @staticmethod
+    def of(state: State, name: str, sums: int) -> Run:
+        """Return a stored run. Raises: KeyError if a part is not there."""
+        first, second = state[f"{name}/first"].copy(), state[f"{name}/second"].copy()
+        return Run(first, second, state[f"{name}/sums"].copy() if sums else np.zeros((len(first), 0), np.int64))
 
     def ids(self) -> list[bytes]:
         """Return the hashes as bytes."""
@@ -92,13 +107,15 @@ class Run:
 class PeriodTable:
     """See the module, and `engines.core.noise.listing.KeyTable`. Attributes:
 
-    hash: of the period. held: number of keys. few: of each part the runs of keys of fewer people, the oldest first.
-    index: hashes of candidates, and `rows` `(candidates,)` which candidate each is.
+    most: of a value. hash: of the period. held: number of keys. few: of each part the runs of keys of fewer people, the
+    oldest first. index: hashes of candidates, and `rows` `(candidates,)` which candidate each is.
     keys: `(candidates, words)` uint64, in the order in which they became such: the last ones may be untested yet.
-    counts: `(candidates,)` int64, people.
-    ends: `(tests,)` int64, number of candidates at each test so far. noise: `(tests, tested)` int64.
+    totals: `(1 + sums, candidates)` int64, people, then the sums of their values.
+    ends: `(tests,)` int64, number of candidates at each test so far. noise: `(1 + sums, tests, tested)` int64.
     found: `(tested,)` int64.
     """
+
+    most: ClassVar[int] = LEVELS
 
     hash: KeyHash
     held: int
@@ -106,50 +123,79 @@ class PeriodTable:
     index: Run
     rows: IntArray
     keys: KeyArray
-    counts: IntArray
+    totals: IntArray
     ends: IntArray
     noise: IntArray
     found: IntArray
 
     @staticmethod
-    def empty(hashed: KeyHash) -> PeriodTable:
-        """Return the table at a period's start."""
-        none, words = np.zeros(0, np.int64), len(hashed.multipliers) // 2
-        keys = np.zeros((0, words), np.uint64)
+    def empty(hashed: KeyHash, sums: int = 0) -> PeriodTable:
+        """Return the table at a period's start. Args: sums: numbers that events have beside their key."""
+        none, words = np.zeros(0, np.int64), hashed.words
         return PeriodTable(
-            hashed, 0, ((),) * PARTS, Run.empty(), none, keys, none, none, np.zeros((0, 0), np.int64), none
+            hash=hashed,
+            held=0,
+            few=((),) * PARTS,
+            index=Run.empty(0),
+            rows=none,
+            keys=np.zeros((0, words), np.uint64),
+            totals=np.zeros((1 + sums, 0), np.int64),
+            ends=none,
+            noise=np.zeros((1 + sums, 0, 0), np.int64),
+            found=none,
         )
 
     @staticmethod
-    def of_public(hashed: KeyHash, keys: KeyArray) -> PeriodTable:
+    def of_public(hashed: KeyHash, keys: KeyArray, sums: int = 0) -> PeriodTable:
         """Return the table of distinct public keys at a period's start: all are candidates, and nobody has any."""
-        index, rows = _sorted(*hashed.of(keys))
-        counts = np.zeros(len(keys), np.int64)
+        index, rows = _sorted(_hashes(hashed, keys))
+        totals = np.zeros((1 + sums, len(keys)), np.int64)
         return replace(
-            PeriodTable.empty(hashed), held=len(keys), index=index, rows=rows, keys=keys.copy(), counts=counts
+            PeriodTable.empty(hashed, sums), held=len(keys), index=index, rows=rows, keys=keys.copy(), totals=totals
         )
+
+    @property
+    def counts(self) -> IntArray:
+        """`(candidates,)` people."""
+        people: IntArray = self.totals[0]
+        return people
+
+    @property
+    def sums(self) -> int:
+        """Numbers that events have beside their key."""
+        return len(self.totals) - 1
 
     @aggregate
     def added(self, events: Folded, *, least: int, most: int) -> PeriodTable:
         """Return the table with the new people of a step.
 
-        Args: least: people of a candidate. most: keys.
+        Args: events: words of their keys, then for each value one of LEVELS more than it is. least: people of a
+            candidate. most: keys.
         Raises: EngineInputError if more than `most` keys were in it. It says that the table is full, and nothing of
             what is in it.
         """
-        came, order = _sorted(*self.hash.of(events.keys))
+        texts, levels = np.split(events.keys, [self.hash.words], axis=1)
+        brought = (levels.astype(np.int64) - LEVELS) * events.counts[:, np.newaxis]
+        came, order = _sorted(_hashes(self.hash, texts, brought))
         people = events.counts[order]
+        if self.sums:
+            # Events of one key have as many rows as they have values.
+            begins = _firsts(came)
+            people, order = np.add.reduceat(people, begins), order[begins]
+            came = replace(came.some(begins), sums=np.add.reduceat(came.sums, begins))
         places, known = self.index.places(came)
-        counts = self.counts.copy()
-        counts[self.rows[places[known]]] += people[known]
+        totals = self.totals.copy()
+        totals[:, self.rows[places[known]]] += np.vstack((people[known], came.sums[known].T))
 
         came, people, order = came.some(~known), people[~known], order[~known]
-        new, whole = np.ones(len(came), np.bool_), people.copy()
+        new, whole, brought = np.ones(len(came), np.bool_), people.copy(), came.sums.copy()
         cuts = _cuts(came)
         for runs, (begin, end) in zip(self.few, pairwise(cuts), strict=True):
             for run in runs:
                 places, known = run.places(came.some(slice(begin, end)))
-                whole[begin:end][known] += run.some(places[known]).people
+                before = run.some(places[known])
+                whole[begin:end][known] += before.people
+                brought[begin:end][known] += before.sums
                 new[begin:end] &= ~known
         held = self.held + int(new.sum())
         if held > most:
@@ -159,7 +205,7 @@ class PeriodTable:
                 "public share of all keys, for a stream with another name"
             )
         risen = whole >= least
-        step = Run(came.first, came.second | people.astype(np.uint64)).some(~risen)
+        step = replace(came, second=came.second | people.astype(np.uint64)).some(~risen)
         turn = len(self.ends) % PARTS
         # Copies: a slice would hold on to the hashes of all parts.
         few = tuple(
@@ -168,71 +214,71 @@ class PeriodTable:
         )
         up = came.some(risen)
         places, _ = self.index.places(up)
-        index = Run(np.insert(self.index.first, places, up.first), np.insert(self.index.second, places, up.second))
+        first, second = (
+            np.insert(getattr(self.index, name), places, getattr(up, name)) for name in ("first", "second")
+        )
         numbers = np.arange(len(up)) + len(self.counts)
         return replace(
             self,
             held=held,
             few=few,
-            index=index,
+            index=Run(first, second, np.zeros((len(first), 0), np.int64)),
             rows=np.insert(self.rows, places, numbers),
-            keys=np.concatenate((self.keys, events.keys[order[risen]])),
-            counts=np.concatenate((counts, whole[risen])),
+            keys=np.concatenate((self.keys, texts[order[risen]])),
+            totals=np.concatenate((totals, np.vstack((whole[risen], brought[risen].T))), axis=1),
         )
 
     def tested(self, noise: IntArray, found: IntArray) -> Self:
         """See `engines.core.noise.listing.KeyTable`."""
         return replace(self, ends=np.append(self.ends, len(found)), noise=noise, found=found)
 
-    def people(self) -> dict[bytes, int]:
-        """Return how many people have each key, by hash; for checks."""
-        found: dict[bytes, int] = {}
+    def by_hash(self) -> dict[bytes, tuple[int, ...]]:
+        """Return the totals of each key, by hash; for checks."""
+        found: dict[bytes, tuple[int, ...]] = {}
         for run in chain(*self.few):
-            for name, people in zip(run.ids(), run.people.tolist(), strict=True):
-                found[name] = found.get(name, 0) + people
-        return found | dict(zip(self.ids(), self.counts.tolist(), strict=True))
+            for name, *totals in zip(run.ids(), run.people.tolist(), *run.sums.T.tolist(), strict=True):
+                before = found.get(name, (0,) * len(totals))
+                found[name] = tuple(a + b for a, b in zip(before, totals, strict=True))
+        return found | dict(zip(self.ids(), zip(*self.totals.tolist(), strict=True), strict=True))
 
     def ids(self) -> list[bytes]:
-        """Return the hash of each candidate, as `people` has it."""
-        return Run(*self.hash.of(self.keys)).ids()
+        """Return the hash of each candidate, as `by_hash` has it."""
+        return _hashes(self.hash, self.keys).ids()
 
     def arrays(self) -> State:
         """Return what `of` takes. No array is ever written into, so these are no copies."""
         state = {
             "table/hash": self.hash.multipliers,
             "table/numbers": np.array([self.held, *map(len, self.few)], np.int64),
-            "table/counts": self.counts,
+            "table/totals": self.totals,
             "table/ends": self.ends,
             "table/found": self.found,
         }
         for part, runs in enumerate(self.few):
             for number, run in enumerate(runs):
-                state |= {f"few/{part}/{number}/first": run.first, f"few/{part}/{number}/second": run.second}
+                state |= {f"few/{part}/{number}/{name}": array for name, array in run.arrays().items()}
         begin = 0
         for test, end in enumerate(self.ends.tolist()):
             state[f"keys/{test}"] = self.keys[begin:end]
-            state[f"noise/{test}"] = self.noise[test, :end]
+            state[f"noise/{test}"] = np.ascontiguousarray(self.noise[:, test, :end])
             # What those that are new at this test have drawn for those before it.
-            state[f"past/{test}"] = np.ascontiguousarray(self.noise[:test, begin:end])
+            state[f"past/{test}"] = np.ascontiguousarray(self.noise[:, :test, begin:end])
             begin = end
         state["keys/new"] = self.keys[begin:]
         return state
 
     @staticmethod
-    def of(state: State, *, words: int, tests: int, least: int) -> PeriodTable:
+    def of(state: State, *, words: int, tests: int, least: int, sums: int = 0) -> PeriodTable:
         """Return a stored table of so many tests. Raises: EngineInputError if arrays are missing or do not fit."""
-        empty = PeriodTable.empty(KeyHash.none(words))
+        empty = PeriodTable.empty(KeyHash.none(words), sums)
         with reading():
-            hashed, numbers, counts, ends, found = (
-                state[f"table/{name}"].copy() for name in ("hash", "numbers", "counts", "ends", "found")
+            hashed, numbers, totals, ends, found = (
+                state[f"table/{name}"].copy() for name in ("hash", "numbers", "totals", "ends", "found")
             )
             _require(numbers.shape == empty.arrays()["table/numbers"].shape and ends.shape == (tests,))
             _require((numbers >= 0).all() and (numbers[1:] <= len(state)).all())
             few = tuple(
-                tuple(
-                    Run(*(state[f"few/{part}/{number}/{name}"].copy() for name in ("first", "second")))
-                    for number in range(runs)
-                )
+                tuple(Run.of(state, f"few/{part}/{number}", sums) for number in range(runs))
                 for part, runs in enumerate(numbers[1:].tolist())
             )
             keys, noise, past = (
@@ -242,29 +288,31 @@ class PeriodTable:
         begins = np.append(0, ends)
         sizes = np.diff(begins).tolist()
         _require(min(sizes, default=0) >= 0 and found.shape == (begins[-1],))
-        _require(counts.shape == (begins[-1] + len(new),))
+        _require(totals.shape == (1 + sums, begins[-1] + len(new)))
         keys.append(new)
         _require([each.shape for each in keys] == [(size, words) for size in (*sizes, len(new))])
-        _require([each.shape for each in noise] == [(end,) for end in ends.tolist()])
-        _require([each.shape for each in past] == list(enumerate(sizes)))
-        _require({each.dtype.type for each in (numbers, counts, ends, found, *noise, *past)} == {np.int64})
+        _require([each.shape for each in noise] == [(1 + sums, end) for end in ends.tolist()])
+        _require([each.shape for each in past] == [(1 + sums, test, size) for test, size in enumerate(sizes)])
         every = list(chain(*few))
+        signed = (numbers, totals, ends, found, *noise, *past, *(run.sums for run in every))
+        _require({each.dtype.type for each in signed} == {np.int64})
         _require({each.dtype.type for run in every for each in (run.first, run.second)} <= {np.uint64})
         _require({each.dtype.type for each in (hashed, *keys)} == {np.uint64})
         _require(all(run.first.shape == run.second.shape == (len(run),) for run in every))
+        _require(all(run.sums.shape == (len(run), sums) for run in every))
         _require(all(_cuts(run)[part : part + 2] == [0, len(run)] for part, runs in enumerate(few) for run in runs))
         _require(hashed.shape == empty.hash.multipliers.shape)
         _require(all(map(_ascending, every)) and all(((run.people > 0) & (run.people < least)).all() for run in every))
-        _require((counts >= least).all() and ((found >= 0) & (found <= tests)).all())
-        _require(len(counts) <= numbers[0] <= len(counts) + sum(map(len, every)))
+        _require((totals[0] >= least).all() and ((found >= 0) & (found <= tests)).all())
+        _require(len(totals[0]) <= numbers[0] <= len(totals[0]) + sum(map(len, every)))
         texts = np.concatenate((empty.keys, *keys))
-        index, rows = _sorted(*KeyHash(hashed).of(texts))
+        index, rows = _sorted(_hashes(KeyHash(hashed), texts))
         _require(_ascending(index))
-        whole = np.zeros((tests, len(found)), np.int64)
+        whole = np.zeros((1 + sums, tests, len(found)), np.int64)
         for test, (begin, end) in enumerate(pairwise(begins)):
-            whole[test, :end] = noise[test]
-            whole[:test, begin:end] = past[test]
-        return PeriodTable(KeyHash(hashed), int(numbers[0]), few, index, rows, texts, counts, ends, whole, found)
+            whole[:, test, :end] = noise[test]
+            whole[:, :test, begin:end] = past[test]
+        return PeriodTable(KeyHash(hashed), int(numbers[0]), few, index, rows, texts, totals, ends, whole, found)
 
 
 def _require(fits: object) -> None:
@@ -281,15 +329,28 @@ def _ascending(run: Run, *, equal: bool = False) -> bool:
     return bool(((run.first[1:] > run.first[:-1]) | (same & ((after > before) | (equal & (after == before))))).all())
 
 
-def _sorted(first: WordArray, second: WordArray) -> tuple[Run, IntArray]:
+def _hashes(hashed: KeyHash, keys: KeyArray, sums: IntArray | None = None) -> Run:
+    """Return the hashes of keys in their order, of no people."""
+    return Run(*hashed.of(keys), np.zeros((len(keys), 0), np.int64) if sums is None else sums)
+
+
+def _sorted(run: Run) -> tuple[Run, IntArray]:
     """Return hashes in ascending order, and which of them each was."""
     # Runs one after the other are sorted by merging them.
-    order = np.argsort(first, kind="stable")
-    run = Run(first[order], second[order])
-    if not _ascending(run, equal=True):
-        order = np.lexsort((second, first))
-        run = Run(first[order], second[order])
-    return run, order
+    order = np.argsort(run.first, kind="stable")
+    ascending = run.some(order)
+    if not _ascending(ascending, equal=True):
+        order = np.lexsort((run.second, run.first))
+        ascending = run.some(order)
+    return ascending, order
+
+
+def _firsts(run: Run) -> IntArray:
+    """Return the first place of each of ascending hashes."""
+    hashes = run.second & ~_PEOPLE
+    new = np.ones(len(run), np.bool_)
+    new[1:] = (run.first[1:] != run.first[:-1]) | (hashes[1:] != hashes[:-1])
+    return np.flatnonzero(new)
 
 
 def _cuts(run: Run) -> list[int]:
@@ -315,14 +376,13 @@ def _levelled(runs: tuple[Run, ...], *, whole: bool) -> tuple[Run, ...]:
 
 def _merged(runs: tuple[Run, ...]) -> Run:
     """Return all hashes of several runs; people of equal ones are added up."""
-    run, _ = _sorted(np.concatenate([each.first for each in runs]), np.concatenate([each.second for each in runs]))
-    hashes = run.second & ~_PEOPLE
-    new = np.ones(len(run), np.bool_)
-    new[1:] = (run.first[1:] != run.first[:-1]) | (hashes[1:] != hashes[:-1])
-    if new.all():
+    names = ("first", "second", "sums")
+    run, _ = _sorted(Run(*(np.concatenate([getattr(each, name) for each in runs]) for name in names)))
+    starts = _firsts(run)
+    if len(starts) == len(run):
         return run
-    starts = np.flatnonzero(new)
-    return Run(run.first[starts], hashes[starts] | np.add.reduceat(run.second & _PEOPLE, starts))
+    people = np.add.reduceat(run.second & _PEOPLE, starts)
+    return Run(run.first[starts], run.second[starts] & ~_PEOPLE | people, np.add.reduceat(run.sums, starts))
 
 
 def row_bytes(keys: KeyArray) -> np.ndarray:

@@ -10,7 +10,8 @@ _KEY: frozenset[RecordKind] = frozenset({"text", "number", "boolean"})
 
 
 def _records(domain: KeysDomainSection) -> RecordFields:
-    return {**dict.fromkeys(domain.field, _KEY), "step": INTEGER, "count": INTEGER, "error": NUMBER, "found": INTEGER}
+    kinds = {**dict.fromkeys(domain.released, NUMBER), "step": INTEGER, "count": INTEGER, "found": INTEGER}
+    return {**dict.fromkeys(domain.field, _KEY), **kinds}
 
 
 SPEC = EngineSpec(

@@ -51,8 +51,9 @@ class EngineFacts:
         noise_versions: version of the noise distribution by mode, if it is not 1. The fingerprint holds it, so that
             a stream that was started with another distribution does not silently continue with this one.
         contribution: what one contribution of a user is. `event`: one record, or one trip where the domain has them.
-            `pair`: the first record with a key in a period of the bound, where the key is all that the domain encodes;
-            ingest counts the later ones and passes none on, so an event of a step is a pair that is new.
+            `pair`: a user with a key in a period of the bound, by the first record that says so, where the key is what
+            the domain encodes (`engines.core.contract.PairDomain`). Ingest passes on as many records of a pair as
+            `OptionsSection.pair_events`, and counts the others.
         dates_records: whether each synthetic record belongs to one step, which it names. If not, the records together
             stand for everything alive, and the job dates them where it can (`Stream.record_times`, docs/time.md).
     """

@@ -16,8 +16,9 @@ from pydantic_core import ErrorDetails
 from schemas.config.domain import DomainSection, Question, TablesQuestion
 from schemas.config.options import OptionsSection
 from schemas.config.privacy import Privacy
+from schemas.config.series import Limits
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, must
+from schemas.config.values import FieldName, Section, must
 from schemas.errors import ConfigProblem
 from schemas.steps import steps_in
 
@@ -26,12 +27,17 @@ LISTING_SHARE = Fraction(2, 5)
 MOST_TESTS = 1000
 """Steps of a period at most: each is a test of every key."""
 _WHOLE = 2**63
+VALUE_SHARE = Fraction(1, 3)
+"""Share of mu^2 that sums of values have: a third costs their error a sixteenth beside a half, where it adds up from
+both counters, and leaves counts and thresholds nearer to what they are without values."""
 PUBLIC = "public"
 """Mode in which all keys are of a public list."""
 MOST_LISTED = 100_000
 """Keys of a public list at most: each is released at every step."""
 RELEASED = ("step", "count", "error", "found")
 """Fields of synthetic records beside those of the key."""
+OF_VALUES = ("sum", "sum_error", "mean", "mean_error")
+"""Those that events with a value have besides."""
 
 
 def _listed(value: Any) -> Any:
@@ -65,6 +71,17 @@ Scalar = Annotated[str, Field(strict=True)] | StrictBool | StrictInt | StrictFlo
 """A value of a field."""
 
 
+class ValueSection(Section):
+    """`value`: a number that records bring to their key, whose sum and mean are released beside the count."""
+
+    header: ClassVar[str] = "value"
+
+    field: FieldName = Field(examples=["price"])
+    """Field of the raw events that holds the number."""
+    limits: Limits = Field(examples=[[0.0, 100.0]])
+    """Smallest and largest value; others are clipped to them, and counted. Noise grows with their distance."""
+
+
 class KeysDomainSection(DomainSection):
     """`kind = "keys"`: values of one field, or combinations of values of several.
 
@@ -87,6 +104,9 @@ class KeysDomainSection(DomainSection):
     )
     """Mode `public`: all keys there are; with several fields a list of their values for each key."""
 
+    value: ValueSection | None = Field(None, examples=[{"field": "price", "limits": [0.0, 100.0]}])
+    """Number of each record whose sum and mean are released for each key, with a third of the budget of the noise."""
+
     @classmethod
     def questions(cls) -> tuple[Question | TablesQuestion, ...]:
         text = "Whose values are counted, though nobody can list them?"
@@ -94,7 +114,12 @@ class KeysDomainSection(DomainSection):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return self.field
+        return self.field if self.value is None else (*self.field, self.value.field)
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """Fields of synthetic records beside those of the key."""
+        return RELEASED if self.value is None else (*RELEASED, *OF_VALUES)
 
     @property
     def finds_values(self) -> bool:
@@ -103,6 +128,8 @@ class KeysDomainSection(DomainSection):
     def roles(self) -> Iterator[tuple[str, str]]:
         for name in self.field:
             yield "field", name
+        if self.value is not None:
+            yield "value.field", self.value.field
 
     @classmethod
     def _in_words(cls, details: ErrorDetails) -> ConfigProblem:
@@ -149,7 +176,7 @@ class KeysDomainSection(DomainSection):
                 "remove it",
             )
         for name in self.field:
-            if name in RELEASED:
+            if name in self.released:
                 yield ConfigProblem(
                     "field",
                     f'field "{name}" of synthetic records would be a part of the key and say something of it',
@@ -202,6 +229,13 @@ class KeysOptions(OptionsSection):
     sample: Sample = Field("1/1", examples=["1/16"])
     """Public share of all keys, by their hash, that is counted at all; records with other keys are left out.
     Not in mode `public`."""
+    max_per_key: StrictInt | None = Field(None, ge=1, le=10_000, examples=[3])
+    """Count events, of one user with one key up to so many in a period, and not people; noise grows with it. Absent:
+    each user counts once for a key, by the first record."""
+
+    @property
+    def pair_events(self) -> int:
+        return self.max_per_key or 1
 
     @property
     def one_in(self) -> int:

@@ -35,6 +35,11 @@ class OptionsSection(Section):
         assert isinstance(options, cls), f"stream {stream.name} has the options of another engine"
         return options
 
+    @property
+    def pair_events(self) -> int:
+        """Events of a user with one key that count in a period, where a contribution is a pair of both."""
+        return 1
+
     def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:

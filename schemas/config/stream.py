@@ -222,6 +222,11 @@ class Stream(Source):
         return self.facts.contribution == "pair"
 
     @property
+    def pair_events(self) -> int:
+        """Events of a user with one key that count in a period, where a contribution is a pair of both; else 0."""
+        return self.options.pair_events if self.counts_pairs else 0
+
+    @property
     def trip_life(self) -> int | None:
         """Largest number of steps that records of one trip can be in; None if contributions are not trips."""
         if self.domain.trip_field is None:

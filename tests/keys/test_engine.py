@@ -97,7 +97,7 @@ def test_a_late_key_has_noise_of_as_many_tests_as_an_early_one() -> None:
         step(keys, number, early=900)
     step(keys, 3, late=900, few=2)
     state = keys.state()
-    assert (state["past/3"].shape, state["noise/3"].shape) == ((3, 1), (2,))
+    assert (state["past/3"].shape, state["noise/3"].shape) == ((1, 3, 1), (1, 2))
     assert state["past/3"].all()
     assert state["noise/3"].all()
     assert (state["table/numbers"][0], state["table/numbers"][1:].sum()) == (3, 1), "three keys, one run"
@@ -109,8 +109,8 @@ def test_a_late_key_has_noise_of_as_many_tests_as_an_early_one() -> None:
         {"noise/0": np.zeros(9, np.int64)},
         {"past/0": np.zeros((1, 1), np.int64)},
         {"table/found": np.array([-1], np.int64)},
-        {"table/counts": np.zeros(0, np.int64)},
-        {"table/counts": np.array([2], np.int64)},
+        {"table/totals": np.zeros((1, 0), np.int64)},
+        {"table/totals": np.array([[2]], np.int64)},
         {"table/ends": np.array([2], np.int64)},
         {"table/numbers": np.full(9, 4)},
         {"table/numbers": np.array([4, 0], np.int64)},

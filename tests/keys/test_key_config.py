@@ -34,6 +34,14 @@ PLAIN = replace(contract_case("keys"), in_mode=lambda mode, variant: variant)
         ({"options": {"horizon": None}, "privacy": {"per": "1001h"}}, "has 1,001 steps"),
         ({"options": {"sample": "2/3"}}, 'write sample = "1/16"'),
         ({"options": {"least_count": 0}}, "options.least_count"),
+        ({"domain": {"value": {"field": "price", "limits": [5, 5]}}}, "domain.value.limits: are inverted or empty"),
+        ({"domain": {"value": {"field": "page", "limits": [0, 5]}}}, "already serves as"),
+        ({"domain": {"value": {"field": "price"}}}, "domain.value.limits: missing"),
+        (
+            {"domain": {"field": "mean", "value": {"field": "price", "limits": [0, 5]}}},
+            'domain.field: field "mean" of synthetic records would be a part of the key',
+        ),
+        ({"options": {"max_per_key": 0}}, "options.max_per_key: must be at least 1"),
         ({"domain": {"keys": ["a"]}}, '(?s)domain.keys: is a public list.*set mode = "public"'),
     ],
 )

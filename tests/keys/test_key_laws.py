@@ -21,7 +21,7 @@ from engines.core.noise.witness import Drawn, Law, ListedLaw, WitnessedSource
 from engines.keys import selection as module
 from engines.keys.hashes import KeyHash
 from engines.keys.selection import KeySelection, NormalisedCounter
-from engines.keys.table import PeriodTable
+from engines.keys.table import LEVELS, PeriodTable
 from schemas.arrays import FloatArray, IntArray, WordArray
 from schemas.blocks import Folded
 from tests.couple.plants import edited
@@ -106,7 +106,7 @@ class Period:
             drawn = test if order.size else drawn
             law = ListedLaw(self.counter, test, self.thresholds[test - 1], self.least)
             listed, table = listing_mechanism(table, law, WitnessedSource(Given(nodes), bytes(32), "s", test))
-            sums[listed.keys[:, 0].astype(np.int64) - 1, test - 1] = listed.sums
+            sums[listed.keys[:, 0].astype(np.int64) - 1, test - 1] = listed.counts
         found, places = np.unique(sums, axis=0, return_inverse=True)
         return dict(zip(map(tuple, found.tolist()), np.bincount(places.ravel(), probabilities).tolist(), strict=True))
 
@@ -128,6 +128,27 @@ class Period:
             for test, threshold in enumerate(self.thresholds)
             if test >= at and decided[test]
         )
+
+    def seen_with_values(self, *came: tuple[int, int]) -> Outcomes:
+        """Return what is listed of one key at one test, count and sum. Args: came: people, and what each brings."""
+        assert self.number == 1
+        (grid, probabilities), table = noises(1), PeriodTable.empty(KeyHash.drawn(1, seeded(0)), 1)
+        every = np.array(list(product(range(len(grid)), repeat=2)))
+        keys = np.arange(1, len(every) + 1, dtype=np.uint64)
+        for people, value in came:
+            if people:
+                rows = np.column_stack((keys, np.full(len(every), LEVELS + value, np.uint64)))
+                events = Folded(rows, np.full(len(every), people))
+                table = table.added(events, least=self.least, most=len(every))
+        rows = every[table.keys[:, 0].astype(np.int64) - 1]
+        law = ListedLaw(self.counter, 1, self.thresholds[0], self.least, sums=(self.counter,))
+        nodes = np.concatenate([grid[rows[:, 0], 0], grid[rows[:, 1], 0]])
+        listed, _ = listing_mechanism(table, law, WitnessedSource(Given(nodes), bytes(32), "s", 1))
+        shown = np.full((len(every), 2), UNSEEN)
+        shown[listed.keys[:, 0].astype(np.int64) - 1] = listed.totals.T
+        found, places = np.unique(shown, axis=0, return_inverse=True)
+        weights = np.bincount(places.ravel(), probabilities[every].prod(axis=1))
+        return dict(zip(map(tuple, found.tolist()), weights.tolist(), strict=True))
 
 
 def joined(laws: list[Outcomes]) -> Outcomes:
@@ -196,6 +217,23 @@ def test_three_tests_fail_more_often_than_one(coarse: None) -> None:
     assert excess(tests, [alone], EPSILON) <= tests.failing(*alone) + 1e-9
 
 
+@pytest.mark.parametrize("others", [(0, 0), (1, 0), (1, 3), (2, -2), (9, 1)])
+def test_sums_of_values_cost_their_noise_and_nothing_of_thresholds(coarse: None, others: tuple[int, int]) -> None:
+    """A user comes to a key of so many others who bring so much each, and brings one, minus one or nothing."""
+    for tests in (Period(HIGH[1]), Period((RESOLUTION * LEAST,))):
+        for brought in (0, 1, -1):
+            people, whole = others[0], others[0] * others[1]
+            seen = delta(tests.seen_with_values(others, (1, brought)), tests.seen_with_values(others), EPSILON)
+            noise = delta(
+                joined([tests.measured((people + 1,)), tests.measured((whole + brought,))]),
+                joined([tests.measured((people,)), tests.measured((whole,))]),
+                EPSILON,
+            )
+            assert seen <= noise + tests.failing((people,), 0) + 1e-9
+            if people > LEAST:
+                assert seen > noise / 2, "it is reached where enough people have the key"
+
+
 def test_two_keys_of_a_user_fail_together(coarse: None) -> None:
     tests = Period((6,))
     alone = ((1,), 0)
@@ -223,8 +261,8 @@ def test_keys_of_many_are_listed_at_the_cost_of_their_noise(coarse: None) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "others"),
     [
-        ("sums >= law.threshold", "sums >= law.threshold - counter.resolution", (1, 0, 0)),
-        ("noise.sum(axis=0)", "noise[-1]", (9, 0, 0)),
+        ("totals[0] >= law.threshold", "totals[0] >= law.threshold - law.counter.resolution", (1, 0, 0)),
+        ("noise.sum(axis=1)", "noise[:, -1]", (9, 0, 0)),
     ],
     ids=["a lower threshold", "the noise of the last test alone"],
 )

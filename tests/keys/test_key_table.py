@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engines.core.contract import State
 from engines.core.noise import seeded
 from engines.keys.hashes import PEOPLE_BITS, KeyHash
-from engines.keys.table import PARTS, PeriodTable
+from engines.keys.table import LEVELS, PARTS, PeriodTable
 from schemas.arrays import KeyArray, WordArray
 from schemas.blocks import Folded
 from schemas.config.keys import KeysOptions
@@ -22,8 +22,14 @@ from schemas.releases import PART_BYTES
 
 LEAST = 4
 STEPS = st.lists(
-    st.lists(st.tuples(st.integers(0, 30), st.sampled_from([1, 1, 2, 3, 4, 9])), max_size=12), min_size=1, max_size=9
+    st.lists(
+        st.tuples(st.integers(0, 30), st.sampled_from([1, 1, 2, 3, 4, 9]), st.sampled_from([0, 5, LEVELS, -LEVELS])),
+        max_size=12,
+    ),
+    min_size=1,
+    max_size=9,
 )
+"""Of each step keys, how many people come, and what each of them brings."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,41 +45,45 @@ def table_of(words: int = 1, seed: int = 0) -> PeriodTable:
     return PeriodTable.empty(KeyHash.drawn(words, seeded(seed)))
 
 
-def events_of(people: dict[int, int]) -> Folded:
-    """Events of keys of two words."""
-    keys = np.array([[key % 3, key] for key in people], np.uint64).reshape(-1, 2)
-    return Folded.from_keys(keys, np.array(list(people.values()), np.int64))
+def events_of(came: list[tuple[int, int, int]], sums: int) -> Folded:
+    """Events of keys of two words, each with what it brings or without."""
+    keys = np.array([[key % 3, key, LEVELS + each] for key, _, each in came], np.uint64).reshape(-1, 3)
+    return Folded.from_keys(keys[:, : 2 + sums], np.array([n for _, n, _ in came], np.int64))
 
 
-@given(STEPS, st.booleans(), st.sets(st.integers(1, 9)), st.sets(st.integers(1, 9)))
+@given(STEPS, st.booleans(), st.integers(0, 1), st.sets(st.integers(1, 9)), st.sets(st.integers(1, 9)))
 def test_a_table_is_a_dictionary_of_people(
-    steps: list[list[tuple[int, int]]], coarse: bool, restarts: set[int], before_tests: set[int]
+    steps: list[list[tuple[int, int, int]]], coarse: bool, sums: int, restarts: set[int], before_tests: set[int]
 ) -> None:
     """Whatever comes in whichever order, by ones or by more than enough at once, with and without restarts: keys of
-    enough people have text and count, what was drawn for one stays with it, and all keys are counted.
+    enough people have text, count and the sum of what these bring, what was drawn for one stays with it, and all keys
+    are counted.
     """
     hashed = (Coarse if coarse else KeyHash)(KeyHash.drawn(2, seeded(3)).multipliers)
-    table, people, drawn = PeriodTable.empty(hashed), Counter[int](), dict[int, list[int]]()
+    table, people, drawn = PeriodTable.empty(hashed, sums), Counter[int](), dict[int, list[int]]()
+    brought = Counter[int]()
     for test, came in enumerate(steps, start=1):
         new = Counter[int]()
-        for key, n in came:
+        for key, n, each in came:
             new[key] += n
-        table = table.added(events_of(new), least=LEAST, most=31)
+            brought[key] += n * each
+        table = table.added(events_of(came, sums), least=LEAST, most=31)
         if test in before_tests and not coarse:
             table = again(table, tests=test - 1)
         people += new
         enough = {key: n for key, n in people.items() if n >= LEAST}
         assert dict(zip(table.keys[:, 1].tolist(), table.counts.tolist(), strict=True)) == enough
         assert (table.keys[:, 0] == table.keys[:, 1] % 3).all()
+        assert table.totals[1:].tolist() == [[brought[int(key)] for key in table.keys[:, 1]]] * sums
         assert table.held == len(people)
-        assert sorted(table.people().values()) == sorted(people.values())
-        assert [table.people()[key] for key in table.ids()] == table.counts.tolist()
+        assert sorted(table.by_hash().values()) == sorted((n, brought[key])[: 1 + sums] for key, n in people.items())
+        assert [table.by_hash()[key] for key in table.ids()] == list(zip(*table.totals.tolist(), strict=True))
         sizes = list(map(len, table.few[(test - 1) % PARTS]))
         assert sizes == sorted(set(sizes), reverse=True), "in its turn, a run is smaller than the one before it"
-        assert dict(zip(table.keys[:, 1].tolist(), table.noise.T.tolist(), strict=False)) == drawn
+        assert dict(zip(table.keys[:, 1].tolist(), table.noise[0].T.tolist(), strict=False)) == drawn
         drawn = {int(key): [*drawn.get(int(key), [-test] * (test - 1)), test] for key in table.keys[:, 1]}
         noise = np.array(list(drawn.values()), np.int64).reshape(-1, test).T
-        table = table.tested(noise, np.arange(len(drawn)) % (test + 1))
+        table = table.tested(np.stack([noise, *[-noise] * sums]), np.arange(len(drawn)) % (test + 1))
         if test in restarts and not coarse:
             table = again(table, tests=test)
 
@@ -81,7 +91,7 @@ def test_a_table_is_a_dictionary_of_people(
 def again(table: PeriodTable, *, tests: int) -> PeriodTable:
     """Return the table as it is read from its state."""
     state = {name: array.copy() for name, array in table.arrays().items()}
-    stored = PeriodTable.of(state, words=2, tests=tests, least=LEAST)
+    stored = PeriodTable.of(state, words=2, tests=tests, least=LEAST, sums=table.sums)
     assert stored.arrays().keys() == state.keys()
     assert all(np.array_equal(array, state[name]) for name, array in stored.arrays().items())
     return stored
@@ -93,7 +103,7 @@ def test_a_full_table_says_so_and_is_left_as_it_was() -> None:
     more = Folded.from_keys(np.array([[4], [7], [8]], np.uint64))
     with pytest.raises(EngineInputError, match=r'max_keys = 6\. .*sample = "1/16"'):
         table.added(more, least=2, most=6)
-    assert list(table.people().values()) == [1] * 5
+    assert list(table.by_hash().values()) == [(1,)] * 5
     # A key that is known, or that is a candidate already, needs no place.
     full = table.added(more, least=2, most=7)
     assert full.held == full.added(more, least=2, most=7).held == 7
@@ -142,7 +152,7 @@ def test_a_step_writes_about_what_is_new_in_it() -> None:
         people = np.where(np.arange(size) < (9_000 if step == 3 else 0), 2, 1)
         table = table.added(Folded(new, people), least=2, most=10**7)
         noise = np.tile(np.arange(step + 1)[:, np.newaxis], len(table.counts))
-        table = table.tested(noise, np.zeros(len(table.counts), np.int64))
+        table = table.tested(noise[np.newaxis], np.zeros(len(table.counts), np.int64))
         states.append(table.arrays())
     hashes, candidates = 16 * (24 * size - 9_000), 21 * 3 * 8 * 9_000 + (1 + 3) * 8 * 9_000
     wrote = [written(before, after) for before, after in zip([{}, *states[:-1]], states, strict=True)]

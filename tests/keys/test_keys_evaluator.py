@@ -11,6 +11,7 @@ import numpy as np
 
 from engines.core.contract import Columns
 from engines.keys.evaluator import KeysEvaluator, PeopleDomain
+from engines.keys.values import BoundedValue
 from schemas.arrays import KeyArray, ReasonArray
 from schemas.blocks import Folded
 
@@ -18,7 +19,7 @@ from schemas.blocks import Folded
 class Letters:
     """Keys of one letter."""
 
-    number_fields = ()
+    number_fields: tuple[str, ...] = ()
     text_fields = ("page",)
     value_fields: Mapping[str, Any] = MappingProxyType({})
     words = 1
@@ -26,6 +27,9 @@ class Letters:
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         texts = columns.texts["page"]
         return np.array([[ord(text)] for text in texts], np.uint64).reshape(-1, 1), np.zeros(len(texts), np.uint8)
+
+    def pairs(self, keys: KeyArray) -> KeyArray:
+        return keys
 
     def names(self, keys: KeyArray) -> Sequence[tuple[str, ...]]:
         return [(chr(letter),) for (letter,) in keys.tolist()]
@@ -41,6 +45,39 @@ def truth(*rows: tuple[str, object]) -> Folded:
 
 
 TRUE = truth(("a", "ann"), ("a", "ann"), ("a", 7), ("a", "7"), ("b", "ann"), ("c", "x"), ("c", "y"), ("c", None))
+
+
+class Priced(Letters):
+    """Keys of one letter, and a value."""
+
+    number_fields = ("price",)
+    words = 2
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
+        keys, reasons = super().encode(columns)
+        return np.column_stack((keys, VALUE.levels(columns.numbers["price"]))), reasons
+
+    def pairs(self, keys: KeyArray) -> KeyArray:
+        return keys[:, :1]
+
+
+VALUE = BoundedValue(field="price", low=0.0, high=8.0)
+
+
+def test_of_several_values_of_a_person_the_mean_counts_or_where_events_are_counted_all() -> None:
+    domain = PeopleDomain(Priced(), "user")
+    rows = [("a", "ann", 2.0), ("a", "ann", 4.0), ("a", "bob", 5.0), ("b", "bob", 8.0)]
+    pages, users, prices = map(list, zip(*rows, strict=True))
+    columns = Columns({"price": np.array(prices)}, {"page": pages}, np.ones(4, np.int8), {"user": users})
+    true = Folded.from_keys(domain.encode(columns)[0])
+    people = KeysEvaluator(domain, threshold=2.0, value=VALUE)
+    events = KeysEvaluator(domain, threshold=2.0, events=True, value=VALUE)
+    assert (people.people(true), people.sums(true)) == ({("a",): 2, ("b",): 1}, {("a",): 8.0, ("b",): 8.0})
+    assert (events.people(true), events.sums(true)) == ({("a",): 3, ("b",): 1}, {("a",): 11.0, ("b",): 8.0})
+    listed: dict[str, list[Any]] = {"page": ["a"], "step": [0], "count": [2.0], "sum": [10.0]}
+    assert people.measure(true, listed)["sum_error"] == 2 / 8
+    assert people.measure(true, listed).keys() == set(people.metrics)
+    assert people.exact(true, true)["sum_error"] == events.exact(true, true)["sum_error"] == 0
 
 
 def released(*rows: tuple[str, int, float]) -> dict[str, list[Any]]:

@@ -76,13 +76,19 @@ def test_nodes_are_found_from_increments(tests: int) -> None:
     assert (np.abs(drawn @ decoder.T - np.cumsum(noise, axis=1)) <= np.abs(decoder).sum(axis=1) / 2).all()
 
 
-@pytest.mark.parametrize("changes", [{}, {"tests": 1}, {"tests": 3, "contributions": 1, "delta": 0.02}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"tests": 1}, {"tests": 3, "contributions": 1, "delta": 0.02}, {"together": 3, "value_share": Fraction(1, 3)}],
+)
 def test_noise_passes_a_threshold_as_seldom_as_promised(changes: dict[str, Any]) -> None:
-    """And not much more seldom: the exact probability of normal noise, which the law is, is within 3 % below."""
+    """And not much more seldom: the exact probability of normal noise, which the law is, is within 3 % below. Others
+    have one less than the least count there, and the user all that a user may have.
+    """
     chosen = selection(**changes)
     each = chosen.listing_delta / (chosen.contributions * chosen.tests)
     for test, tau in enumerate(chosen.thresholds, start=1):
-        found = norm.sf((tau / RESOLUTION - chosen.least_count) / chosen.deviation(test))
+        most = chosen.least_count - 1 + chosen.together
+        found = norm.sf((tau / RESOLUTION - most) / chosen.deviation(test))
         assert 0.97 * each <= found <= each
 
 

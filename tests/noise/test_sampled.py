@@ -148,21 +148,21 @@ class KeyOfEachRun:
     """See `engines.core.noise.listing.KeyTable`, before its first test."""
 
     keys: KeyArray
-    counts: IntArray
+    totals: IntArray
     noise: IntArray
     found: IntArray
 
     def tested(self, noise: IntArray, found: IntArray) -> KeyOfEachRun:
-        return KeyOfEachRun(self.keys, self.counts, noise, found)
+        return KeyOfEachRun(self.keys, self.totals, noise, found)
 
 
 def listing(there: BoolArray, less: int, source: NoiseSource) -> np.ndarray:
     keys = np.arange(there.size, dtype=np.uint64)[:, np.newaxis]
     none = np.zeros(0, np.int64)
-    table = KeyOfEachRun(keys, PEOPLE + there.astype(np.int64), none.reshape(0, 0), none)
+    table = KeyOfEachRun(keys, PEOPLE + there[np.newaxis].astype(np.int64), none.reshape(1, 0, 0), none)
     listed, _ = listing_mechanism(table, ListedLaw(OneTest(less), 1, PEOPLE * SHIFT, 1), source)
     scores = np.full(there.size, PEOPLE * SHIFT - 1)
-    scores[listed.keys[:, 0].astype(np.int64)] = listed.sums
+    scores[listed.keys[:, 0].astype(np.int64)] = listed.counts
     return scores
 
 

@@ -237,8 +237,8 @@ KINDS = {
     "capped": bounded(max_per_step=1, period_steps=4),
     "charged twice": bounded(max_contributions=4, charge=2),
     "surplus": bounded(surplus=2, period_steps=4),
-    "pairs": bounded(pairs=True, period_steps=4),
-    "pairs, capped": bounded(pairs=True, max_per_step=1),
+    "pairs": bounded(pairs=1, period_steps=4),
+    "pairs, capped": bounded(pairs=2, max_per_step=1),
     "events alone": replace(SPEC, bounds=None, key=None, partitioner=None),
 }
 

@@ -29,25 +29,28 @@ SPECS = st.builds(
     max_contributions=st.integers(1, 4),
     max_per_step=st.sampled_from([None, 1, 2]),
     period_steps=st.sampled_from([None, 1, 3]),
-    pairs=st.just(True),
+    pairs=st.integers(1, 3),
 )
 
 
 class OneByOne:
-    """The rule as a sentence: a pair counts once in a period, and where its user has room in the period and step."""
+    """The rule as sentences: a pair is new once in a period, and where its user has room in the period and step. Then
+    it has as many events as pairs may have.
+    """
 
     def __init__(self, spec: BoundSpec) -> None:
         self.spec = spec
-        self.pairs: set[object] = set()
+        self.pairs = Counter[object]()
         self.charges: Counter[tuple[Any, ...]] = Counter()
 
     def take(self, user: int, key: int, step: int) -> str:
         period, cap = step // (self.spec.period_steps or 999), self.spec.max_per_step or 999
-        if (user, key, period) in self.pairs:
-            return "repeated"
+        if had := self.pairs[user, key, period]:
+            self.pairs[user, key, period] += had < self.spec.pairs
+            return "accepted" if had < self.spec.pairs else "repeated"
         if self.charges[user, "period", period] >= self.spec.max_contributions or self.charges[user, step] >= cap:
             return "over"
-        self.pairs.add((user, key, period))
+        self.pairs[user, key, period] = 1
         self.charges.update([(user, "period", period), (user, step)])
         return "accepted"
 
@@ -127,7 +130,8 @@ def test_how_records_are_cut_into_batches_and_blocks_changes_nothing(
     assert run(records, list(range(len(records))), [True] * 40, spec=source) == whole
     assert whole.letters == [], "a repeat and a bound at work are no fault of a record"
     assert whole.accepted == sum(charge for row, charge in whole.charges.items() if row[2] >= ADMITTED)
-    assert whole.accepted == sum(charge for row, charge in whole.charges.items() if row[2] < ADMITTED)
+    charged = sum(charge for row, charge in whole.charges.items() if row[2] < ADMITTED)
+    assert charged == sum(row[2] >= ADMITTED for row in whole.charges), "each pair once"
     assert whole.counts.keys() <= {"ACCEPTED", "REPEATED", "OVER_BOUND"}
 
 
@@ -136,7 +140,7 @@ def with_bounds(spec: BoundSpec) -> SourceSpec:
 
 
 def test_a_repeat_is_counted_and_charges_nobody() -> None:
-    source = with_bounds(BoundSpec(max_contributions=2, pairs=True, period_steps=2))
+    source = with_bounds(BoundSpec(max_contributions=2, pairs=1, period_steps=2))
     places = [0.1, 0.1, 0.6, 0.1, 0.9, 0.6]
     records = [RawRecord(offset, -1, None, body(x=x)) for offset, x in enumerate(places)]
     records.append(RawRecord(6, -1, None, body(x=0.1, t=2)))
@@ -149,14 +153,14 @@ def test_a_repeat_is_counted_and_charges_nobody() -> None:
 
 
 def test_what_a_full_step_refuses_may_count_in_another() -> None:
-    bounds = PairBounds(BoundSpec(max_contributions=9, max_per_step=1, pairs=True))
+    bounds = PairBounds(BoundSpec(max_contributions=9, max_per_step=1, pairs=1))
     assert told(admit(bounds, [1] * 5, [1, 2, 2, 1, 2], [0, 0, 1, 1, 0])) == [
         "accepted", "over", "accepted", "repeated", "repeated",
     ]  # fmt: skip
 
 
 def test_pairs_of_periods_that_are_over_give_their_memory_back() -> None:
-    bounds = PairBounds(BoundSpec(max_contributions=9, max_per_step=9, period_steps=2, pairs=True))
+    bounds = PairBounds(BoundSpec(max_contributions=9, max_per_step=9, period_steps=2, pairs=1))
     for step in range(40):
         bounds.expire(step)
         admit(bounds, [step], [0], [step])
@@ -166,7 +170,7 @@ def test_pairs_of_periods_that_are_over_give_their_memory_back() -> None:
 @pytest.mark.parametrize("more", [{"surplus": 1}, {"charge": 2}, {"trip_life": 2}])
 def test_what_pairs_cannot_be_bounded_with_is_refused(more: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="charged once"):
-        _bounds_of(BoundSpec(max_contributions=1, pairs=True, **more))
+        _bounds_of(BoundSpec(max_contributions=1, pairs=1, **more))
 
 
 def test_a_pair_is_told_by_user_and_key_and_by_a_secret() -> None:

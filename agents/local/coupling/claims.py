@@ -83,8 +83,8 @@ def check_thresholds(stream: Stream, recorder: Recorder) -> None:
         if isinstance(used.law, ListedLaw) and (allowed or used.law.threshold is not None):
             periods[used.law.begin(used.step)].append(used.law)
     events = UnitEvents.from_stream(stream).most
-    # Of a key a unit has one event where pairs are counted, and elsewhere any part of all of its events.
-    parts = (1,) if stream.counts_pairs else range(1, events + 1)
+    # Of a key a unit has so many events where pairs are counted, and elsewhere any part of all of its events.
+    parts = (stream.pair_events,) if stream.counts_pairs else range(1, events + 1)
     worst = max((events / part * failing(laws, part) for laws in periods.values() for part in parts), default=0.0)
     if worst > allowed:
         raise CouplingBroken(f"thresholds fail a unit with probability {worst:.3g}, of which {allowed:.3g} is claimed")

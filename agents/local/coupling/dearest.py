@@ -188,7 +188,7 @@ def window_of(name: str, stream: Stream, seed: int) -> Verdict:
 def _contributions(stream: Stream, chance: random.Random, span: Sequence[int], begin: int) -> list[Sent]:
     """Return as many contributions as the bounds let through, from a step of the span on.
 
-    One is like the other; but where a key counts once, each is of another key.
+    One is like the other; but where contributions are pairs, each is of another key, with all events that it may have.
     """
     most, per_step = _bounds(stream)
     steps_of = [span[min(begin + number // per_step, len(span) - 1)] for number in range(most)]
@@ -200,7 +200,7 @@ def _contributions(stream: Stream, chance: random.Random, span: Sequence[int], b
             records = contract_case(stream.engine).dearest_of(stream.domain, chance)
         had.append(records)
         if life is None:
-            placed = [(step, fields) for fields in records]
+            placed = [(step, fields) for fields in records] * max(stream.pair_events, 1)
         else:
             # Under way until the last one begins, and over in that step: then one release has all of them.
             records = [{**fields, stream.domain.trip_field or "": f"trip {number}"} for fields in records]

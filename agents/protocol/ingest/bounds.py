@@ -43,7 +43,8 @@ class BoundSpec:
         max_per_step: events of one user in one step, or None; where trips are bounded, trips that are admitted in it.
         period_steps: length of the aligned periods, or None where the bound never renews.
         trip_life: steps in which records of a trip pass after its first one, where trips are bounded (`trip_bounds`).
-        pairs: whether pairs of user and key are bounded (`pair_bounds`).
+        pairs: events of one user with one key in a period, where pairs of both are bounded (`pair_bounds`); 0: they
+            are not.
         surplus: refused events of one user that are counted in a period; 0: none are.
     """
 
@@ -52,7 +53,7 @@ class BoundSpec:
     max_per_step: int | None = None
     period_steps: int | None = None
     trip_life: int | None = None
-    pairs: bool = False
+    pairs: int = 0
     surplus: int = 0
 
     def period_of(self, steps: IntArray) -> IntArray:

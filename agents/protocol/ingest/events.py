@@ -21,7 +21,7 @@ from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import OTHER, Hashing, partitions_of
 from agents.protocol.userhash import KEY_BYTES, IdBytes, hash_ids, hash_rows
-from engines.core.contract import ClippingDomain, Columns, FaultNamingDomain
+from engines.core.contract import ClippingDomain, Columns, FaultNamingDomain, PairDomain
 from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.events import Reason
 
@@ -151,8 +151,10 @@ class PureFilter:
     def _pairs(self, users: npt.NDArray[np.uint64] | None, keys: KeyArray) -> npt.NDArray[np.uint64]:
         """Hashes of user and key, of the key as the domain encodes it: texts that it reads as one are one."""
         assert users is not None, "where pairs are bounded users are told apart"
+        domain = self._spec.domain
+        words = domain.pairs(keys) if isinstance(domain, PairDomain) else keys
         secret = hmac.digest(self._spec.key or bytes(KEY_BYTES), b"pair", "sha256")[:KEY_BYTES]
-        return hash_rows(np.concatenate((users, keys), axis=1), secret)
+        return hash_rows(np.concatenate((users, words), axis=1), secret)
 
     def _operations(self, events: list[Any]) -> npt.NDArray[np.int8]:
         """Return +1, -1, or 0 for a text that is neither."""

@@ -1,13 +1,14 @@
 """Contribution bounds where one contribution is a pair of user and key, however many records say it.
 
 The first record of a pair that is admitted in a period charges its user one. Later records of the pair in that period
-are *repeats*: they join no step and charge nobody. A record of a pair beyond the bound is refused, and where its step
-alone was full, a later record of the pair in another step is a first one again.
-Guarantee: in each period at most `max_contributions` pairs of a user are accepted, each of them once, and in each step
-    at most `max_per_step`. So a key has at most one event of a user in a period.
+charge nobody: they are accepted as long as the pair has fewer than `pairs` (one, unless events are counted), and are
+*repeats* from then on, which join no step. A record of a pair beyond the bound is refused, and where its step alone was
+full, a later record of the pair in another step is a first one again.
+Guarantee: in each period at most `max_contributions` pairs of a user are accepted, in each step at most `max_per_step`
+    new ones, and of each pair at most `pairs` events. So a key has at most so many events of a user in a period.
 
-An admission is one row, (hash of user and key, period) -> 1; rows stand in tables beside those of users, under slots
-from `ADMITTED` on, and in blocks and snapshots like them.
+A pair is one row, (hash of user and key, period) -> its accepted events; rows stand in tables beside those of users,
+under slots from `ADMITTED` on, and in blocks and snapshots like them.
 """
 
 from __future__ import annotations
@@ -32,41 +33,49 @@ class PairBounds(Bounds):
     def accept(self, hashes: Hashes, steps: IntArray, parts: Hashes | None = None) -> Accepted:
         """Decide on records in offset order, and remember what was admitted; rows of pairs are among those charged."""
         assert parts is not None, "records without pairs are bounded by `Bounds`"
-        accepted, repeated = np.zeros(len(steps), bool), np.zeros(len(steps), bool)
+        accepted, first, repeated = (np.zeros(len(steps), bool) for _ in range(3))
         rows: list[KeyArray] = [np.zeros((0, 3), np.uint64)]
         charges: list[IntArray] = [np.zeros(0, np.int64)]
+
+        def charge(groups: Groups, slot: int) -> None:
+            rows.append(charged_rows(groups.users, slot))
+            charges.append(groups.sizes)
+
         periods = self.spec.period_of(steps)
         for period in distinct(periods):
             events = np.flatnonzero(periods == period)
             here = Groups.from_hashes(parts[events])
-            known = self._table("period", ADMITTED + period).read(here.users).astype(bool)
-            accepted[events], repeated[events] = self._first(hashes[events], steps[events], here, known, period)
-            new = events[accepted[events]]
-            rows.append(charged_rows(parts[new], ADMITTED + period))
-            charges.append(np.ones(len(new), np.int64))
+            had = self._table("period", ADMITTED + period).read(here.users)
+            accepted[events], first[events], repeated[events] = self._admitted(
+                hashes[events], steps[events], here, had, period
+            )
+            charge(Groups.from_hashes(parts[events[accepted[events]]]), ADMITTED + period)
         # The slot of a user's charge is the step where there is a cap on steps, as in `Bounds`.
         slots = periods if self.spec.max_per_step is None else steps
-        for slot in distinct(slots[accepted]):
-            groups = Groups.from_hashes(hashes[accepted & (slots == slot)])
-            rows.append(charged_rows(groups.users, slot))
-            charges.append(groups.sizes)
+        for slot in distinct(slots[first]):
+            charge(Groups.from_hashes(hashes[first & (slots == slot)]), slot)
         charged = Accepted(accepted, np.concatenate(rows), np.concatenate(charges), repeated=repeated)
         self.add(charged.rows, charged.charges)
         return charged
 
-    def _first(
-        self, hashes: Hashes, steps: IntArray, pairs: Groups, known: BoolArray, period: int
-    ) -> tuple[BoolArray, BoolArray]:
-        """Return which records of one period are admitted, and which of them are repeats; remembers nothing.
+    def _admitted(
+        self, hashes: Hashes, steps: IntArray, pairs: Groups, had: IntArray, period: int
+    ) -> tuple[BoolArray, BoolArray, BoolArray]:
+        """Return which records of one period are admitted, which of them are the first of a pair, and which others are
+        repeats; remembers nothing.
 
-        Args: known: `(pairs,)` which of them are admitted already.
+        Args: had: `(pairs,)` events that each has already.
         """
         users = Groups.from_hashes(hashes)
         room = self.spec.max_contributions - self._table("period", period).read(users.users)
         of_pair, of_user = _places(pairs), _places(users)
-        accepted, repeated = np.zeros(len(steps), bool), known[of_pair]
-        undecided = np.flatnonzero(~repeated & (room[of_user] > 0))
-        left, taken = room.tolist(), known.tolist()
+        accepted, first, repeated = (
+            np.zeros(len(steps), bool),
+            np.zeros(len(steps), bool),
+            had[of_pair] >= self.spec.pairs,
+        )
+        undecided = np.flatnonzero(~repeated & ((room[of_user] > 0) | (had[of_pair] > 0)))
+        left, taken = room.tolist(), had.tolist()
         # Only where steps have a cap does it matter which step a record joins.
         cap = self.spec.max_per_step or self.spec.max_contributions
         in_step = self._in_steps(hashes, steps, undecided, of_user)
@@ -77,13 +86,18 @@ class PairBounds(Bounds):
             steps[undecided].tolist(),
             strict=True,
         ):
-            if taken[pair]:
+            if taken[pair] >= self.spec.pairs:
                 repeated[row] = True
-            elif left[user] and in_step[user, step] < cap:
+                continue
+            if not taken[pair]:
+                if not left[user] or in_step[user, step] >= cap:
+                    continue
                 left[user] -= 1
                 in_step[user, step] += 1
-                accepted[row] = taken[pair] = True
-        return accepted, repeated
+                first[row] = True
+            taken[pair] += 1
+            accepted[row] = True
+        return accepted, first, repeated
 
     def _in_steps(
         self, hashes: Hashes, steps: IntArray, rows: IntArray, of_user: IntArray
@@ -98,7 +112,7 @@ class PairBounds(Bounds):
         return found
 
     def _largest(self, kind: Kind, slot: int) -> int:
-        return 1 if slot >= ADMITTED else super()._largest(kind, slot)
+        return self.spec.pairs if slot >= ADMITTED else super()._largest(kind, slot)
 
     def expire(self, open_step: int) -> None:
         """Forget users and pairs of closed periods."""

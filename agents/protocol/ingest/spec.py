@@ -201,7 +201,7 @@ def _bounds(stream: Stream) -> BoundSpec:
         max_per_step=stream.privacy.max_per_step,
         period_steps=stream.period_steps,
         trip_life=stream.trip_life,
-        pairs=stream.counts_pairs,
+        pairs=stream.pair_events,
         surplus=stream.surplus,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from agents.show.charts import AMBER, BLUE, SYNTHETIC, TRUE, BarChart, Chart, Cu
 from agents.show.noise import Answer, ErrorModel
 from agents.show.pictures import WIDE, KeyPicture
 from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, View, over_time, percent, plain
-from engines.keys.build import selection
+from engines.keys.build import domain, selection
 from engines.keys.evaluator import KeysEvaluator, Name
 from engines.keys.selection import KeySelection
 from schemas.config import Stream
@@ -28,6 +29,8 @@ MANY_TESTS, FEW_TESTS = 30, 10
 SHOWN = 20
 """Keys in the report's bars."""
 RELEASED = "published"
+KINDS = ("sum", "mean")
+"""Of values: fields of a record, each with its standard error."""
 SIZES = (1_000_000, 300_000, 100_000, 30_000, 10_000, 3_000, 1_000, 300, 100, 30, 10)
 """People of a key for which the error of its count is shown."""
 
@@ -72,6 +75,20 @@ COUNT = Metric(
 )
 
 
+SUM = Metric(
+    keys=("sum_error",),
+    label="error of their sums",
+    meaning="How far the sums of listed keys are from what people truly bring, without signs, over all of that. "
+    "Of several values that one person brings, where people are counted, their mean is the truth.",
+    text=percent,
+)
+
+
+def _counted(stream: Stream) -> str:
+    """Say what a key counts."""
+    return "people" if stream.pair_events == 1 else "events"
+
+
 def _section(stream: Stream) -> KeysDomainSection:
     section = stream.domain
     assert isinstance(section, KeysDomainSection)
@@ -111,7 +128,7 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
         return found.deviation(min(releases, found.tests))
 
     return ErrorModel(
-        (Answer.of("one key", 1, "people who have a key that is listed", deviation),),
+        (Answer.of("one key", 1, f"{_counted(stream)} of a key that is listed", deviation),),
         sizes="keys",
         growth=f"It grows over the {found.tests:,} steps of a period, and begins anew with the next one",
         formula="sd(j) of the noisy running sum at step j of a period",
@@ -122,16 +139,24 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
         else "It is the noise of a count that is listed. The same noise decides which keys are listed: one is "
         "found as soon as its noisy count passes a threshold, and is somewhat too large in that step. What people "
         "have beyond max_contributions keys is not in it. privstream simulate measures the error on your own data.",
-        unit="people",
+        unit=_counted(stream),
     )
 
 
 def _remarks(stream: Stream) -> Iterator[str]:
     found, options = selection(stream), KeysOptions.from_stream(stream)
-    yield (
-        "One contribution is the first record of a user with a key in a period. A later one with the same key is "
-        "counted as REPEATED and charges nobody, so a key counts people, each of them once."
-    )
+    if stream.pair_events == 1:
+        yield (
+            "One contribution is the first record of a user with a key in a period. A later one with the same key is "
+            "counted as REPEATED and charges nobody, so a key counts people, each of them once."
+        )
+    else:
+        yield (
+            "One contribution is a user with a key in a period, by the first record. Of such a pair "
+            f"{stream.pair_events:,} records count (max_per_key), and further ones are counted as REPEATED and charge "
+            "nobody, so a key counts events; least_count and thresholds are of events too."
+        )
+    yield from _of_values(stream)
     if found.public:
         yield (
             "Each key of the public list is released in every step, also those that nobody has, with a count and its "
@@ -141,22 +166,39 @@ def _remarks(stream: Stream) -> Iterator[str]:
         return
     yield f"The smallest count that can be found: {_smallest(found)}"
     yield (
-        f"A key of fewer than least_count = {options.least_count:,} people is never listed. Of delta, "
+        f"A key of fewer than least_count = {options.least_count:,} {_counted(stream)} is never listed. Of delta, "
         f"{found.listing_delta:.3g} is the probability that one is listed though one user alone makes it as many."
+    )
+
+
+def _of_values(stream: Stream) -> Iterator[str]:
+    """Say what values cost, and the errors of a sum and of a mean."""
+    value, found, counted = domain(stream).value, selection(stream), _counted(stream)
+    if value is None:
+        return
+    last, many = found.tests, np.array([100.0])
+    of_sum, of_mean = value.errors(many, np.array([value.middle]), found.deviation(last), found.value_deviation(last))
+    without = replace(found, value_share=Fraction(0))
+    yield (
+        f"{value.field} counts between {plain(value.low)} and {plain(value.high)}; values beyond are clipped to these "
+        f"limits. Its sums have {found.value_share} of mu^2, which makes the error of counts "
+        f"{found.deviation(last) / without.deviation(last):.2f} times what it is without them. At step {last:,} of a "
+        f"period a sum has a standard error of {plain(of_sum[0])}, and the mean of 100 {counted} one of about "
+        f"{plain(of_mean[0])}, which falls with their number."
     )
 
 
 def _errors(found: KeySelection) -> str:
     """Say the standard error of a count by the step of a period."""
     errors = ", ".join(f"{plain(found.deviation(test))} at step {test}" for test in tests_of(found.tests))
-    return f"The standard error of a count, in people: {errors}."
+    return f"The standard error of a count: {errors}."
 
 
 def _smallest(found: KeySelection) -> str:
-    last = found.tests
+    last, whose = found.tests, "people have it" if found.together == 1 else "events are of it"
     sure = ceil(found.threshold(last) + WIDE * found.deviation(last))
     return (
-        f"in the {last:,} steps of a period a key is listed with even odds once so many people have it: "
+        f"in the {last:,} steps of a period a key is listed with even odds once so many {whose}: "
         f"{smallest(found)}; at the last one nearly surely (95 %) with {sure:,}. It is listed to the period's end."
     )
 
@@ -170,7 +212,7 @@ def _warnings(stream: Stream) -> Iterator[str]:
         fewer = replace(found, tests=FEW_TESTS)
         yield (
             f"{_whole(stream)} has {found.tests:,} steps, each of which tests all keys. With {FEW_TESTS} of them a key "
-            f"would need {ceil(fewer.threshold(FEW_TESTS)):,} people at the last one, and not "
+            f"would need {ceil(fewer.threshold(FEW_TESTS)):,} {_counted(stream)} at the last one, and not "
             f"{ceil(found.threshold(found.tests)):,}. Make time.step longer."
         )
 
@@ -184,12 +226,13 @@ def _whole(stream: Stream) -> str:
 class _Step:
     """The last step: how many people truly have each key, and the records that list some.
 
-    Attributes: needed: people that a key needs at this step; 0 where keys are public.
+    Attributes: needed: people that a key needs at this step; 0 where keys are public. counted: what a key counts.
     """
 
     true: Mapping[Name, int]
     records: Mapping[Name, Mapping[str, Any]]
     needed: float
+    counted: str
 
     @staticmethod
     def of(stream: Stream, audit: HeldOutAudit) -> _Step:
@@ -201,7 +244,7 @@ class _Step:
             if record["step"] == step
         }
         needed = 0.0 if found.public else found.threshold(step % found.tests + 1)
-        return _Step(evaluator.people(audit.truth), records, needed)
+        return _Step(evaluator.people(audit.truth), records, needed, _counted(stream))
 
 
 def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[Judged]:
@@ -218,12 +261,12 @@ def _judged_missed(last: _Step) -> Judged:
         names = {name for name, people in last.true.items() if people >= size}
         if names:
             share = len(names - last.records.keys()) / len(names)
-            scales.append(Scale(f"keys of {size:,} people or more, of which there are {len(names):,}", share))
+            scales.append(Scale(f"keys of {size:,} {last.counted} or more, of which there are {len(names):,}", share))
     return Judged(
         what="Finding keys",
         scales=scales,
-        how="The share of the keys that truly have so many people at the last step and are not listed; a key needs "
-        f"{ceil(last.needed):,} people to be found with even odds then.",
+        how=f"The share of the keys that truly have so many {last.counted} at the last step and are not listed; a key "
+        f"needs {ceil(last.needed):,} {last.counted} to be found with even odds then.",
         beyond="and more",
         more=f"{len(last.records):,} keys are listed at the last step, of {len(last.true):,} that anybody has.",
     )
@@ -236,9 +279,11 @@ def _judged_counts(last: _Step) -> list[Judged]:
     rms, most = sqrt(sum(error**2 for error in errors) / len(errors)), max(last.true.values(), default=0)
     counts = Judged(
         what="Counts of listed keys",
-        scales=[Scale(f"keys of {size:,} people", rms / size) for size in SIZES if last.needed / 2 <= size <= most],
-        how=f"The root of the mean squared error of {len(errors):,} listed counts, {plain(rms)} people, as a share of "
-        "the people whom a key has. People with more keys than max_contributions are in the truth.",
+        scales=[
+            Scale(f"keys of {size:,} {last.counted}", rms / size) for size in SIZES if last.needed / 2 <= size <= most
+        ],
+        how=f"The root of the mean squared error of {len(errors):,} listed counts, {plain(rms)} {last.counted}, as a "
+        f"share of the {last.counted} that a key has. People with more keys than max_contributions are in the truth.",
     )
     return [counts]
 
@@ -248,23 +293,30 @@ def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> I
     found, last = selection(stream), _Step.of(stream, audit)
     if last.records:
         which = f", {SHOWN} of {len(last.records):,}" if len(last.records) > SHOWN else ""
-        sub = f"In the last step, those with most people{which}. The line on a bar is the 90 % interval of its noise."
+        sub = (
+            f"In the last step, those with most {last.counted}{which}. The line on a bar is the 90 % interval of its "
+            "noise."
+        )
         yield ReportSection("Listed keys", sub, [_bars(last)])
+    yield from _values_section(stream, audit, last)
     rest = sorted(((people, name) for name, people in last.true.items() if name not in last.records), reverse=True)
     if rest:
         rows = [[_shown(name), f"{people:,}", f"{people - last.needed:+,.0f}"] for people, name in rest[:SHOWN]]
         yield ReportSection(
             "Keys that are not listed",
-            f"Those with most people. At the last step a key needs {ceil(last.needed):,} people for even odds.",
-            [Table(["key", "true people", "beyond what it needs"], rows, "The keys as a table")],
+            f"Those with most {last.counted}. At the last step a key needs {ceil(last.needed):,} for even odds.",
+            [Table(["key", f"true {last.counted}", "beyond what it needs"], rows, "The keys as a table")],
         )
     released = [row for row in steps if not row.gathered]
     if released and not found.public:
         needed = [found.threshold(row.step % found.tests + 1) for row in released]
-        panel = Panel(lines={"people that a key needs": Curve(needed, AMBER)}, what="people", text="{:,.0f}".format)
+        panel = Panel(
+            lines={f"{last.counted} that a key needs": Curve(needed, AMBER)}, what=last.counted, text="{:,.0f}".format
+        )
         yield ReportSection(
             "What a key needs to be found",
-            "So many people with even odds, by step; it begins anew with each period. By the configuration alone.",
+            f"So many {last.counted} with even odds, by step; it begins anew with each period. By the configuration "
+            "alone.",
             [LineChart(x=[row.start for row in released], panels=[panel])],
         )
     if not found.public:
@@ -282,6 +334,25 @@ def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> I
         {COUNT: BLUE},
         steps,
         what="relative error",
+    )
+
+
+def _values_section(stream: Stream, audit: HeldOutAudit, last: _Step) -> Iterator[ReportSection]:
+    """Yield the sums and means of the listed keys with most people, beside true sums."""
+    evaluator = audit.evaluator
+    assert isinstance(evaluator, KeysEvaluator)
+    if evaluator.value is None or not last.records:
+        return
+    true = evaluator.sums(audit.truth)
+    shown = sorted(last.records.items(), key=lambda each: -each[1]["count"])[:SHOWN]
+    rows = [
+        [_shown(name), plain(true.get(name, 0.0)), *(f"{plain(r[k])} ± {plain(WIDE * r[f'{k}_error'])}" for k in KINDS)]
+        for name, r in shown
+    ]
+    field = evaluator.value.field
+    head = ["key", f"true sum of {field}", "published sum, with its 90 % interval", "published mean"]
+    yield ReportSection(
+        f"Sums of {field}", "Of the keys above, in the last step.", [Table(head, rows, f"Sums of {field} as a table")]
     )
 
 
@@ -306,17 +377,22 @@ def _bars(last: _Step) -> Chart:
         names=names,
         series={"true (private)": true, RELEASED: counts},
         reach={RELEASED: reach},
-        what="people who have a key",
-        alt=f"Bars of how many people have a key, true and as it is published: {said}",
+        what=f"{last.counted} of a key",
+        alt=f"Bars of the {last.counted} of a key, true and as it is published: {said}",
         table=Table(["key", "true", "published, with its 90 % interval", "difference", "found in step"], rows),
     )
+
+
+def _metrics(stream: Stream) -> Sequence[Metric]:
+    sums = [] if domain(stream).value is None else [SUM]
+    return [ERROR, COUNT, *sums] if selection(stream).public else [ERROR, MISSED, COUNT, *sums, LISTED, FINDABLE]
 
 
 VIEW = View(
     domain=_domain,
     error_model=_error_model,
     sections=sections,
-    metrics=lambda stream: [ERROR, COUNT] if selection(stream).public else [ERROR, MISSED, COUNT, LISTED, FINDABLE],
+    metrics=_metrics,
     judged=judged,
     events=lambda stream: "new pairs of user and key",
     records=lambda stream: "records of listed keys",

@@ -28,6 +28,8 @@ from schemas.blocks import Folded
 NOISES = (1, -1, 1000, 2**40, -(2**40))
 PEOPLE = (-1, 0, 1, 1000)
 """Beside the least count."""
+Totals = tuple[int, ...]
+"""Of a key: people, then sums of what they bring."""
 
 
 def expected_listing(law: ListedLaw, table: Any, nodes: Sequence[int]) -> tuple[Listed, Any] | None:
@@ -36,28 +38,34 @@ def expected_listing(law: ListedLaw, table: Any, nodes: Sequence[int]) -> tuple[
 
     Args: nodes: what was drawn, test by test.
     """
-    counter, given = law.counter, iter(nodes)
-    strategy, one = counter.strategy(law.test).tolist(), counter.resolution
-    people = people_of(table)
-    ids, counts, had = table.ids(), table.counts.tolist(), len(table.found)
-    if dict(zip(ids, counts, strict=True)) != {key: n for key, n in people.items() if n >= law.least_count}:
+    given = iter(nodes)
+    ids, had = table.ids(), len(table.found)
+    totals = dict(zip(ids, map(tuple, table.totals.T.tolist()), strict=True))
+    if totals != {key: each for key, each in totals_of(table).items() if each[0] >= law.least_count}:
         return None
-    rows = range(len(counts))
-    noise: list[list[int]] = [*table.noise.T.tolist(), *([] for _ in rows[had:])]
-    if sum(law.test - len(each) for each in noise) != len(nodes):
+    rows = range(len(ids))
+    new = len(law.counters) * (law.test * len(rows) - (law.test - 1) * had)
+    if new != len(nodes):
         return None
-    for test in range(law.test):
-        for row in rows:
-            if len(noise[row]) == test:
-                moved = sum(s * w for s, w in zip(strategy[test], noise[row], strict=False))
-                noise[row].append(next(given) - (moved + one // 2) // one)
-    sums = [one * counts[row] + sum(noise[row]) for row in rows]
+    noise, sums = list[list[list[int]]](), list[list[int]]()
+    for at, counter in enumerate(law.counters):
+        strategy, one = counter.strategy(law.test).tolist(), counter.resolution
+        its: list[list[int]] = [*table.noise[at].T.tolist(), *([] for _ in rows[had:])]
+        for test in range(law.test):
+            for row in rows:
+                if len(its[row]) == test:
+                    moved = sum(s * w for s, w in zip(strategy[test], its[row], strict=False))
+                    its[row].append(next(given) - (moved + one // 2) // one)
+        noise.append(its)
+        sums.append([one * totals[key][at] + sum(each) for key, each in zip(ids, its, strict=True)])
     before = [*table.found.tolist(), *(0 for _ in rows[had:])]
-    found = [before[row] or (law.test if law.threshold is None or sums[row] >= law.threshold else 0) for row in rows]
+    enough = [law.threshold is None or sums[0][row] >= law.threshold for row in rows]
+    found = [before[row] or (law.test if enough[row] else 0) for row in rows]
     out = sorted((row for row in rows if found[row]), key=lambda row: table.keys[row].tolist())
-    shown = (np.array([each[row] for row in out], np.int64) for each in (sums, found))
-    made = np.array(noise, np.int64).reshape(len(rows), law.test).T
-    return Listed(table.keys[out], *shown), table.tested(made, np.array(found, np.int64))
+    shown = np.array([[each[row] for row in out] for each in sums], np.int64).reshape(len(sums), len(out))
+    made = np.array(noise, np.int64).reshape(len(sums), len(rows), law.test).transpose(0, 2, 1)
+    tests = np.array(found, np.int64)
+    return Listed(table.keys[out], shown, tests[out]), table.tested(made, tests)
 
 
 def same_listing(one: tuple[Listed, Any], other: tuple[Listed, Any] | None) -> bool:
@@ -68,7 +76,7 @@ def same_listing(one: tuple[Listed, Any], other: tuple[Listed, Any] | None) -> b
 def same_tables(one: Any, other: Any) -> bool:
     """Whether two tables are equal."""
     names = ("keys", "ends", "noise", "found")
-    return people_of(one) == people_of(other) and all(
+    return totals_of(one) == totals_of(other) and all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in names
     )
 
@@ -80,15 +88,17 @@ def listing_probes(law: ListedLaw, table: Any, numbers: Iterable[int]) -> Iterat
     every = list(product(PEOPLE, NOISES))
     for number in numbers:
         people, noises = np.array([every[(number + at) % len(every)] for at in range(4)], np.int64).T
-        keys = np.zeros((4, table.keys.shape[1]), np.uint64)
+        keys = np.zeros((4, table.hash.words + len(law.sums)), np.uint64)
         keys[:, 0] = np.arange(1, 5)
+        # Of nothing to as much as each may bring.
+        keys[:, table.hash.words :] = 2 * table.most * np.arange(4)[:, np.newaxis] // 3
         counts = people + law.least_count
         come = counts > 0
         events = Folded(keys[come], counts[come])
-        fresh = table.empty(table.hash).added(events, least=law.least_count, most=len(keys))
-        none = np.zeros((law.test - 1, 0), np.int64)
+        fresh = table.empty(table.hash, len(law.sums)).added(events, least=law.least_count, most=len(keys))
+        none = np.zeros((len(law.counters), law.test - 1, 0), np.int64)
         fresh = replace(fresh, ends=np.zeros(law.test - 1, np.int64), noise=none)
-        nodes = np.tile(noises[come & (counts >= law.least_count)], law.test)
+        nodes = np.tile(noises[come & (counts >= law.least_count)], law.test * len(law.counters))
         yield fresh, partial(_giving, nodes)
 
 
@@ -104,45 +114,52 @@ class CoupledKeys:
     """
 
     recorded: Sequence[tuple[int, ListedLaw, Any, Any]]
-    _people: dict[tuple[int, int], Mapping[bytes, int]] = field(default_factory=dict)
-    _theirs: dict[tuple[int, int], Mapping[bytes, int]] = field(default_factory=dict)
+    _ours: dict[tuple[int, int], Mapping[bytes, Totals]] = field(default_factory=dict)
+    _theirs: dict[tuple[int, int], Mapping[bytes, Totals]] = field(default_factory=dict)
     _noise: dict[int, dict[bytes, IntArray]] = field(default_factory=lambda: defaultdict(dict))
 
     def __post_init__(self) -> None:
         for step, law, before, after in self.recorded:
             begin = law.begin(step)
-            self._theirs[begin, law.test] = people_of(before)
-            self._noise[begin] |= dict(zip(after.ids(), after.noise.T, strict=True))
+            self._theirs[begin, law.test] = totals_of(before)
+            self._noise[begin] |= dict(zip(after.ids(), after.noise.transpose(2, 0, 1), strict=True))
 
     def nodes(self, step: int, law: ListedLaw, table: Any) -> IntArray:
         """Return the noise that gives each key the sums of the recorded run: none where that never drew any."""
-        begin, counter = law.begin(step), law.counter
-        self._people[begin, law.test] = people_of(table)
-        told = dict(enumerate(table.noise.T))
-        drawn: dict[tuple[int, int], int] = {}
+        begin = law.begin(step)
+        self._ours[begin, law.test] = totals_of(table)
+        told = dict(enumerate(table.noise.transpose(2, 0, 1)))
+        drawn: dict[tuple[int, int, int], int] = {}
         for row, key in enumerate(table.ids()):
-            had = told.get(row, np.zeros(0, np.int64))
+            had = told.get(row, np.zeros((len(law.counters), 0), np.int64))
             noise = self._shifted(begin, law, key)
-            noise = np.concatenate([had, np.zeros(law.test - had.size, np.int64)]) if noise is None else noise
-            nodes = counter.nodes(noise[np.newaxis])[0]
-            drawn |= {(test, row): int(nodes[test]) for test in range(had.size, law.test)}
+            if noise is None:
+                noise = np.pad(had, ((0, 0), (0, law.test - had.shape[1])))
+            for at, counter in enumerate(law.counters):
+                nodes = counter.nodes(noise[at : at + 1])[0]
+                drawn |= {(at, test, row): int(nodes[test]) for test in range(had.shape[1], law.test)}
         return np.array([drawn[each] for each in sorted(drawn)], np.int64)
 
     def _shifted(self, begin: int, law: ListedLaw, key: bytes) -> IntArray | None:
-        """Return the noise of a key's increments beside the people of this run; None: the recorded run has none."""
+        """Return the noise of a key's increments beside the totals of this run; None: the recorded run has none."""
         noise = self._noise[begin].get(key)
-        if noise is None or noise.size < law.test:
+        if noise is None or noise.shape[1] < law.test:
             return None
-        tests = range(1, law.test + 1)
-        moved = [self._theirs[begin, t].get(key, 0) - self._people[begin, t].get(key, 0) for t in tests]
-        shifted: IntArray = noise[: law.test] + law.counter.resolution * np.diff([0, *moved])
+        none = (0,) * len(law.counters)
+        before, moved = np.array([none, none]), list[IntArray]()
+        for test in range(1, law.test + 1):
+            now = np.array([totals[begin, test].get(key, none) for totals in (self._theirs, self._ours)])
+            theirs, ours = now - before
+            before = now
+            moved.append(law.counter.resolution * (theirs - ours))
+        shifted: IntArray = noise[:, : law.test] + np.array(moved).T
         return shifted
 
 
-def people_of(table: Any) -> dict[bytes, int]:
-    """Return the counts of a table by the hash of each key: of two runs of the same seeds it is the same one."""
-    people: dict[bytes, int] = table.people()
-    return people
+def totals_of(table: Any) -> dict[bytes, Totals]:
+    """Return the totals of a table by the hash of each key: of two runs of the same seeds it is the same one."""
+    totals: dict[bytes, Totals] = table.by_hash()
+    return totals
 
 
 def failing(laws: Iterable[ListedLaw], alone: int = 1) -> float:
@@ -159,24 +176,27 @@ def _failing(law: ListedLaw, alone: int) -> float:
     if law.threshold is None:
         return 1.0
     decoder = law.counter.decoder(law.test)[-1]
-    deviation = math.sqrt(decoder**2 @ np.array([float(each) for each in law.nodes]))
+    deviation = math.sqrt(decoder**2 @ np.array([float(each) for each in law.counter.node_noise(law.test)]))
     above = law.threshold / law.counter.resolution - (law.least_count - 1 + alone)
     return math.erfc(above / deviation / math.sqrt(2)) / 2
 
 
 @dataclass(slots=True)
 class MovedKeys:
-    """By how much the people of each key differ in two runs, test by test."""
+    """By how much the totals of each key differ in two runs, test by test."""
 
     _moved: dict[tuple[Any, int, bytes], dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, step: int, law: ListedLaw, first: Any, second: Any) -> None:
         """Take in a test of both."""
-        one, other = people_of(first), people_of(second)
+        one, other = totals_of(first), totals_of(second)
+        none = (0,) * len(law.counters)
         for key in one.keys() | other.keys():
-            moved = one.get(key, 0) - other.get(key, 0)
-            if moved:
-                self._moved[law.counter, law.begin(step), key][law.test] = moved
+            for at, (a, b) in enumerate(zip(one.get(key, none), other.get(key, none), strict=True)):
+                place = law.counters[at], law.begin(step), key
+                # A sum of values can be what it was again.
+                if a != b or place in self._moved:
+                    self._moved[place][law.test] = a - b
 
     @property
     def mu_squared(self) -> Fraction:

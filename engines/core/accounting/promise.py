@@ -65,7 +65,8 @@ class UnitEvents:
             if steps and in_step is not None:
                 most = steps * in_step if most is None else min(most, steps * in_step)
             if stream.counts_pairs:
-                together = 1  # each pair of a unit is of a key of its own, which has counts of its own
+                # Each pair of a unit is of a key of its own, which has counts of its own.
+                together, most = stream.pair_events, (most or 1) * stream.pair_events
         return UnitEvents(most or 1, min(together or most or 1, most or 1), stream.decay)
 
     @property

@@ -97,7 +97,8 @@ class ListedLaw:
         counter: `engines.keys.selection.NormalisedCounter` of each key. test: its number in the period, from 1.
         threshold: of noisy sums, in steps of the counter's lattice; None: the keys of the table are public, and each is
             listed at every test. least_count: people that a key must truly have.
-        every: steps from one test to the next.
+        every: steps from one test to the next. sums: counters of what the people of a key bring, beside their number;
+            each sum is let out with the count, and lists nothing.
     """
 
     counter: Any
@@ -105,6 +106,12 @@ class ListedLaw:
     threshold: int | None
     least_count: int
     every: int = 1
+    sums: tuple[Any, ...] = ()
+
+    @property
+    def counters(self) -> tuple[Any, ...]:
+        """Of all numbers of a key: people first."""
+        return (self.counter, *self.sums)
 
     def begin(self, step: int) -> int:
         """Return what names the period of a test at this step."""
@@ -112,8 +119,8 @@ class ListedLaw:
 
     @property
     def nodes(self) -> tuple[Fraction, ...]:
-        """Sigma squared of the Gaussian noise of each test so far."""
-        return tuple(self.counter.node_noise(self.test))
+        """Sigma squared of the Gaussian noise of each test so far, of one counter after the other."""
+        return tuple(each for counter in self.counters for each in counter.node_noise(self.test))
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class Finder:
         found = np.concatenate([self.found, listed.keys[new]])
         full = len(found) == attribute.most
         after = Finder(finding, _no_table(attribute) if full else table, found, full)
-        return after, Tested(test, attribute.name, attribute.texts(listed.keys[new]), listed.sums[new])
+        return after, Tested(test, attribute.name, attribute.texts(listed.keys[new]), listed.counts[new])
 
     def arrays(self) -> State:
         return {"found/texts": self.found.copy(), **self.table.arrays()}
@@ -203,7 +203,7 @@ def _first(listed: Listed, test: int, room: int) -> IntArray:
     for. Those that were found before are in `listed`, too.
     """
     new = np.flatnonzero(listed.found == test)
-    return new[np.argsort(-listed.sums[new], kind="stable")[:room]]
+    return new[np.argsort(-listed.counts[new], kind="stable")[:room]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,18 +10,23 @@ from unittest.mock import patch
 
 import numpy as np
 
+from agents.protocol.ingest.pair_bounds import PairBounds
 from engines.core.noise import listing
 from engines.core.noise.listing import Listed
 from engines.keys import engine as keys
 from engines.keys import selection
+from engines.keys.domain import KeysDomain
 from engines.keys.engine import Keys, KeysConfig
 from engines.keys.selection import KeySelection
-from engines.keys.table import PeriodTable, Run
+from engines.keys.table import PeriodTable, _hashes
+from engines.keys.values import BoundedValue
 from schemas.blocks import Folded
 from schemas.config.keys import PUBLIC
 from tests.couple.plants import Fault, edit, edited, inside, peeked, plants, together, unasked
 
 _FEW = {"options": {"max_keys": 8}}
+_VALUE = {"domain": {"value": {"field": "price", "limits": [-1.0, 5.0]}}}
+_EVENTS = {"options": {"max_per_key": 3}}
 _UNION = "(selection.contributions * tests)"
 
 
@@ -37,7 +42,7 @@ def _only_new() -> Iterator[None]:
 
     def watched(added: Any, table: PeriodTable, events: Any, **limits: int) -> PeriodTable:
         fresh.clear()
-        fresh.update(key.tobytes() for key in events.keys)
+        fresh.update(key.tobytes() for key in events.keys[:, : table.hash.words])
         after: PeriodTable = added(table, events, **limits)
         return after
 
@@ -46,7 +51,7 @@ def _only_new() -> Iterator[None]:
     def tested(table: Any, law: Any, source: Any) -> Any:
         listed, after = original(table, law, source)
         shown = [at for at, key in enumerate(listed.keys) if key.tobytes() in fresh]
-        return Listed(listed.keys[shown], listed.sums[shown], listed.found[shown]), after
+        return Listed(listed.keys[shown], listed.totals[:, shown], listed.found[shown]), after
 
     with inside(PeriodTable, "added", watched), patch.object(keys, "listing_mechanism", tested):
         yield
@@ -57,8 +62,10 @@ def _first_come() -> Iterator[None]:
     """A full table drops the keys that come last."""
 
     def dropping(added: Any, table: PeriodTable, events: Folded, *, least: int, most: int) -> PeriodTable:
-        there, free = table.people(), most - table.held
-        known = np.array([key in there for key in Run(*table.hash.of(events.keys)).ids()], np.bool_)
+        there, free = table.by_hash(), most - table.held
+        known = np.array(
+            [key in there for key in _hashes(table.hash, events.keys[:, : table.hash.words]).ids()], np.bool_
+        )
         kept = known | (np.cumsum(~known) <= free)
         after: PeriodTable = added(table, Folded(events.keys[kept], events.counts[kept]), least=least, most=most)
         return after
@@ -67,16 +74,23 @@ def _first_come() -> Iterator[None]:
         yield
 
 
+def _true_sums(listed: Listed, sums: dict[bytes, int], law: Any) -> Listed:
+    """How many people a key has is noisy; what they brought is not."""
+    totals = listed.totals.copy()
+    totals[1] = [law.counter.resolution * sums[key.tobytes()] for key in listed.keys]
+    return Listed(listed.keys, totals, listed.found)
+
+
 @contextmanager
-def _told(change: Callable[[Listed, dict[bytes, int], Any], Listed]) -> Iterator[None]:
-    """What a test lets out is changed by somebody who knows how many people have each key."""
+def _told(change: Callable[[Listed, dict[bytes, int], Any], Listed], at: int = 0) -> Iterator[None]:
+    """What a test lets out is changed by somebody who knows how many people have each key, or another of its totals."""
     original = listing.listing_mechanism
 
     def told(table: Any, law: Any, source: Any) -> Any:
         listed, after = original(table, law, source)
         raw = peeked(after)
-        people = {key.tobytes(): count for key, count in zip(raw.keys, raw.counts.tolist(), strict=True)}
-        return change(listed, people, law), after
+        true = {key.tobytes(): total for key, total in zip(raw.keys, raw.totals[at].tolist(), strict=True)}
+        return change(listed, true, law), after
 
     with patch.object(keys, "listing_mechanism", told):
         yield
@@ -84,14 +98,15 @@ def _told(change: Callable[[Listed, dict[bytes, int], Any], Listed]) -> Iterator
 
 def _true_counts(listed: Listed, people: dict[bytes, int], law: Any) -> Listed:
     """Which keys are listed is noisy; how many people they have is not."""
-    sums = [law.counter.resolution * people[key.tobytes()] for key in listed.keys]
-    return Listed(listed.keys, np.array(sums, np.int64), listed.found)
+    totals = listed.totals.copy()
+    totals[0] = [law.counter.resolution * people[key.tobytes()] for key in listed.keys]
+    return Listed(listed.keys, totals, listed.found)
 
 
 def _only_visited(listed: Listed, people: dict[bytes, int], _: Any) -> Listed:
     """Of a public list only keys that somebody came to are released."""
     shown = [at for at, key in enumerate(listed.keys) if people[key.tobytes()] > 0]
-    return Listed(listed.keys[shown], listed.sums[shown], listed.found[shown])
+    return Listed(listed.keys[shown], listed.totals[:, shown], listed.found[shown])
 
 
 _PUBLIC = plants(
@@ -100,12 +115,12 @@ _PUBLIC = plants(
     {
         "only keys that somebody came to are released": partial(_told, _only_visited),
         "noise for one key of a user": partial(
-            _unasked, KeySelection, "counter", "self.mu_squared / self.contributions", "self.mu_squared"
+            _unasked, KeySelection, "squares", "return self.contributions * self.together**2", "return 1"
         ),
         "a table that begins without keys": edit(
             KeysConfig,
             "first_table",
-            "PeriodTable.of_public(hashed, self.domain.public)",
+            "PeriodTable.of_public(hashed, self.domain.public, len(self.selection.sums))",
             "PeriodTable.empty(hashed)",
         ),
         "counts of public keys without noise": partial(_told, _true_counts),
@@ -118,18 +133,18 @@ PLANTS = _PUBLIC + plants(
         "no union over the tests of a period": edit(selection, "_thresholds", _UNION, "selection.contributions"),
         "no union over the keys of a user": Fault(edit(selection, "_thresholds", _UNION, "tests")),
         "a threshold for fewer people than are asked for": edit(
-            selection, "_thresholds", "selection.least_count * RESOLUTION", "(selection.least_count - 1) * RESOLUTION"
+            selection, "_thresholds", "selection.least_count - 1 +", "selection.least_count - 2 +"
         ),
         "all of delta to the noise": partial(_unasked, KeySelection, "noise_delta", " * (1 - self.share)", ""),
         "noise for one key of a user": partial(
-            _unasked, KeySelection, "counter", "self.mu_squared / self.contributions", "self.mu_squared"
+            _unasked, KeySelection, "squares", "return self.contributions * self.together**2", "return 1"
         ),
         "noise by the fourth root of a user's keys": partial(
             _unasked,
             KeySelection,
-            "counter",
-            "self.mu_squared / self.contributions",
-            "self.mu_squared / Fraction(self.contributions**0.5)",
+            "_counter",
+            "of_user / self.squares",
+            "of_user / Fraction(self.squares**0.5)",
         ),
         "half the noise of every test": edit(
             selection,
@@ -140,13 +155,13 @@ PLANTS = _PUBLIC + plants(
         "keys of fewer people are tested, too": edit(PeriodTable, "added", "whole >= least", "whole >= 1"),
         "a key of just enough people is not tested": edit(PeriodTable, "added", "whole >= least", "whole > least"),
         "people who come to a key before enough have it are forgotten": edit(
-            PeriodTable, "added", "whole[begin:end][known] += run.some(places[known]).people", "pass"
+            PeriodTable, "added", "whole[begin:end][known] += before.people", "pass"
         ),
         "noise begins with a key's first event": edit(
             listing, "_tested", "[*[had] * (test - 1)", "[*[every] * (test - 1)"
         ),
         "one noise for all tests of a key": edit(
-            listing, "_tested", "counter.increment(nodes, noise[:index, begin:].T)", "0"
+            listing, "_tested", "counter.increment(nodes, moved[:index, begin:].T)", "0"
         ),
         "only keys with new events are tested": _only_new,
         "a full table drops the keys that come last": Fault(_first_come, variant=_FEW),
@@ -157,6 +172,37 @@ PLANTS = _PUBLIC + plants(
             Keys, "step", '{"listed": len(added), "test": test}', '{"keys": peeked(table).held}', peeked=peeked
         ),
         "counts of listed keys without noise": partial(_told, _true_counts),
+        "noise of a sum for the smallest value": Fault(
+            partial(_unasked, KeySelection, "sums", " / LEVELS**2", ""), variant=_VALUE
+        ),
+        "all of the budget for counts, and for values too": Fault(
+            partial(_unasked, KeySelection, "counter", "(1 - self.value_share) * self.mu_squared", "self.mu_squared"),
+            variant=_VALUE,
+        ),
+        "values beyond their limits": Fault(
+            edit(BoundedValue, "levels", "np.clip(levels, -LEVELS, LEVELS)", "2 * levels"), variant=_VALUE
+        ),
+        "sums without noise": Fault(partial(_told, _true_sums, at=1), variant=_VALUE),
+        "another value makes another pair": Fault(
+            edit(KeysDomain, "pairs", "keys[:, : self.key_words]", "keys"), variant=_VALUE
+        ),
+        "values that come before enough people have a key are forgotten": Fault(
+            edit(PeriodTable, "added", "brought[begin:end][known] += before.sums", "pass"), variant=_VALUE
+        ),
+        "noise for one event of a user with a key": Fault(
+            partial(_unasked, KeySelection, "squares", "self.together**2", "1"), variant=_EVENTS
+        ),
+        "noise by the root of a user's events with a key": Fault(
+            partial(_unasked, KeySelection, "squares", "self.together**2", "self.together"), variant=_EVENTS
+        ),
+        "a threshold for one event of a user": Fault(
+            edit(selection, "_thresholds", "- 1 + selection.together", ""), variant=_EVENTS
+        ),
+        "one event more of a pair": Fault(
+            edit(PairBounds, "_admitted", "if taken[pair] >= self.spec.pairs:", "if taken[pair] > self.spec.pairs:"),
+            variant=_EVENTS,
+            dearest=True,
+        ),
         "keys that nobody listed are taken for public": edit(
             KeySelection, "law", "None if self.public else self.thresholds[test - 1]", "None"
         ),

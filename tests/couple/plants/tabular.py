@@ -295,7 +295,7 @@ def of_true_counts(listed: Listed, table: PeriodTable, least: int, test: int) ->
     """Values by their true counts, without a threshold."""
     raw = peeked(table)
     over = raw.counts >= least
-    return Listed(raw.keys[over], raw.counts[over], np.full(int(over.sum()), test))
+    return Listed(raw.keys[over], raw.totals[:, over], np.full(int(over.sum()), test))
 
 
 def free(owner: Any, name: str, old: str, new: str) -> Planted:
