@@ -8,6 +8,7 @@ from engines.core.accounting.promise import UnitEvents
 from engines.core.contract import Evaluator
 from engines.keys.domain import KeysDomain, key_of
 from engines.keys.engine import Keys, KeysConfig
+from engines.keys.grid import KeyGrid
 from engines.keys.selection import KeySelection
 from engines.keys.values import BoundedValue
 from schemas.config import Stream
@@ -19,12 +20,15 @@ def domain(stream: Stream) -> KeysDomain:
     assert isinstance(section, KeysDomainSection)
     one_in = KeysOptions.from_stream(stream).one_in
     listed = tuple(key_of(values) for values in section.public_keys)
-    value = section.value
+    value, grid = section.value, section.grid
     return KeysDomain(
-        fields=section.field,
+        fields=section.key_fields,
         max_bytes=section.max_key_bytes,
         one_in=one_in,
         listed=listed,
+        grid=None
+        if grid is None
+        else KeyGrid(x=grid.x, y=grid.y, bounds=grid.bounds, columns=grid.columns, rows=grid.rows),
         value=None if value is None else BoundedValue(field=value.field, low=value.limits[0], high=value.limits[1]),
     )
 

@@ -16,7 +16,8 @@ and a boolean after U+0002: 1, true and "1" are three keys; 1 and 1.0 are one. W
 | a key of more than `max_key_bytes`               | OUTSIDE_DOMAIN; the longest field is at fault |
 | a key outside of the public sample               | DROPPED: it is no event              |
 | a key that is not on the public list, if there is one | OUTSIDE_DOMAIN; the first field is at fault |
-| a value that is infinite, or no number           | NOT_FINITE                           |
+| a point outside of the grid, if keys are its cells | OUTSIDE_DOMAIN; the coordinate that is beyond it is at fault |
+| a coordinate or a value that is infinite, or no number | NOT_FINITE                     |
 | a value beyond its limits                        | it is: clipped to them, and counted as such |
 """
 
@@ -33,6 +34,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engines.core.contract import Columns, ScalarKind
+from engines.keys.grid import KeyGrid
 from engines.keys.values import BoundedValue
 from schemas.arrays import BoolArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
@@ -96,6 +98,7 @@ class KeysDomain:
     Args:
         fields: of the key, in order. max_bytes: of a key. one_in: of all keys, by their hash, one in so many is an
             event at all; the hash is public. listed: all keys there are, as bytes; empty: nobody listed them.
+        grid: of whose cells, row by row, `listed` has the middles; None: records have the fields of the key.
         value: what events bring to a key; None: they are only counted.
 
     >>> domain = KeysDomain(fields=("page", "n"))
@@ -110,6 +113,7 @@ class KeysDomain:
     max_bytes: int = 64
     one_in: int = 1
     listed: tuple[bytes, ...] = ()
+    grid: KeyGrid | None = None
     value: BoundedValue | None = None
     _known: frozenset[bytes] = field(default=frozenset(), init=False, repr=False)
 
@@ -120,7 +124,7 @@ class KeysDomain:
 
     @property
     def number_fields(self) -> tuple[str, ...]:
-        return () if self.value is None else (self.value.field,)
+        return (*(() if self.grid is None else self.fields), *(() if self.value is None else (self.value.field,)))
 
     @property
     def text_fields(self) -> tuple[str, ...]:
@@ -128,7 +132,7 @@ class KeysDomain:
 
     @property
     def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
-        return dict.fromkeys(self.fields, _ANY)
+        return dict.fromkeys(self.fields, _ANY) if self.grid is None else {}
 
     @property
     def key_words(self) -> int:
@@ -194,10 +198,27 @@ class KeysDomain:
     def _read(self, text: bytes) -> tuple[Scalar, ...]:
         # NULs at the end are gone: empty texts there.
         parts = text.split(_BETWEEN)
-        return tuple(read(part) for part in parts + [b""] * (len(self.fields) - len(parts)))
+        values = tuple(read(part) for part in parts + [b""] * (len(self.fields) - len(parts)))
+        return values if self.grid is None else tuple(map(float, values))
 
     def _written(self, columns: Columns) -> list[bytes | tuple[Reason, str]]:
+        if self.grid is not None:
+            return self._in_cells(self.grid, columns)
         return [self._key(values) for values in zip(*(columns.values[name] for name in self.fields), strict=True)]
+
+    def _in_cells(self, grid: KeyGrid, columns: Columns) -> list[bytes | tuple[Reason, str]]:
+        x, y = columns.numbers[grid.x], columns.numbers[grid.y]
+        finite = np.isfinite(x) & np.isfinite(y)
+        return [
+            self.listed[cell] if cell >= 0 else (reason, grid.at_fault(*point))
+            for cell, reason, *point in zip(
+                grid.cells(x, y).tolist(),
+                np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).tolist(),
+                x.tolist(),
+                y.tolist(),
+                strict=True,
+            )
+        ]
 
     def _key(self, values: Sequence[Any]) -> bytes | tuple[Reason, str]:
         """Return a key as bytes, or why there is none and the field at fault."""

@@ -26,6 +26,11 @@ Name = tuple[str, ...]
 class NamedDomain(Domain, Protocol):
     """A domain of keys that tells their texts."""
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields of a key, as records of a release have them."""
+        ...
+
     def pairs(self, keys: KeyArray) -> KeyArray:
         """Return the words of encoded events that say which key it is; those of its value are behind them."""
         ...
@@ -107,11 +112,7 @@ class KeysEvaluator:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return (*self._key_fields, "step", "count", *(() if self.value is None else ("sum",)))
-
-    @property
-    def _key_fields(self) -> tuple[str, ...]:
-        return (*self.domain.keys.text_fields, *self.domain.keys.value_fields)
+        return (*self.domain.keys.fields, "step", "count", *(() if self.value is None else ("sum",)))
 
     def size(self, truth: Folded) -> int:
         """Return the number of pairs of a person and a key."""
@@ -148,7 +149,7 @@ class KeysEvaluator:
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.measure`. NaN where no key could be found, or none is listed."""
         last = max(synthetic["step"], default=-1)
-        names = list(zip(*(map(str, synthetic[field]) for field in self._key_fields), strict=True))
+        names = list(zip(*(map(str, synthetic[field]) for field in self.domain.keys.fields), strict=True))
 
         def newest(field: str) -> dict[Name, float]:
             rows = zip(names, synthetic["step"], synthetic[field], strict=True)

@@ -9,6 +9,8 @@ from engines.checks.contract_case import Chance, EngineCase, Key, Pick, Variant
 from engines.keys.domain import KeysDomain
 from schemas.config.keys import PUBLIC
 
+_GRID = {"x": "lon", "y": "lat", "bounds": [0.0, 0.0, 6.0, 1.0], "columns": 50, "rows": 20}
+"""So many cells that a user's keys are seldom the same."""
 LISTED = 1000
 """Keys that mode `public` has beside the pages: more than a user may have."""
 PAGES = ("/", "/about", "caf\u00e9", "\u65e5\u672c", "a b", "")
@@ -31,8 +33,10 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
 
 def _key(domain: Any, chance: Chance) -> dict[str, Any]:
     """Texts, numbers and booleans, seldom keys that nobody else has, and keys that are refused."""
-    if domain.keys is not None and chance.random() < 0.99:
-        return dict(zip(domain.field, chance.choice(domain.public_keys), strict=True))
+    if domain.grid is not None and chance.random() < 0.01:
+        return dict(zip(domain.key_fields, (chance.choice([7.0, "no number"]), 0.5), strict=True))
+    if domain.sources and chance.random() < 0.99:
+        return dict(zip(domain.key_fields, chance.choice(domain.public_keys), strict=True))
     if chance.random() < 0.005:
         return {name: chance.choice(["x" * 2000, None, "n\0ul"]) for name in domain.field}
     if chance.random() < 0.1:
@@ -43,8 +47,8 @@ def _key(domain: Any, chance: Chance) -> dict[str, Any]:
 def _dearest(domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
     """A key, with a value at a limit; every key costs the same."""
     value = {} if domain.value is None else {domain.value.field: domain.value.limits[1]}
-    if domain.keys is not None:
-        return [{**dict(zip(domain.field, chance.choice(domain.public_keys), strict=True)), **value}]
+    if domain.sources:
+        return [{**dict(zip(domain.key_fields, chance.choice(domain.public_keys), strict=True)), **value}]
     return [{**{name: f"d{chance.randint(0, 10**6)}" for name in domain.field}, **value}]
 
 
@@ -56,12 +60,15 @@ def _wide(_: str) -> Sequence[Variant]:
 
 
 def _in_mode(mode: str, variant: Variant) -> Variant:
-    """A bound that renews has no horizon; a public list has no least count and no sample."""
+    """A bound that renews has no horizon; a public list or grid has no least count and no sample."""
     options, domain = dict(variant.get("options", {})), dict(variant.get("domain", {}))
+    if mode != PUBLIC and domain.pop("grid", None):
+        domain.pop("field", None)
     if "per" in variant.get("privacy", {}):
         options.setdefault("horizon", None)
     if mode == PUBLIC:
         options |= {"least_count": None, "sample": None, "max_keys": None}
+    if mode == PUBLIC and "grid" not in domain:
         names = [*PAGES, *(f"d{number}" for number in range(LISTED))]
         many = isinstance(domain.get("field"), list)
         domain["keys"] = [[name, name] for name in names] if many else names
@@ -92,6 +99,10 @@ CONTRACT = EngineCase(
         {"privacy": {"per": "8h", "max_contributions": 6, "max_per_step": 2, "delta": 1e-3}},
         {"domain": {"field": ["page", "query"], "max_key_bytes": 40}, "options": {"sample": "1/2"}},
         {"domain": {"value": {"field": "price", "limits": [-1.0, 5.0]}}},
+        {
+            "domain": {"field": None, "max_key_bytes": 32, "grid": _GRID},
+            "privacy": {"per": "6h", "max_contributions": 4, "max_per_step": 3},
+        },
         {"domain": {"value": {"field": "price", "limits": [0.0, 5.0]}}, "options": {"max_per_key": 3}},
     ),
 )

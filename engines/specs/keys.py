@@ -11,7 +11,7 @@ _KEY: frozenset[RecordKind] = frozenset({"text", "number", "boolean"})
 
 def _records(domain: KeysDomainSection) -> RecordFields:
     kinds = {**dict.fromkeys(domain.released, NUMBER), "step": INTEGER, "count": INTEGER, "found": INTEGER}
-    return {**dict.fromkeys(domain.field, _KEY), **kinds}
+    return {**dict.fromkeys(domain.key_fields, _KEY if domain.grid is None else NUMBER), **kinds}
 
 
 SPEC = EngineSpec(

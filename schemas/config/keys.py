@@ -1,24 +1,35 @@
-"""Keys of engine `keys`: `kind = "keys"`, values that nobody listed, or a public list has; and its options."""
+"""Keys of engine `keys`: `kind = "keys"`, values that nobody listed, or that a public list or grid has; its options."""
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
 from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt
+import orjson
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from schemas.config.domain import DomainSection, Question, TablesQuestion
 from schemas.config.options import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.series import Limits
+from schemas.config.spatial import are_degrees, check_box, geojson, named_features
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, Section, must
+from schemas.config.values import FieldName, Number, PublicFile, PublicFileAt, Section, must, refusal
 from schemas.errors import ConfigProblem
 from schemas.steps import steps_in
 
@@ -82,27 +93,97 @@ class ValueSection(Section):
     """Smallest and largest value; others are clipped to them, and counted. Noise grows with their distance."""
 
 
-class KeysDomainSection(DomainSection):
-    """`kind = "keys"`: values of one field, or combinations of values of several.
+class GridSection(Section):
+    """`grid`: cells of a box as public keys, each named by the coordinates of its middle."""
 
-    Nobody lists them, or, in mode `public`, `keys` does.
+    header: ClassVar[str] = "grid"
+
+    x: FieldName = Field(examples=["longitude"])
+    """Field with the first coordinate, of raw events and of synthetic records."""
+    y: FieldName = Field(examples=["latitude"])
+    """Field with the second coordinate."""
+    bounds: Annotated[tuple[Number, Number, Number, Number], AfterValidator(check_box)] = Field(
+        examples=[[-74.05, 40.60, -73.75, 40.90]]
+    )
+    """`[xmin, ymin, xmax, ymax]`; what lies outside, or on an upper edge, is refused and counted."""
+    columns: StrictInt = Field(ge=1, le=MOST_LISTED, examples=[16])
+    """Number of cells from west to east."""
+    rows: StrictInt = Field(ge=1, le=MOST_LISTED, examples=[16])
+    """Number of cells from south to north."""
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Refuse more cells than a public list may have keys."""
+        if self.columns * self.rows > MOST_LISTED:
+            yield ConfigProblem(
+                "columns", f"and rows make {self.columns * self.rows:,} cells: at most {MOST_LISTED:,}", "write fewer"
+            )
+
+    @property
+    def middles(self) -> Iterator[tuple[float, float]]:
+        """Coordinates of the middles of the cells, row by row from the lower left one, to twelve digits."""
+        xmin, ymin, xmax, ymax = self.bounds
+        for row in range(self.rows):
+            for column in range(self.columns):
+                x, y = (
+                    xmin + (column + 0.5) * (xmax - xmin) / self.columns,
+                    ymin + (row + 0.5) * (ymax - ymin) / self.rows,
+                )
+                yield float(f"{x:.12g}"), float(f"{y:.12g}")
+
+
+Listed = Annotated[tuple[Scalar | tuple[Scalar, ...], ...], Field(min_length=1, max_length=MOST_LISTED)]
+"""Keys of a public list: one value each, or a list of one for each field."""
+_LISTED: TypeAdapter[tuple[Scalar | tuple[Scalar, ...], ...]] = TypeAdapter(Listed)
+
+
+def _list_file(file: PublicFile) -> PublicFile:
+    """Return the file. Refuse one that has no list of keys, without a look at these."""
+    fix = 'write a list as keys would be written, ["a", "b"], or name a GeoJSON file whose features have names'
+    try:
+        document = orjson.loads(file.content)
+    except orjson.JSONDecodeError:
+        raise refusal("is not JSON", fix) from None
+    if isinstance(document, dict):
+        return geojson(file)
+    try:
+        _LISTED.validate_python(document)
+    except ValidationError:
+        raise refusal(f"is not a list of 1 to {MOST_LISTED:,} keys, texts, numbers or booleans", fix) from None
+    return file
+
+
+class KeysDomainSection(DomainSection):
+    """`kind = "keys"`: values of one field, or combinations of values of several, or cells of a grid.
+
+    Nobody lists them, or, in mode `public`, one of `keys`, `file` and `grid` does.
     """
 
     outside: ClassVar[str] = (
-        "Keys that are too long, or not on the public list if there is one, are refused and counted."
+        "Keys that are too long, or not on the public list or grid if there is one, are refused and counted."
     )
 
     kind: Literal["keys"] = "keys"
     field: Annotated[tuple[FieldName, ...], BeforeValidator(_listed), Field(min_length=1, max_length=8)] = Field(
-        examples=["page"]
+        (), examples=["page"]
     )
-    """Field whose values are counted, or a list of fields whose combinations are: texts, numbers or booleans."""
+    """Field whose values are counted, or a list of fields whose combinations are: texts, numbers or booleans. Not with
+    `grid`."""
     max_key_bytes: StrictInt = Field(64, ge=1, le=1024, examples=[64])
     """Length of a key at most, in bytes of UTF-8, with one more between fields; each key takes as much memory."""
-    keys: Annotated[tuple[Scalar | tuple[Scalar, ...], ...] | None, Field(min_length=1, max_length=MOST_LISTED)] = (
-        Field(None, examples=[["north", "south"]])
-    )
+    keys: Listed | None = Field(None, examples=[["north", "south"]])
     """Mode `public`: all keys there are; with several fields a list of their values for each key."""
+    file: Annotated[PublicFileAt, AfterValidator(_list_file)] | None = Field(None, examples=["shops.json"])
+    """Mode `public`: a JSON file with such a list, or GeoJSON whose features are named by `name_property`; its path is
+    relative to the configuration."""
+    name_property: Annotated[str, Field(strict=True, min_length=1, max_length=256)] = Field("name", examples=["name"])
+    """Property of the features of a GeoJSON file that holds the key, a text."""
+    grid: GridSection | None = Field(
+        None,
+        examples=[
+            {"x": "longitude", "y": "latitude", "bounds": [-74.05, 40.60, -73.75, 40.90], "columns": 16, "rows": 16}
+        ],
+    )
+    """Mode `public`: cells of a box, into which records fall by two coordinates."""
 
     value: ValueSection | None = Field(None, examples=[{"field": "price", "limits": [0.0, 100.0]}])
     """Number of each record whose sum and mean are released for each key, with a third of the budget of the noise."""
@@ -113,8 +194,26 @@ class KeysDomainSection(DomainSection):
         return (Question(key="field", kind="field", text=text, hints=("page", "url", "query", "word", "key")),)
 
     @property
+    def key_fields(self) -> tuple[str, ...]:
+        """Fields of synthetic records that name a key: those of `field`, or the coordinates of a cell's middle."""
+        return self.field if self.grid is None else (self.grid.x, self.grid.y)
+
+    @property
     def fields(self) -> tuple[str, ...]:
-        return self.field if self.value is None else (*self.field, self.value.field)
+        return self.key_fields if self.value is None else (*self.key_fields, self.value.field)
+
+    @property
+    def coordinates(self) -> tuple[str, str] | None:
+        return None if self.grid is None else (self.grid.x, self.grid.y)
+
+    @property
+    def in_degrees(self) -> bool:
+        return self.grid is not None and are_degrees((self.grid.x, self.grid.y), self.grid.bounds)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the keys that say which public keys there are."""
+        return tuple(name for name in ("keys", "file", "grid") if getattr(self, name) is not None)
 
     @property
     def released(self) -> tuple[str, ...]:
@@ -123,9 +222,11 @@ class KeysDomainSection(DomainSection):
 
     @property
     def finds_values(self) -> bool:
-        return True
+        return not self.sources
 
     def roles(self) -> Iterator[tuple[str, str]]:
+        for key, name in zip(("grid.x", "grid.y"), self.coordinates or (), strict=False):
+            yield key, name
         for name in self.field:
             yield "field", name
         if self.value is not None:
@@ -143,42 +244,66 @@ class KeysDomainSection(DomainSection):
 
     @property
     def public_keys(self) -> tuple[tuple[Scalar, ...], ...]:
-        """Values of the fields of each key of the public list, texts in NFC; empty where nobody listed them."""
-        listed = (each if isinstance(each, tuple) else (each,) for each in self.keys or ())
+        """Values of the fields of each public key, texts in NFC; empty where nobody listed them."""
+        if self.grid is not None:
+            return tuple(self.grid.middles)
+        keys: Iterable[Any] = self.keys or ()
+        if self.file is not None:
+            document = orjson.loads(self.file.content)
+            named = isinstance(document, dict)
+            keys = dict.fromkeys(n for n, _ in named_features(self.file, self.name_property)) if named else document
+        listed = (each if isinstance(each, (tuple, list)) else (each,) for each in keys)
         return tuple(tuple(map(_composed, values)) for values in listed)
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse a public list with a key twice or of other fields, and names of what is released beside the key."""
-        listed = self.public_keys
-        if any(len(values) != len(self.field) for values in listed):
+        listed, where = self.public_keys, self.sources[0] if self.sources else "keys"
+        if bool(self.field) == (self.grid is not None):
             yield ConfigProblem(
-                "keys",
-                f"have another number of values than the {len(self.field)} fields of a key",
+                "field",
+                "would be a part of the key beside the coordinates of the grid" if self.field else "missing",
+                "remove it; records of a grid are named by the middle of their cell"
+                if self.field
+                else 'name the field whose values are counted, field = "page", or several',
+            )
+            return
+        if len(self.sources) > 1:
+            yield ConfigProblem(self.sources[1], f"is named beside {where}", "write one of keys, file and grid")
+        if self.file is not None and not listed:
+            yield ConfigProblem(
+                "name_property",
+                f'no feature of the file has a text in "{self.name_property}"',
+                "name the property of the features that holds the key",
+            )
+        if any(len(values) != len(self.key_fields) for values in listed):
+            yield ConfigProblem(
+                where,
+                f"have another number of values than the {len(self.key_fields)} fields of a key",
                 'write ["a", "b"] for one field, and [["a", "x"], ["b", "y"]] for two',
             )
         if len(set(map(_told_apart, listed))) < len(listed):
             yield ConfigProblem(
-                "keys",
+                where,
                 "name one key twice: texts are compared in Unicode form NFC, and 1 and 1.0 are one",
                 "write every key once",
             )
         if too_long := [values for values in listed if _bytes(values) > self.max_key_bytes]:
             yield ConfigProblem(
-                "keys",
+                where,
                 f"have one of {_bytes(too_long[0]):,} bytes, above max_key_bytes = {self.max_key_bytes:,}",
                 "raise domain.max_key_bytes, or shorten the key",
             )
         if not all(map(_usable, chain.from_iterable(listed))):
             yield ConfigProblem(
-                "keys",
+                where,
                 "have a value that no record can have: a text with NUL, that begins with U+0001 or U+0002 or is not "
                 "Unicode, or a number that is not finite or beyond 64 bits",
                 "remove it",
             )
-        for name in self.field:
+        for name in self.key_fields:
             if name in self.released:
                 yield ConfigProblem(
-                    "field",
+                    "field" if self.grid is None else "grid",
                     f'field "{name}" of synthetic records would be a part of the key and say something of it',
                     "name another field, such as one that [streams.map] computes",
                 )
@@ -270,16 +395,18 @@ class KeysOptions(OptionsSection):
 
     def _mode_problems(self, mode: str, domain: KeysDomainSection) -> Iterator[ConfigProblem]:
         if mode != PUBLIC:
-            if domain.keys is not None:
+            for name in domain.sources[:1]:
                 yield ConfigProblem(
-                    "domain.keys",
+                    f"domain.{name}",
                     "is a public list, and this mode finds keys that nobody listed",
                     'set mode = "public", where each key of the list is released, or remove the list',
                 )
             return
-        if domain.keys is None:
+        if not domain.sources:
             yield ConfigProblem(
-                "domain.keys", 'missing: mode "public" releases every key of a public list', 'write keys = ["a", "b"]'
+                "domain.keys",
+                'missing: mode "public" releases every key of a public list',
+                'write keys = ["a", "b"], or file = "shops.json", or a grid',
             )
         for name in ("least_count", "sample", "max_keys"):
             if getattr(self, name) != type(self).model_fields[name].default:

@@ -117,7 +117,7 @@ _TYPES = (
 MAX_REACH_M = 100_000.0
 
 
-def _geojson(file: PublicFile) -> PublicFile:
+def geojson(file: PublicFile) -> PublicFile:
     """Return the file. Refuse one that is not a map, without a look at its shapes, which the engine checks."""
     fix = "write a FeatureCollection of polygons, or one of lines (RFC 7946)"
     try:
@@ -147,7 +147,7 @@ ReachM = Annotated[
     ),
 ]
 """Type of a key for the largest distance of an event from lines, in metres."""
-GeoJsonFileAt = Annotated[PublicFileAt, AfterValidator(_geojson)]
+GeoJsonFileAt = Annotated[PublicFileAt, AfterValidator(geojson)]
 """Type of a key that names a GeoJSON file."""
 
 

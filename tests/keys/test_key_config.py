@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from engines.checks.contract_case import contract_case
 from engines.core.registry import build_engine
 from engines.keys.engine import Keys
+from schemas.config.keys import KeysDomainSection
 from schemas.errors import ConfigError
 
 PLAIN = replace(contract_case("keys"), in_mode=lambda mode, variant: variant)
@@ -77,3 +79,72 @@ def test_a_public_list_is_refused_where_it_cannot_be(changes: dict[str, Any], pr
     with pytest.raises(ConfigError, match=problem):
         PLAIN.stream("public", document)
     assert PLAIN.stream("public", listed).domain
+
+
+GRID = {"x": "lon", "y": "lat", "bounds": [0.0, 0.0, 6.0, 1.0], "columns": 3, "rows": 2}
+
+
+@pytest.mark.parametrize(
+    ("domain", "problem"),
+    [
+        ({"grid": GRID}, "domain.field: would be a part of the key beside the coordinates"),
+        ({"field": None, "keys": ["a"]}, '(?s)domain.field: missing.*field = "page"'),
+        ({"field": None, "grid": GRID, "keys": [["a", "b"]]}, "domain.grid: is named beside keys"),
+        ({"field": None, "grid": {**GRID, "columns": 90_000}}, "domain.grid.columns: and rows make 180,000 cells"),
+        ({"field": None, "grid": {**GRID, "rows": 0}}, "domain.grid.rows: must be at least 1"),
+        ({"field": None, "grid": {**GRID, "bounds": [6, 0, 0, 1]}}, "domain.grid.bounds: are inverted"),
+        ({"field": None, "grid": {**GRID, "x": "step"}}, 'domain.grid: field "step" of synthetic records'),
+        ({"field": None, "grid": {**GRID, "x": "lat"}}, "already serves as"),
+        ({"file": "nowhere.json"}, "domain.file: cannot be read"),
+    ],
+)
+def test_public_keys_are_named_in_one_way(domain: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        PLAIN.stream("public", {"domain": domain, "options": {"least_count": None}})
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "keys"),
+    [
+        ('["a", 7, true, "caf\u0065\u0301"]', "page", [("a",), (7,), (True,), ("caf\u00e9",)]),
+        ('[["a", 1], ["a", 2]]', ["page", "n"], [("a", 1), ("a", 2)]),
+        (
+            '{"type": "FeatureCollection", "features": [{"properties": {"name": "north"}, "geometry": null}, '
+            '{"properties": {"name": "north"}, "geometry": null}, {"properties": {"name": 7}, "geometry": null}]}',
+            "zone",
+            [("north",), ("7",)],
+        ),
+    ],
+)
+def test_a_file_lists_keys_as_the_configuration_would(
+    content: str, field: Any, keys: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / "keys.json").write_text(content)
+    domain = {"field": field, "file": str(tmp_path / "keys.json")}
+    stream = PLAIN.stream("public", {"domain": domain, "options": {"least_count": None}})
+    assert isinstance(stream.domain, KeysDomainSection)
+    assert list(stream.domain.public_keys) == keys
+    engine = build_engine(stream)
+    assert isinstance(engine, Keys)
+    assert sorted(map(str, engine.config.domain.decode(engine.config.domain.public))) == sorted(map(str, keys))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("a, b", "domain.file: is not JSON"),
+        ("[]", "domain.file: is not a list of 1 to 100,000 keys"),
+        ('["a", null]', "domain.file: is not a list of 1 to 100,000 keys"),
+        ('["a", "a"]', "domain.file: name one key twice"),
+        ('{"type": "FeatureCollection", "features": []}', "domain.file: holds no features"),
+        (
+            '{"type": "FeatureCollection", "features": [{"properties": {"id": 1}, "geometry": null}]}',
+            'domain.name_property: no feature of the file has a text in "name"',
+        ),
+    ],
+)
+def test_a_file_without_a_list_is_refused(content: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text(content)
+    domain = {"file": str(tmp_path / "keys.json")}
+    with pytest.raises(ConfigError, match=problem):
+        PLAIN.stream("public", {"domain": domain, "options": {"least_count": None}})

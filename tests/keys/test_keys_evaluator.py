@@ -20,7 +20,7 @@ class Letters:
     """Keys of one letter."""
 
     number_fields: tuple[str, ...] = ()
-    text_fields = ("page",)
+    text_fields = fields = ("page",)
     value_fields: Mapping[str, Any] = MappingProxyType({})
     words = 1
 

@@ -97,9 +97,15 @@ def _section(stream: Stream) -> KeysDomainSection:
 
 def _domain(stream: Stream) -> str:
     section = _section(stream)
-    if section.keys is not None:
+    if section.grid is not None:
+        grid, (xmin, ymin, xmax, ymax) = section.grid, section.grid.bounds
+        return (
+            f"{grid.columns:,} times {grid.rows:,} cells of the box from {plain(xmin)} to {plain(xmax)} by {grid.x} "
+            f"and from {plain(ymin)} to {plain(ymax)} by {grid.y}, all of them released, each named by its middle."
+        )
+    if section.sources:
         fields = " and ".join(section.field)
-        return f"values of {fields}: {len(section.keys):,} keys of a public list, all of them released."
+        return f"values of {fields}: {len(section.public_keys):,} keys of a public list, all of them released."
     return (
         f"values of {' and '.join(section.field)}, of at most {section.max_key_bytes:,} bytes together, texts composed "
         "(NFC); nobody lists them beforehand, and which ones are published is a noisy answer too."
@@ -239,7 +245,7 @@ class _Step:
         evaluator, found, step = audit.evaluator, selection(stream), audit.step - 1
         assert isinstance(evaluator, KeysEvaluator)
         records = {
-            tuple(str(record[name]) for name in _section(stream).field): record
+            tuple(str(record[name]) for name in _section(stream).key_fields): record
             for record in audit.alive.values()
             if record["step"] == step
         }
@@ -399,5 +405,5 @@ VIEW = View(
     error_unit="%",
     remarks=_remarks,
     warnings=_warnings,
-    picture=lambda stream: KeyPicture(_section(stream).field, count="count", error="error", found="found"),
+    picture=lambda stream: KeyPicture(_section(stream).key_fields, count="count", error="error", found="found"),
 )
