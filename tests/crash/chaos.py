@@ -3,7 +3,8 @@
     python -m tests.crash.chaos --kills 200
     python -m tests.crash.chaos --kills 200 --network
 
-Two workers, two streams. A life ends by SIGKILL at a random time or at a random named failpoint, or sleeps (SIGSTOP)
+Two workers, two streams; by the seed the second is of keys that are found, of cells of a grid or a table that finds
+values. A life ends by SIGKILL at a random time or at a random named failpoint, or sleeps (SIGSTOP)
 past its session and is woken. With `--network` the workers reach the broker through a proxy that delays, drops, cuts,
 holds and answers late by a seeded plan, and now and then the broker is killed and started again, stops for a while, or
 is down for up to a minute; workers' wall clocks step by up to a day, and their disks are full for a while (where this
@@ -34,7 +35,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents.local.broker.embedded import Broker, EmbeddedBroker
-from tests.crash.field import Field
+from tests.crash.field import BESIDE, Field
 from tests.crash.machine import Disk, can_mount
 from tests.crash.proxy.faults import Seeded, no_faults
 from tests.crash.proxy.server import Proxy
@@ -275,6 +276,7 @@ async def run(
     with EmbeddedBroker() as broker, Progress(*columns, console=console) as progress:
         async with weather(broker, network=network, seed=seed) as (wind, bootstrap, proxy):
             field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap, routed=True)
+            console.print(f"streams of places, and {list(BESIDE)[seed % len(BESIDE)]}")
             bar = progress.add_task("kills", total=kills, seen="")
             breaking: asyncio.Task[None] | None = None
             disks = disks_of(field, console) if network else {}

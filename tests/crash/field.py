@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaError
 from agents.kafka.topics import admin_client, create_topics
 from agents.protocol.partitioner import home_partition
 from agents.worker.failpoints import SIGNAL_VARIABLE, VARIABLE
-from schemas.config import Config
+from schemas.config import Config, Stream
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
 from tests.crash.machine import CLOCK_VARIABLE, Clock
@@ -38,14 +38,55 @@ MOST_AHEAD = 40  # steps that are sent and not public: what comes in while a dea
 LOOK_STEPS = 10
 
 
+BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "keys": {
+        "engine": "keys",
+        "domain": {"kind": "keys", "field": "what"},
+        "options": {},
+        "privacy": {"epsilon": 8.0, "delta": 1e-3, "per": "20m"},
+    },
+    "grid": {
+        "engine": "keys",
+        "mode": "public",
+        "domain": {
+            "kind": "keys",
+            "grid": {"x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "columns": 4, "rows": 4},
+            "value": {"field": "paid", "limits": [0.0, 10.0]},
+        },
+        "options": {"max_per_key": 2},
+        "privacy": {"epsilon": 8.0, "delta": 1e-3, "per": "20m"},
+    },
+    "found": {
+        "engine": "tabular",
+        "domain": {
+            "kind": "table",
+            "attributes": [
+                {"field": "side", "values": ["left", "right"]},
+                {"field": "what", "values": "discover", "max_key_bytes": 8, "least_count": 5},
+            ],
+        },
+        "options": {"records": False},
+        "privacy": {"epsilon": 8.0, "delta": 1e-3, "per": "20m"},
+    },
+}
+"""Streams beside the one of places: keys that are found, of which each user counts once; sums and events in cells of a
+grid; a table that finds values."""
+
+
 def two_streams(
-    bootstrap: str, folder: Path, *, job: str | None = None, names: Sequence[str] = (), routed: bool = False
+    bootstrap: str,
+    folder: Path,
+    *,
+    job: str | None = None,
+    names: Sequence[str] = (),
+    routed: bool = False,
+    beside: str = "keys",
 ) -> Config:
     """A job whose two streams live on different partitions of the private topics; with names of its own, or those.
 
-    One is of places, and of a user each event counts; one of keys, and of a user each key counts once.
+    One is of places, and of a user each event counts.
 
-    Args: routed: whether the job places the users of the second itself.
+    Args: routed: whether the job places the users of the second itself. beside: which of `BESIDE` the second is.
     """
     homes = {home_partition(name, 2): name for name in names}
     while len(homes) < 2:
@@ -54,7 +95,7 @@ def two_streams(
     secret = folder / "user-key"
     secret.write_bytes(b"a secret of the crash tests, thirty-two bytes or more")
     first, second = homes.values()
-    tables = [table(first, secret), table(second, secret, of_keys=True)]
+    tables = [table(first, secret), table(second, secret, BESIDE[beside])]
     if routed:
         tables[1]["partitioner"] = "any"
     witness = folder / "witness"
@@ -62,13 +103,10 @@ def two_streams(
     return job_config(bootstrap, folder / "data", streams=tables, job=job, witness=str(witness))
 
 
-def table(name: str, secret: Path, *, of_keys: bool = False) -> dict[str, Any]:
-    """A stream of `two_streams`."""
-    found = stream_table(name, options={"depth": 8, "initial_steps": 1})
-    found["privacy"] = {**found["privacy"], "user_key_file": str(secret)}
-    if of_keys:
-        found |= {"engine": "keys", "domain": {"kind": "keys", "field": "what"}, "options": {}}
-        found["privacy"] |= {"epsilon": 8.0, "delta": 1e-3, "per": "20m"}
+def table(name: str, secret: Path, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A stream of `two_streams`. Args: more: the one of `BESIDE` that it is."""
+    found = stream_table(name, options={"depth": 8, "initial_steps": 1}) | dict(more or {})
+    found["privacy"] = {**stream_table(name)["privacy"], **found["privacy"], "user_key_file": str(secret)}
     return found
 
 
@@ -104,6 +142,7 @@ class Field:
     """Feed, start, kill, settle, verify.
 
     Args:
+        seed: of the events, and which of `BESIDE` one of the streams is.
         workers_bootstrap: where the workers find the broker, if that is a proxy before it.
         config: a job of `two_streams` that has run before.
         session_timeout_s: of the workers in their consumer groups.
@@ -119,13 +158,14 @@ class Field:
         bootstrap: str,
         folder: Path,
         *,
-        seed: int = 1,
+        seed: int = 0,
         workers_bootstrap: str | None = None,
         config: Config | None = None,
         session_timeout_s: int = 6,
         routed: bool = False,
     ) -> None:
-        config = two_streams(bootstrap, folder, routed=routed) if config is None else config
+        beside = list(BESIDE)[seed % len(BESIDE)]
+        config = two_streams(bootstrap, folder, routed=routed, beside=beside) if config is None else config
         kafka = config.kafka.model_copy(update={"session_timeout_s": session_timeout_s})
         self.config = config.model_copy(update={"kafka": kafka})
         self._workers_bootstrap = workers_bootstrap or bootstrap
@@ -205,7 +245,9 @@ class Field:
         at = START_S + STEP_S * max(0, self.steps + late) + self._random.randrange(STEP_S)
         x = self._random.random() if self._random.random() > 0.02 else 7.0
         what = f"k{int(8 * x)}" if x < 1 else None
-        event = {"user": user, "at": at, "x": x, "y": self._random.random() ** 2, "what": what}
+        y = self._random.random() ** 2
+        event = {"user": user, "at": at, "x": x, "y": y, "what": what}
+        event |= {"paid": round(11 * y, 2), "side": "left" if y < 0.5 else "right"}
         return orjson.dumps(event), user.encode()
 
     def data_folder(self, name: str) -> Path:
@@ -316,13 +358,18 @@ class Field:
             await asyncio.sleep(0.05)
 
 
+def _kind(stream: Stream) -> tuple[str, str | None]:
+    return stream.engine, None if stream.mode == "default" else stream.mode
+
+
 def to_toml(config: Config, *, bootstrap: str) -> str:
     """The configuration as a file."""
     kafka = config.kafka
     streams = []
     for stream in config.streams:
         assert stream.privacy.user_key_file is not None
-        made = table(stream.name, stream.privacy.user_key_file, of_keys=stream.counts_pairs)
+        kinds = [more for more in BESIDE.values() if (more["engine"], more.get("mode")) == _kind(stream)]
+        made = table(stream.name, stream.privacy.user_key_file, *kinds)
         streams.append(made | {"source": stream.source, "partitioner": stream.partitioner})
     given = {"bootstrap": bootstrap, "partitions": kafka.partitions, "session_timeout_s": kafka.session_timeout_s}
     job = {"name": config.job.name, **({"witness": config.job.witness} if config.job.witness else {})}
