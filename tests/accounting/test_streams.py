@@ -1,14 +1,19 @@
 """Streams that share their users add up; bounds that renew hold for periods and windows, and for no lifetime."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from engines.core.accounting import gaussian
 from engines.core.accounting.streams import Price, StreamCost, Total, price_of, price_of_periods, totals
@@ -188,6 +193,129 @@ def test_thresholds_fail_in_each_period_anew() -> None:
     # A table whose values are found: draws hide events of two periods, thresholds fail in each.
     table, blocks = replace(keys, apart=False), replace(noise, apart=False)
     assert price_of([(table, 2)]).delta == pytest.approx(price_of([(blocks, 2)]).delta + 2 * 5e-7)
+
+
+def several(*, periods: int, epsilons: Sequence[float] = (1, 0.7, 1.5), delta: float = 0.01) -> list[StreamCost]:
+    """Keys, a table whose values are found, and pure noise."""
+    one, two, three = map(Fraction, epsilons)
+    half = Fraction(1, 2)
+    keys = StreamCost("k", "raw", one, Fraction(delta), 10, 0, gaussian=True, apart=True, thresholds=half)
+    table = StreamCost("t", "raw", two, Fraction(delta) / 3, 10, 0, gaussian=True, thresholds=half / 2)
+    return [keys, table, StreamCost("p", "raw", three, Fraction(0), 10, 0)]
+
+
+def without_keys(price: Price) -> float:
+    """The epsilon of a total that forgets the noise of the first stream."""
+    rest = sum((part.mu_squared or Fraction(0) for part in price.parts[1:]), Fraction(0))
+    return gaussian.epsilon(price.noise_delta, math.sqrt(rest)) + float(sum(part.epsilon for part in price.parts))
+
+
+def worst_delta(costs: Sequence[StreamCost], periods: int, epsilon: float) -> float:
+    """Delta of the worst mechanisms that keep each promise, exactly: shifts of normal noise, a coin for each pure
+    period, which says the truth as often as it may, and thresholds that tell all when they fail.
+    """
+    mus = [math.sqrt(cost.mu_squared(periods)) for cost in costs if cost.gaussian]
+    fine = math.prod(1 - cost.threshold_delta(1) for cost in costs for _ in range(periods))
+    coins = [float(cost.epsilon) for cost in costs if not cost.gaussian for _ in range(periods)]
+    mass = 0.0
+    for truths in product((1, -1), repeat=len(coins)):
+        chance = math.prod(1 / (1 + math.exp(-sign * each)) for sign, each in zip(truths, coins, strict=True))
+        loss = sum(sign * each for sign, each in zip(truths, coins, strict=True))
+        left = epsilon - loss - math.log(fine)
+        mu = math.hypot(*mus)
+        # Below 0 by symmetry: delta(-e) = 1 - exp(-e) + exp(-e) delta(e).
+        part = gaussian.delta(abs(left), mu)
+        mass += chance * (part if left >= 0 else 1 - math.exp(left) + math.exp(left) * part)
+    return 1 - fine + fine * mass
+
+
+@given(st.tuples(*[st.floats(0.2, 3)] * 3), st.floats(1e-8, 1e-2), st.integers(1, 4), st.sampled_from(["all", "noisy"]))
+def test_several_streams_cost_no_less_than_the_worst_there_are_and_no_more_than_their_sum(
+    epsilons: tuple[float, float, float], delta: float, periods: int, which: str
+) -> None:
+    """Theorem Q. A total that leaves out thresholds, or the noise of one stream, is found."""
+    costs = several(periods=periods, epsilons=epsilons, delta=delta)[: 3 if which == "all" else 2]
+    price = price_of((cost, periods) for cost in costs)
+    assert price.gaussian is not None
+    epsilon, at = price.gaussian
+    worst = worst_delta(costs, periods, epsilon)
+    assert worst <= at * (1 + 1e-9)
+    assert worst_delta(costs, periods, float(price.epsilon)) <= price.delta * (1 + 1e-9)
+    if which == "noisy":
+        assert worst > at * 0.95
+        assert worst > at - max(part.thresholds for part in price.parts)
+        assert worst_delta(costs, periods, without_keys(price)) > at
+    beside = sum(part.thresholds + part.delta for part in price.parts)
+    mu = math.sqrt(sum(part.mu_squared or 0 for part in price.parts))
+    at_the_sum = gaussian.epsilon(price.delta - beside, mu) + sum(float(part.epsilon) for part in price.parts)
+    assert at_the_sum <= float(price.epsilon) * (1 + 1e-9)
+
+
+def cells(mu: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of the cells that a normal variate is in, with a shift of mu and without."""
+    edges = np.concatenate(([-np.inf], np.linspace(-5, 5 + mu, bins - 1), [np.inf]))
+    return np.diff(ndtr(edges - mu)), np.diff(ndtr(edges))
+
+
+@pytest.mark.parametrize("periods", [1, 2])
+@pytest.mark.parametrize("fault", [None, "no thresholds", "the noise of one stream"])
+def test_small_cases_outcome_by_outcome(periods: int, fault: str | None) -> None:
+    """Every outcome of rounded normal noise of both streams, of coins and of thresholds, by both directions."""
+    costs = several(periods=periods)
+    price = price_of((cost, periods) for cost in costs)
+    assert price.gaussian is not None
+    epsilon, at = price.gaussian
+    with_user, without = np.ones(1), np.ones(1)
+    for cost in costs[:2]:
+        p, q = cells(math.sqrt(cost.mu_squared(periods)), 200)
+        fails = 1 - (1 - cost.threshold_delta(1)) ** periods
+        pairs = np.append(p * (1 - fails), fails), np.append(q, 0.0)
+        with_user, without = (np.outer(a, b).ravel() for a, b in zip((with_user, without), pairs, strict=True))
+    truth = 1 / (1 + math.exp(-costs[2].epsilon))
+    for _ in range(periods):
+        with_user = np.outer(with_user, [truth, 1 - truth]).ravel()
+        without = np.outer(without, [1 - truth, truth]).ravel()
+    if fault == "no thresholds":
+        at -= sum(part.thresholds for part in price.parts)
+    if fault == "the noise of one stream":
+        epsilon = without_keys(price)
+    deltas = [
+        float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((with_user, without), (without, with_user))
+    ]
+    assert (max(deltas) <= at) == (fault is None)
+
+
+@pytest.mark.parametrize(("periods", "delta"), [(1, 1e-6), (3, 1e-4)])
+def test_totals_against_distributions_of_losses(periods: int, delta: float) -> None:
+    """By `dp_accounting`, whose figures are of losses that are rounded up: 1 % at most."""
+    costs = several(periods=periods, delta=delta)
+    price = price_of((cost, periods) for cost in costs)
+    assert price.gaussian is not None
+    epsilon, at = price.gaussian
+    mu = math.hypot(*(math.sqrt(cost.mu_squared(periods)) for cost in costs[:2]))
+    losses = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-3)
+    pure = privacy_loss_distribution.from_laplace_mechanism(
+        1 / float(costs[2].epsilon), value_discretization_interval=1e-3
+    ).self_compose(periods)
+    exact = losses.compose(pure).get_delta_for_epsilon(epsilon)
+    assert exact + sum(part.thresholds for part in price.parts) <= at * 1.01
+    without_pure = price_of((cost, periods) for cost in costs[:2])
+    assert without_pure.gaussian is not None
+    alone = losses.get_delta_for_epsilon(without_pure.gaussian[0]) + sum(part.thresholds for part in price.parts)
+    assert alone == pytest.approx(without_pure.gaussian[1], rel=0.02)
+
+
+def test_each_part_of_a_total_is_told() -> None:
+    price = price_of((cost, 2) for cost in several(periods=2, delta=1e-6))
+    keys, table, pure = price.parts
+    assert keys.mu_squared is not None
+    assert table.mu_squared is not None
+    assert (keys.thresholds, table.thresholds, pure.thresholds) == pytest.approx((1e-6, 1e-6 / 6, 0))
+    assert (pure.epsilon, pure.mu_squared, keys.epsilon) == (3, None, 0)
+    assert price.gaussian is not None
+    mu = math.sqrt(keys.mu_squared + table.mu_squared)
+    assert price.gaussian[0] == pytest.approx(gaussian.epsilon(price.noise_delta, mu) + 3, rel=2e-5)
+    assert price.gaussian[1] == pytest.approx(price.noise_delta + keys.thresholds + table.thresholds)
 
 
 def test_periods_of_which_nothing_is_known_are_refused() -> None:

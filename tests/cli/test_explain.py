@@ -21,6 +21,7 @@ from agents.show.explain.render import render_page
 from agents.show.noise import NORMAL_95, RELEASES, noise_facts
 from agents.show.views.spatial import LeafNoise
 from engines.checks.contract_case import contract_case
+from engines.core.accounting import gaussian
 from engines.core.contract import Batch
 from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.simple import SimpleCounter
@@ -475,9 +476,80 @@ def test_streams_of_the_same_users_add_up() -> None:
     assert explain(other).shared == ()
     renewing = config(toml(), toml(name="stops", privacy=USER + '\nper = "28d"'))
     (shared,) = explain(renewing).shared
-    assert "3 in any 28d in a row, and no bound over a lifetime" in shared.sentence()
+    # A year has a part of 15 periods, and the stream without any.
+    assert "3 in any 28d in a row, epsilon = 16 in any 365 days in a row, and no bound over a" in shared.sentence()
     events = config(toml(privacy=EVENT), toml(name="stops", privacy=EVENT))
     assert "add up for one event of raw.rides: epsilon = 2" in explain(events).shared[0].sentence()
+
+
+def keys(*, name: str = "pages") -> str:
+    """A stream of engine `keys` of the users of `series`, with the same periods."""
+    return f"""
+[[streams]]
+name = "{name}"
+engine = "keys"
+source = "raw.pages"
+[streams.privacy]
+epsilon = 1.0
+delta = 1e-6
+user = "user"
+max_contributions = 8
+per = "10d"
+[streams.time]
+field = "at"
+step = "1d"
+start = "2026-01-01T00:00:00"
+[streams.domain]
+kind = "keys"
+field = "page"
+"""
+
+
+def test_of_a_delta_what_is_for_thresholds_is_told_apart() -> None:
+    """Noise is calibrated to the rest: with all of delta mu^2 would not be what epsilon says."""
+    explanation = explain(config(keys()))
+    (stream,) = explanation.streams
+    budget = stream.budget
+    assert (budget.thresholds, budget.noise_delta) == pytest.approx((4e-7, 6e-7))
+    assert budget.mu_squared is not None
+    assert gaussian.delta(1, float(budget.mu_squared) ** 0.5) == pytest.approx(6e-7, rel=1e-4)
+    for form in everywhere(explanation):
+        assert "+ 4e-07" in form
+    text, page, _ = everywhere(explanation)
+    for form in (text, page):
+        assert "6e-07 for the noise, 4e-07 for what thresholds let through" in form
+        assert "is epsilon 1 at delta 6e-07, exactly; with 4e-07 for what thresholds let through delta is 1e-06" in form
+    for form in everywhere(explain(config(series("default", privacy='per = "10d"')))):
+        assert "let through" not in form
+
+
+def test_keys_and_other_streams_of_the_same_users_add_up_part_by_part() -> None:
+    pure = toml(name="rides", epsilon="0.5", privacy='user = "user"\nmax_contributions = 2\nper = "10d"').replace(
+        'start = "now"', 'start = "2026-01-01T00:00:00"'
+    )
+    explanation = explain(config(keys(), series("default", privacy='per = "10d"'), pure))
+    (shared,) = explanation.shared
+    assert [what for what, _ in shared.cases] == [
+        "in one aligned period",
+        "in any 10d in a row",
+        "in any 365 days in a row",
+    ]
+    for (_, price), periods in zip(shared.cases, (1, 2, 38), strict=True):
+        assert price.gaussian is not None
+        noisy, counts, rides = price.parts
+        assert noisy.mu_squared is not None
+        assert counts.mu_squared is not None
+        mu = float(noisy.mu_squared + counts.mu_squared) ** 0.5
+        assert price.gaussian[0] == pytest.approx(gaussian.epsilon(1e-6, mu) + periods / 2, rel=2e-5)
+        assert price.gaussian[1] == pytest.approx(1e-6 + periods * 4e-7)
+        assert (counts.thresholds, rides.mu_squared, rides.epsilon) == (0, None, Fraction(periods, 2))
+    text, page, _ = everywhere(explanation)
+    for form in (text, page):
+        assert "Of that, in any 365 days in a row: mu^2 = " in form
+        assert "other noise adds epsilon = 19; thresholds add delta = 1.52e-05." in form
+        assert re.search(r"pages 2 0\.1067 8e-07", form)
+    (case, *_) = explanation.as_json()["adds_up"][0]["cases"]
+    assert [each["delta_of_thresholds"] for each in case["parts"]] == pytest.approx([4e-7, 0, 0])
 
 
 def test_a_stream_started_anew_adds_up_with_what_it_released_before() -> None:

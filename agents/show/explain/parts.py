@@ -86,6 +86,7 @@ class Budget:
         unit_epsilon: as configured, of one protected unit (over the stream, or over one period).
         contributions: changes that one unit may make. event_epsilon: what is left for each of them.
         terms: how the mechanisms add up to that, as text. mu_squared: of the unit, where they add up to that instead.
+        thresholds: the part of delta that is no noise's, but the probability that a threshold fails.
         contribution: what one of them is called: event, trip.
     """
 
@@ -97,15 +98,31 @@ class Budget:
     terms: str
     contribution: str = "event"
     mu_squared: Fraction | None = None
+    thresholds: float = 0.0
+
+    @property
+    def noise_delta(self) -> float:
+        """The part of delta that is for the noise."""
+        return self.delta - self.thresholds
+
+    @property
+    def split(self) -> str:
+        """Which part of delta is for what; empty where all of it is for the noise."""
+        if not self.thresholds:
+            return ""
+        return f"{self.noise_delta:.3g} for the noise, {self.thresholds:.3g} for what thresholds let through"
 
     @property
     def sum(self) -> str:
         """How the mechanisms add up to what is configured."""
         if self.mu_squared is not None:
-            return (
-                f"mu^2 of the unit: {self.terms} = {decimal(float(self.mu_squared))}, which is epsilon "
-                f"{self.unit_epsilon} at delta {self.delta:g}, exactly; epsilons of single mechanisms do not add up"
-            )
+            total = decimal(float(self.mu_squared))
+            told = f"mu^2 of the unit: {self.terms if len(self.shares) > 1 else total}"
+            told += f" = {total}" if len(self.shares) > 1 else ""
+            told += f", which is epsilon {self.unit_epsilon} at delta {self.noise_delta:.6g}, exactly"
+            if self.thresholds:
+                told += f"; with {self.thresholds:.3g} for what thresholds let through delta is {self.delta:g}"
+            return told + ("; epsilons of single mechanisms do not add up" if len(self.shares) > 1 else "")
         each = f"{self.terms} = {self.event_epsilon} {self.one}"
         return f"{each}; x {self.contributions} = {self.unit_epsilon}, exactly"
 
@@ -153,6 +170,7 @@ class Budget:
             " + ".join(terms),
             stream.contribution,
             guarantee.mu_squared,
+            StreamCost.from_stream(stream).threshold_delta(1),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -160,6 +178,7 @@ class Budget:
             "epsilon": float(self.unit_epsilon),
             "epsilon_exact": str(self.unit_epsilon),
             "delta": self.delta,
+            "delta_of_thresholds": self.thresholds,
             "contributions": self.contributions,
             "event_epsilon": float(self.event_epsilon),
             "event_epsilon_exact": str(self.event_epsilon),
@@ -376,19 +395,61 @@ class SharedBudget:
     def names(self) -> tuple[str, ...]:
         return tuple(stream.name for stream in self.total.streams)
 
-    def sentence(self) -> str:
+    @property
+    def cases(self) -> tuple[tuple[str, Price], ...]:
+        """For how long, and what all streams cost together."""
         total = self.total
+        if total.lifetime is not None:
+            return (("for ever", total.lifetime),)
+        longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)
+        aligned = (("in one aligned period", total.aligned),) if total.aligned is not None else ()
+        windows = {format_duration(timedelta(microseconds=longest)): longest}
+        if longest < YEAR_US:
+            windows["365 days"] = YEAR_US
+        return (*aligned, *((f"in any {what} in a row", total.within(window)) for what, window in windows.items()))
+
+    def sentence(self) -> str:
+        total, cases = self.total, self.cases
         whom = f"one {total.unit} of {total.who}"
         if total.named:
             whom = f"one user (field {total.who})"
         names = ", ".join(self.names[:-1]) + f" and {self.names[-1]}"
         if total.lifetime is not None:
             return f"Streams {names} add up for {whom}: {price_words(total.lifetime)} together, for ever."
-        longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)
-        period = format_duration(timedelta(microseconds=longest))
-        parts = [f"{price_words(total.aligned)} in one aligned period"] if total.aligned is not None else []
-        parts.append(f"{price_words(total.within(longest))} in any {period} in a row")
-        return f"Streams {names} add up for {whom}: {', '.join(parts)}, and no bound over a lifetime."
+        told = ", ".join(f"{price_words(price)} {what}" for what, price in cases)
+        return f"Streams {names} add up for {whom}: {told}, and no bound over a lifetime."
+
+    def tables(self) -> Iterator[tuple[str, list[list[str]]]]:
+        """Yield, where Gaussian noise adds up, a sentence for each case, and what each stream adds by `PARTS`."""
+        for what, price in self.cases:
+            if price.gaussian is None:
+                continue
+            parts, (epsilon, _) = price.parts, price.gaussian
+            squared = sum((part.mu_squared or Fraction(0) for part in parts), Fraction(0))
+            failing, others = (math.fsum(getattr(part, name) for part in parts) for name in ("thresholds", "delta"))
+            pure = sum((part.epsilon for part in parts), Fraction(0))
+            told = f"mu^2 = {decimal(float(squared))} is epsilon = {decimal(epsilon - float(pure))} at delta = "
+            told += f"{price.noise_delta:g}"
+            told += f"; other noise adds epsilon = {decimal(float(pure))}" if pure else ""
+            told += f"; thresholds add delta = {failing:.3g}" if failing else ""
+            rows = [
+                [
+                    part.name,
+                    f"{part.periods:,}",
+                    "" if part.mu_squared is None else decimal(float(part.mu_squared)),
+                    f"{part.thresholds:.3g}" if part.thresholds else "",
+                    decimal(float(part.epsilon)) if part.epsilon else "",
+                    f"{part.delta:.3g}" if part.delta else "",
+                ]
+                for part in parts
+            ]
+            sums = [
+                decimal(float(squared)),
+                f"{failing:.3g}" if failing else "",
+                decimal(float(pure)) if pure else "",
+                f"{others:.3g}" if others else "",
+            ]
+            yield f"Of that, {what}: {told}.", [*rows, ["together", "", *sums]]
 
     def as_json(self) -> dict[str, Any]:
         lifetime = self.total.lifetime
@@ -397,8 +458,28 @@ class SharedBudget:
             "who": self.total.who,
             "streams": list(self.names),
             "lifetime": None if lifetime is None else price_json(lifetime),
+            "cases": [{"what": what, **price_json(price), "parts": parts_json(price)} for what, price in self.cases],
             "sentence": self.sentence(),
         }
+
+
+PARTS = ("stream", "periods", "mu^2", "delta of thresholds", "epsilon of other noise", "its delta")
+"""Heads of `SharedBudget.tables`."""
+
+
+def parts_json(price: Price) -> list[dict[str, Any]]:
+    """Return what each stream adds to a price by Gaussian composition."""
+    return [
+        {
+            "stream": part.name,
+            "periods": part.periods,
+            "mu_squared": None if part.mu_squared is None else float(part.mu_squared),
+            "delta_of_thresholds": part.thresholds,
+            "epsilon_of_other_noise": float(part.epsilon),
+            "delta_of_other_noise": part.delta,
+        }
+        for part in price.parts
+    ]
 
 
 def price_words(price: Price) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from agents.show.charts import AMBER, BLUE, RED, SYNTHETIC, Curve, LineChart, Panel, draw
 from agents.show.explain.parts import (
+    PARTS,
     Budget,
     Explanation,
     Point,
@@ -34,6 +35,8 @@ def render_text(explanation: Explanation) -> str:
         lines = [_head("STREAMS THAT ADD UP")]
         for shared in explanation.shared:
             lines += _wrapped(shared.sentence())
+            for told, rows in shared.tables():
+                lines += ["", *_wrapped(told), *textwrap.indent(table(PARTS, rows), "  ").splitlines()]
         blocks.append("\n".join(lines))
     return "\n\n\n".join(blocks)
 
@@ -68,6 +71,8 @@ def _budget(budget: Budget) -> Iterator[str]:
     yield f"epsilon of the unit     {exact(budget.unit_epsilon)}" + (
         f", delta {budget.delta:g}" if budget.delta else ""
     )
+    if budget.split:
+        yield f"  of delta              {budget.split}"
     if budget.mu_squared is None:
         yield f"  / {budget.contributions} contributions     each {budget.contribution} {exact(budget.event_epsilon)}"
     for share in budget.shares:
@@ -75,15 +80,22 @@ def _budget(budget: Budget) -> Iterator[str]:
         yield ""
         yield f"  {spent(share.part)} for the {mechanism.name}"
         uses = "" if mechanism.uses == 1 else f", {mechanism.uses} uses of {exact(mechanism.epsilon)}"
-        one = f"of one {budget.contribution} {exact(share.event_epsilon)}"
-        yield f"      {one}{uses}; of the unit {exact(share.unit_epsilon)}"
-        yield (
-            f"      L1 sensitivity: {mechanism.l1_sensitivity} by one {budget.contribution}, "
-            f"{mechanism.l1_sensitivity * budget.contributions} by the unit"
-        )
+        if mechanism.mu_squared is None:
+            one = f"of one {budget.contribution} {exact(share.event_epsilon)}"
+            yield f"      {one}{uses}; of the unit {exact(share.unit_epsilon)}"
+        else:
+            yield f"      mu^2 of the unit {decimal(float(mechanism.mu_squared))}"
+        yield f"      L1 sensitivity: {_moved(share, budget)}"
         yield from _wrapped(noise_words(share, budget.contribution), first="      ", rest="      ")
     yield ""
     yield from _wrapped(f"sum: {budget.sum}", first="  ", rest="  ")
+
+
+def _moved(share: Share, budget: Budget) -> str:
+    """Return how far the quantity of a mechanism moves; mu^2 says of Gaussian noise what all of the unit does."""
+    one = share.mechanism.l1_sensitivity
+    by_one = f"{one} by one {budget.contribution}"
+    return by_one if share.mechanism.mu_squared is not None else f"{by_one}, {one * budget.contributions} by the unit"
 
 
 def noise_words(share: Share, contribution: str) -> str:
@@ -142,6 +154,7 @@ def render_page(explanation: Explanation) -> str:
         filters={"exact": exact, "spent": spent},
         explanation=explanation,
         releases=RELEASES,
+        parts=PARTS,
         plot=_plot,
         tiles_of=_tiles,
         facts_of=_facts,
@@ -169,13 +182,12 @@ def _facts(share: Share, budget: Budget) -> Iterator[tuple[str, str]]:
     yield "share", spent(share.part)
     if mechanism.uses != 1:
         yield "uses", f"{mechanism.uses}, of {exact(mechanism.epsilon)} each"
-    yield f"epsilon of one {budget.contribution}", exact(share.event_epsilon)
-    yield "epsilon of the unit", exact(share.unit_epsilon)
-    yield (
-        "L1 sensitivity",
-        f"{mechanism.l1_sensitivity} by one {budget.contribution}, "
-        f"{mechanism.l1_sensitivity * budget.contributions} by the unit",
-    )
+    if mechanism.mu_squared is None:
+        yield f"epsilon of one {budget.contribution}", exact(share.event_epsilon)
+        yield "epsilon of the unit", exact(share.unit_epsilon)
+    else:
+        yield "mu^2 of the unit", decimal(float(mechanism.mu_squared))
+    yield "L1 sensitivity", _moved(share, budget)
     yield "noise", noise_words(share, budget.contribution)
 
 

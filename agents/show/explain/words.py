@@ -211,8 +211,8 @@ def _but_for(budget: Budget) -> str:
     if not budget.delta:
         return ""
     epsilon = float(budget.unit_epsilon)
-    mu = gaussian.mu_for(epsilon, budget.delta)
-    surer = NormalDist().cdf(mu / 2 - epsilon / mu)
+    mu = gaussian.mu_for(epsilon, budget.noise_delta)
+    surer = NormalDist().cdf(mu / 2 - epsilon / mu) + budget.thresholds
     return f", but for a chance of {surer:.1g} (delta, {budget.delta:g}, is what that is worth, not how often it is)"
 
 
@@ -232,7 +232,8 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
     if budget.mu_squared is not None:
         lines.append(
             f"μ² of the unit, {stream.changes} {stream.contribution}{'s' if stream.changes > 1 else ''} together = "
-            f"{budget.terms} = {decimal(float(budget.mu_squared))};  δ(ε) = Φ(-ε/μ + μ/2) - exp(ε) Φ(-ε/μ - μ/2)"
+            f"{budget.terms + ' = ' if len(budget.shares) > 1 else ''}{decimal(float(budget.mu_squared))};  "
+            f"δ(ε) = Φ(-ε/μ + μ/2) - exp(ε) Φ(-ε/μ - μ/2){f' + {budget.thresholds:.3g}' if budget.thresholds else ''}"
         )
     else:
         lines.append(f"ε of one {stream.contribution} = {budget.terms} = {budget.event_epsilon}")

@@ -4,7 +4,7 @@ Streams that name the same user field speak of the same people, whichever topics
 a stream and itself restarted with another configuration, because both sets of releases are out. Streams that protect
 single events add up over one source topic.
 Guarantee: each total bounds what all releases together cost one user: by basic composition, and where noise is Gaussian
-    by Gaussian DP too, exactly (docs/guarantee.md, theorem P).
+    by Gaussian DP too, exactly (docs/guarantee.md, theorems P and Q).
     NOT covered: a person with several ids or under differently named fields, other jobs, and state that was deleted to
     start the same configuration anew.
 Source: [dong2019]; [balle2018].
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -29,6 +29,25 @@ from schemas.steps import CalendarLength
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What one stream adds to a price by Gaussian composition. Sums over streams, but for `mu_squared` plain ones.
+
+    Attributes:
+        name: of the stream. periods: of it, that are paid for.
+        mu_squared: of its Gaussian noise; None where it has none.
+        thresholds: delta of its thresholds, which is no noise's.
+        epsilon, delta: of noise that is not Gaussian; 0 where all of it is.
+    """
+
+    name: str
+    periods: int
+    mu_squared: Fraction | None
+    thresholds: float
+    epsilon: Fraction
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
 class Price:
     """What somebody pays: (epsilon, delta), and where noise is Gaussian what its own composition gives.
 
@@ -38,11 +57,15 @@ class Price:
         epsilon, delta: by adding up periods and streams.
         gaussian: (epsilon, delta) by adding up mu squared, at the largest delta that is configured for one period, of
             which that of thresholds adds up; None where there is no Gaussian noise, or one period of one stream of it.
+        noise_delta: at which Gaussian noise is stated in it; 0 where it is None.
+        parts: what each stream adds to it.
     """
 
     epsilon: Fraction
     delta: float
     gaussian: tuple[float, float] | None = None
+    noise_delta: float = field(default=0.0, compare=False)
+    parts: tuple[Part, ...] = field(default=(), compare=False)
 
     @property
     def stated(self) -> tuple[float, float]:
@@ -111,6 +134,13 @@ class StreamCost:
 
         return mu_squared_for(self.epsilon, self.noise_delta) * (periods if self.apart else periods**2)
 
+    def part(self, periods: int) -> Part:
+        """Return what so many periods add to a price by Gaussian composition."""
+        if self.gaussian:
+            failing = self.threshold_delta(periods)
+            return Part(self.name, periods, self.mu_squared(periods), failing, Fraction(0), 0.0)
+        return Part(self.name, periods, None, 0.0, *self.added(periods))
+
     def added(self, periods: int) -> tuple[Fraction, float]:
         """Return (periods * epsilon, delta) of so many periods, by adding them up."""
         epsilon = periods * self.epsilon
@@ -125,24 +155,23 @@ class StreamCost:
 
 
 def price_of(costs: Iterable[tuple[StreamCost, int]]) -> Price:
-    """Return what somebody pays who is in each of these streams, in so many of its periods (theorem P).
+    """Return what somebody pays who is in each of these streams, in so many of its periods (theorems P and Q).
 
     Raises: BudgetError for a stream whose periods have a delta that cannot be added up.
     """
     costs = list(costs)
-    added = [(cost, *cost.added(periods)) for cost, periods in costs]
-    epsilon, delta = sum((each for _, each, _ in added), Fraction(0)), min(sum(each for _, _, each in added), 1.0)
-    noisy = [(cost, periods) for cost, periods in costs if cost.gaussian]
-    if not noisy or (len(noisy) == 1 and noisy[0][1] == 1):
-        return Price(epsilon, delta)
+    added = [cost.added(periods) for cost, periods in costs]
+    epsilon, delta = sum((each for each, _ in added), Fraction(0)), min(sum(each for _, each in added), 1.0)
+    parts = tuple(cost.part(periods) for cost, periods in costs)
+    noisy = [part.mu_squared for part in parts if part.mu_squared is not None]
+    if not noisy or (len(noisy) == 1 and all(part.periods == 1 for part in parts if part.mu_squared is not None)):
+        return Price(epsilon, delta, parts=parts)
     from engines.core.accounting import gaussian
 
-    at = max(cost.noise_delta for cost, _ in noisy)
-    failing = math.fsum(cost.threshold_delta(periods) for cost, periods in noisy)
-    mu_squared = sum((cost.mu_squared(periods) for cost, periods in noisy), Fraction(0))
-    others = [(float(each), delta) for cost, each, delta in added if not cost.gaussian]
-    composed = gaussian.epsilon(at, math.sqrt(mu_squared)) + math.fsum(each for each, _ in others)
-    return Price(epsilon, delta, (rounded_up(composed), min(at + failing + math.fsum(each for _, each in others), 1.0)))
+    at = max(cost.noise_delta for cost, _ in costs if cost.gaussian)
+    composed = gaussian.epsilon(at, math.sqrt(sum(noisy))) + float(sum(part.epsilon for part in parts))
+    beside = math.fsum(each for part in parts for each in (part.thresholds, part.delta))
+    return Price(epsilon, delta, (rounded_up(composed), min(at + beside, 1.0)), at, parts)
 
 
 @lru_cache(maxsize=256)
