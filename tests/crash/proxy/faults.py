@@ -16,6 +16,11 @@ TARGETS = (
 )  # fmt: skip
 
 
+MOST_DUE = 2
+"""APIs at most that wait for their next request: else, where hardly anything is tried, each try of a transaction, with
+its five requests, would meet a fault, and none would ever succeed."""
+
+
 class Kind(StrEnum):
     """One fault of a network, as seen by one request."""
 
@@ -65,7 +70,8 @@ class Seeded:
     """Faults drawn from a seed: which, for how long, and how many targeted requests apart.
 
     APIs take turns, so that rare ones (`JoinGroup`) get their share although others come a thousand times as often: a
-    drawn API's next request gets the fault. Equal seeds and equal requests give equal faults.
+    drawn API's next request gets the fault, and at most `MOST_DUE` wait for theirs. Equal seeds and equal requests give
+    equal faults.
 
     Args:
         most: faults in all; None is without end.
@@ -99,7 +105,7 @@ class Seeded:
         if name not in self.targets or (self.most is not None and self.faults >= self.most):
             return None
         self._wait -= 1
-        if self._wait <= 0:
+        if self._wait <= 0 and len(self._due) < MOST_DUE:
             self._wait = self._chance.randint(*self.apart)
             self._due.add(self._next())
         if name not in self._due:
