@@ -14,7 +14,7 @@ SBOM   ?= build/sbom.json
 export PYTHONDONTWRITEBYTECODE :=
 SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence bench-table audit couple same chaos brokers recipes simulate-job nightly docs drawing pictures lock sbom clean
+.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence bench-table bench-keys audit couple same chaos brokers recipes simulate-job nightly docs drawing pictures lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -92,6 +92,9 @@ bench-sequence: setup  ## error of the series and Markov engines against the pap
 
 bench-table: setup  ## memory, state and steps of a table of 10^7 keys that nobody listed; QUICK=1 of 10^6
 	$(BENCH) -m benchmarks.table $(ARGS)
+
+bench-keys: setup  ## keys that nobody listed, found in streams, beside DP-SQLP and one batch; QUICK=1 takes three minutes
+	$(BENCH) -m benchmarks.keys $(ARGS)
 
 audit: setup  ## privstream audit of small streams of every engine, mode and variant (ARGS="--only spatial --runs 100")
 	$(VENV)/bin/privstream audit $(ARGS)

@@ -64,6 +64,7 @@ class Made:
         self.trips()
         self.years()
         self.delays()
+        self.words()
 
     def tied(self, values: Sequence[Any], hidden: np.ndarray) -> list[Any]:
         """Return one of the values for each row, which three times in four is that of the row's hidden number."""
@@ -138,7 +139,11 @@ class Made:
         where = {"user": users, "longitude": x, "latitude": y}
         self.lines(
             "gowalla_checkins/gowalla_nyc_checkins.csv.gz",
-            {"checkin_time": self.moments("2010-01-01", 42, "%Y-%m-%dT%H:%M:%SZ"), **where},
+            {
+                "checkin_time": self.moments("2010-01-01", 42, "%Y-%m-%dT%H:%M:%SZ"),
+                **where,
+                "location_id": np.arange(ROWS) % 7,
+            },
         )
         self.lines(
             "foursquare_nyc/foursquare_nyc_checkins.csv.gz",
@@ -189,6 +194,12 @@ class Made:
                 "long": (-60 + x).ravel(),
             },
         )
+
+    def words(self) -> None:
+        days, users = np.arange(ROWS) // 20, np.arange(ROWS) % 40
+        for name in ("ansible", "recipes"):
+            words = [f"word{at}" for at in (np.arange(ROWS) % 7).tolist()]
+            self.lines(f"commit_words/{name}.csv.gz", {"day": days, "user": users, "word": words})
 
     def years(self) -> None:
         x, y = self.near(-87.7, 41.8)

@@ -99,9 +99,13 @@ def bytes_per_key(steps: int, keys: int) -> float:
     return size / (steps * keys)
 
 
+def figures() -> dict[str, float]:
+    """Return all figures of the last line."""
+    return {**held(STEPS, KEYS), "bytes_per_key": bytes_per_key(STEPS, max(KEYS // 10, 100))}
+
+
 def main() -> None:
-    found = {**held(STEPS, KEYS), "bytes_per_key": bytes_per_key(STEPS, max(KEYS // 10, 100))}
-    print(json.dumps({name: float(f"{value:.3g}") for name, value in found.items()}))
+    print(json.dumps({name: float(f"{value:.3g}") for name, value in figures().items()}))
 
 
 if __name__ == "__main__":
