@@ -35,6 +35,7 @@ FEW_PENDING = 0.005
 @manual(
     Example("privstream query job.toml", "how many events were counted in all, and how sure that is"),
     Example("privstream query job.toml --every 30 --csv", "a trend: a row for each 30 steps"),
+    Example("privstream query job.toml --top 20", "of a stream of keys: those that most people have"),
     Example("privstream query job.toml --region harbour.geojson --steps 2024-01-01..", "in a place, since a day"),
 )
 def query(
@@ -55,6 +56,9 @@ def query(
     ] = None,
     every: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="A row for each N steps, in place of one for all.")
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Of engine keys: the N keys that most people have.")
     ] = None,
     series: Annotated[str | None, typer.Option(help="Which number, where a step has several.")] = None,
     stream: StreamName = None,
@@ -82,31 +86,59 @@ def query(
     with Bars(quiet=as_json) as bars:
         progress = partial(bars, f"read {chosen.name}")
         done = asyncio.run(
-            run(loaded, chosen, Ask(where, place, series, steps, every), verify=not unverified, progress=progress)
+            run(loaded, chosen, Ask(where, place, series, steps, every, top), verify=not unverified, progress=progress)
         )
     lines = [_line(each) for each in done.answers]
     if as_json:
         print_json({"ok": True, **asdict(done), "answers": lines})
+    elif not lines:
+        say("no key is listed that meets this")
     elif as_csv:
-        writer = csv.DictWriter(sys.stdout, list(lines[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
+        _write_csv(lines)
     else:
         _show(lines)
     if not as_json:
         _remarks(
-            lines, settled=done.settled, compacted=done.compacted, verified=done.verified, share=done.counted_share
+            lines,
+            settled=done.settled,
+            compacted=done.compacted,
+            verified=done.verified,
+            share=done.counted_share,
+            note=done.note,
         )
 
 
 def _line(each: Answered) -> dict[str, Any]:
-    return {"first": each.first, "last": each.last, "start": each.start, "end": each.end, **asdict(each.answer)}
+    told = asdict(each.answer)
+    del told["since"]
+    key = {} if each.key is None else {"key": dict(each.key.fields), "found": each.key.found}
+    return {**key, "first": each.first, "last": each.last, "start": each.start, "end": each.end, **told}
+
+
+def _write_csv(lines: list[dict[str, Any]]) -> None:
+    """Fields of a key are columns of their own: one may have the name of another column."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    rows = [(line.get("key", {}), {name: value for name, value in line.items() if name != "key"}) for line in lines]
+    writer.writerow([*rows[0][0], *rows[0][1]])
+    writer.writerows([*key.values(), *rest.values()] for key, rest in rows)
 
 
 def _show(lines: list[dict[str, Any]]) -> None:
-    head = ["steps", "from", "until", "estimate", "standard error", "95 % interval", "of it cut", "not measured yet"]
+    key = [*lines[0]["key"], "found in step"] if "key" in lines[0] else []
+    head = [
+        *key,
+        "steps",
+        "from",
+        "until",
+        "estimate",
+        "standard error",
+        "95 % interval",
+        "of it cut",
+        "not measured yet",
+    ]
     rows = [
         [
+            *([*map(_printable, line["key"].values()), str(line["found"])] if key else []),
             str(line["first"]) if line["first"] == line["last"] else f"{line['first']} to {line['last']}",
             line["start"].removesuffix("+00:00"),
             line["end"].removesuffix("+00:00"),
@@ -119,6 +151,15 @@ def _show(lines: list[dict[str, Any]]) -> None:
         for line in lines
     ]
     typer.echo(table(head, rows))
+
+
+def _printable(value: Any) -> str:
+    """Return a value of a key as text that a terminal shows as it is, whatever somebody wrote.
+
+    >>> _printable("a\\x1b[2J"), _printable(1)
+    ('a\ufffd[2J', '1')
+    """
+    return "".join(each if each.isprintable() else "\ufffd" for each in str(value))
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -137,16 +178,35 @@ def number(value: float) -> str:
 
 
 def _remarks(
-    lines: list[dict[str, Any]], *, settled: int, compacted: int, verified: int, share: tuple[float, float] | None
+    lines: list[dict[str, Any]],
+    *,
+    settled: int,
+    compacted: int,
+    verified: int,
+    share: tuple[float, float] | None,
+    note: str | None = None,
 ) -> None:
-    if any(line["standard_error"] is None and line["estimate"] is not None for line in lines):
+    if note is not None:
+        _remarks_of_keys(lines, note)
+    elif any(line["standard_error"] is None and line["estimate"] is not None for line in lines):
         say(
             "cut: counts of cells or steps that the question cuts; they are shared out, and the interval allows for "
             "any share. A standard error would allow for noise alone, so there is none: use the interval"
         )
-    if any(line["pending"] > FEW_PENDING for line in lines):
+    if note is None and any(line["pending"] > FEW_PENDING for line in lines):
         known = f"All up to step {settled} is measured" if settled >= 0 else "No step is measured wholly"
         say(f"not measured yet: share of region and steps of which no count is released; in no number here. {known}")
     if share is not None:
         say(f"events within the bounds on users only: {share[0]:.0%} to {share[1]:.0%} of all (90 %)")
     say_compacted(compacted, verified)
+
+
+def _remarks_of_keys(lines: list[dict[str, Any]], note: str) -> None:
+    say(note)
+    if any(line["standard_error"] is None and line["estimate"] is not None for line in lines):
+        say(
+            "counts of keys that are just listed, or said as 0, are too large where they are added up, so there is no "
+            "standard error: use the interval"
+        )
+    if any(line["pending"] > FEW_PENDING for line in lines):
+        say("not measured yet: share of the keys asked for that are not listed, so that no count of them is released")

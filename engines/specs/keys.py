@@ -28,6 +28,7 @@ SPEC = EngineSpec(
         whole_unit=True,
         dates_records=True,
         contribution="pair",
+        records_are_counts=True,
     ),
     domains={"keys": KeysDomainSection},
     options=KeysOptions,
@@ -37,6 +38,7 @@ SPEC = EngineSpec(
     view="agents.show.views.keys:VIEW",
     records=_records,
     contract_case="engines.keys.fixture:CONTRACT",
+    answers="engines.keys.answers:answers",
     asks=(
         Question(
             key="options.horizon",

@@ -246,7 +246,7 @@ def _widened(counts: FloatArray, names: tuple[str, ...], shape: Sequence[int], d
 
 def _asked(attribute: Attribute) -> Asked:
     if isinstance(attribute, Discovered):
-        return Asked(attribute.kinds, (*attribute.found, attribute.other))
+        return Asked(attribute.kinds, (*attribute.found, attribute.other), others=attribute.other)
     if isinstance(attribute, Category):
         others = (attribute.other,) if attribute.unknown == "other" else ()
         return Asked(attribute.kinds, (*attribute.values, *others))

@@ -56,6 +56,7 @@ class EngineFacts:
             `OptionsSection.pair_events`, and counts the others.
         dates_records: whether each synthetic record belongs to one step, which it names. If not, the records together
             stand for everything alive, and the job dates them where it can (`Stream.record_times`, docs/time.md).
+        records_are_counts: whether synthetic records are noisy counts, of which questions are answered.
     """
 
     modes: tuple[str, ...]
@@ -71,6 +72,7 @@ class EngineFacts:
     noise_versions: Mapping[str, int] = field(default_factory=dict)
     contribution: Literal["event", "pair"] = "event"
     dates_records: bool = False
+    records_are_counts: bool = False
 
     def requires_delta(self, mode: str | None, domain: DomainSection) -> bool:
         """Say whether a mode has no guarantee for this domain without a delta."""

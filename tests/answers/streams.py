@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.core.answers.contract import Answerer, CountQuestion
+from engines.core.answers.contract import RECORDS, Answerer, CountQuestion
 from engines.core.answers.where import Atom, Both
 from engines.core.contract import Batch, Columns, Engine
 from engines.core.noise import seeded
@@ -56,11 +56,12 @@ class Known:
         batches = self.batches()
         for seed in seeds:
             engine = build_engine(self.stream)
-            measured = [
-                (step, told)
-                for step, batch in enumerate(batches)
-                for told in engine.step(Batch(step, batch), seeded(1000 * seed + step)).measurements
-            ]
+            measured: list[tuple[int, Mapping[str, Any]]] = []
+            for step, batch in enumerate(batches):
+                release = engine.step(Batch(step, batch), seeded(1000 * seed + step))
+                measured += [(step, told) for told in release.measurements]
+                if self.stream.facts.records_are_counts:
+                    measured.append((step, {RECORDS: [dict(record.fields) for record in release.added]}))
             yield engine, part(self.stream.engine, "answers")(self.stream, measured, self.steps - 1)
 
     def truth(self, question: CountQuestion, counts: Callable[[Events], np.ndarray]) -> float:
@@ -128,3 +129,22 @@ def counted_visits(seed: int = 1, **tables: Any) -> Known:
             (CountQuestion(first, first + 1, series="km"), lambda of: of["km"]),
         ]
     return Known(stream, events, steps, asked)
+
+
+def people_of_pages(seed: int = 1, *, public: bool = False, steps: int = 6, per: str | None = None) -> Known:
+    """Pages that many people have, far above the threshold, and some that few have: an event is a new person."""
+    chance = np.random.default_rng(seed)
+    names = [f"p{number}" for number in range(40)] + ["rare", "no one's"][: 1 if not public else 2]
+    pages = np.repeat(names[:40], 600)
+    pages = np.concatenate((chance.permutation(pages), np.repeat("rare", 6)))
+    events = {"page": pages, "step": np.concatenate((chance.integers(0, steps, 24_000), np.arange(6) % steps))}
+    events["step"][: 40 * steps] = np.tile(np.arange(steps), 40)
+    privacy: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "user": "u", "max_contributions": 2}
+    domain: dict[str, Any] = {"kind": "keys", "field": "page"} | ({"keys": names} if public else {})
+    tables: dict[str, Any] = {"mode": "public"} if public else {}
+    tables |= {"privacy": privacy | ({"per": per} if per else {})} | ({} if per else {"options": {"horizon": steps}})
+
+    def page(name: str) -> tuple[CountQuestion, Callable[[Events], np.ndarray]]:
+        return CountQuestion(0, steps - 1, Atom("page", "=", (name,))), lambda of: of["page"] == name
+
+    return Known(configured("keys", domain, **tables), events, steps, [page(name) for name in names[:40]])

@@ -26,7 +26,15 @@ from engines.spatial.held.engine import HeldLeaves
 from schemas.config import ENGINES
 from schemas.errors import PrivstreamError
 from tests.answers.standardised import faults
-from tests.answers.streams import Events, Known, configured, counted_visits, counts_of_states, table_rows
+from tests.answers.streams import (
+    Events,
+    Known,
+    configured,
+    counted_visits,
+    counts_of_states,
+    people_of_pages,
+    table_rows,
+)
 from tests.consume.runs import run
 
 CORNER = 4
@@ -94,6 +102,8 @@ RUNS: dict[str, Callable[[float], list[float]]] = {
     "rows": lambda scale: errors_of(table_rows(), range(56), scale=scale),
     "states": lambda scale: errors_of(counts_of_states(), range(10), scale=scale),
     "visits": lambda scale: errors_of(counted_visits(), range(5), scale=scale),
+    "people": lambda scale: errors_of(people_of_pages(), range(10), scale=scale),
+    "people of public pages": lambda scale: errors_of(people_of_pages(public=True), range(10), scale=scale),
 }
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from agents.show.explain import explain_stream
-from agents.show.explain.parts import exact
+from agents.show.explain.parts import decimal, exact
 from schemas.config import format_length
 from schemas.guarantee import Mechanism
 
@@ -96,8 +96,8 @@ class Promise:
     def _lists(self) -> tuple[tuple[str, Sequence[str], str], ...]:
         """Return head, lines and mark of each list."""
         noise = [
-            f"{mechanism.name}: {mechanism.distribution} noise of scale {exact(mechanism.scale)}; one event costs "
-            f"epsilon {exact(mechanism.epsilon * mechanism.uses)} there"
+            f"{mechanism.name}: {mechanism.distribution} noise of scale {exact(mechanism.scale)}; "
+            f"{_cost(mechanism)} there"
             for mechanism in self.mechanisms
         ]
         return (
@@ -105,6 +105,12 @@ class Promise:
             ("Public by assumption", self.assumed, "- "),
             ("Not protected", self.unprotected, "- "),
         )
+
+
+def _cost(mechanism: Mechanism) -> str:
+    if mechanism.mu_squared is not None:
+        return f"the unit pays mu^2 = {decimal(float(mechanism.mu_squared))}"
+    return f"one event costs epsilon {exact(mechanism.epsilon * mechanism.uses)}"
 
 
 _NOTEBOOK_WORDS = (

@@ -20,9 +20,20 @@ import shapely
 from shapely.errors import GEOSException
 from shapely.geometry import shape
 
-from agents.readers.consume.ledger import Ledger, instant_of
+from agents.protocol.release.record_formats import record_format
+from agents.readers.consume.ledger import FoldedTable, Ledger, instant_of
 from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
-from engines.core.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, QueryError
+from engines.core.answers.contract import (
+    RECORDS,
+    Answerer,
+    Asked,
+    CountAnswer,
+    CountQuestion,
+    KeysAnswerer,
+    LargestKey,
+    Measured,
+    QueryError,
+)
 from engines.core.answers.where import Atom, Both, Either, Not, Where, kind, same
 from engines.core.registry import part
 from schemas.config import ENGINES
@@ -182,6 +193,11 @@ class _Reader:
                 f"Fix: write {'a number without quotes' if 'number' in asked.kinds else 'the value in single quotes'}."
             )
         if not ordered and asked.listed is not None and not any(same(value, each) for each in asked.listed):
+            if asked.others is not None:
+                raise QueryError(
+                    f"{field} has no value {value!r} that was found: its rows, if there are any, are counted as "
+                    f"{asked.others!r}. Fix: one of {', '.join(repr(each) for each in asked.listed)}."
+                )
             near = difflib.get_close_matches(str(value), [str(each) for each in asked.listed], n=1)
             known = ", ".join(repr(each) for each in asked.listed[:8]) + (", ..." if len(asked.listed) > 8 else "")
             raise QueryError(
@@ -234,6 +250,7 @@ class Ask:
         where, region, series: see `engines.core.answers.contract.CountQuestion`.
         steps: `FIRST..LAST`, each a step or a time, either may be left out; None: all.
         every: an answer for each so many steps; None: one for all.
+        top: in place of counts so many of the keys with most people, after the last of the steps; None: counts.
     """
 
     where: str | None = None
@@ -241,17 +258,22 @@ class Ask:
     series: str | None = None
     steps: str | None = None
     every: int | None = None
+    top: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer for steps `first` to `last`, which is the time from `start` to `end`."""
+    """The answer for steps `first` to `last`, which is the time from `start` to `end`.
+
+    Attributes: key: the fields of the key that it is of, and the step that listed it first, where keys are asked for.
+    """
 
     first: int
     last: int
     start: str
     end: str
     answer: CountAnswer
+    key: LargestKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +284,7 @@ class Queried:
         settled: the last step up to which everything is measured.
         verified, compacted: steps whose digests were checked, and that could not be.
         counted_share: what of all events the bounds on users let in, as a 90 % interval, where it is published.
+        note: of an engine of keys, whom counts are of, and what a key needs to be listed.
     """
 
     stream: str
@@ -270,6 +293,7 @@ class Queried:
     verified: int
     compacted: int
     counted_share: tuple[float, float] | None
+    note: str | None = None
 
 
 async def query(
@@ -282,19 +306,44 @@ async def query(
 ) -> Queried:
     """Read the public topics and answer. Raises: PrivstreamError; QueryError where the engine cannot answer."""
     check_answers(stream)
+    counts = stream.facts.records_are_counts
+    if counts and not verify:
+        raise QueryError(
+            f"engine {stream.engine} counts in its synthetic records, which --unverified does not read. Fix: leave it "
+            "out."
+        )
     ledger = await read_ledger(config.kafka, stream.name)
     latest = ledger.at(None)
-    folded = await read_steps(config.kafka, ledger, until=latest.step, verify=verify, measured=True, progress=progress)
-    answerer: Answerer = part(stream.engine, "answers")(stream, folded.measured, latest.step)
+    folded = await read_steps(
+        config.kafka,
+        ledger,
+        until=latest.step,
+        read=record_format(stream).read,
+        verify=verify,
+        measured=True,
+        progress=progress,
+    )
+    measured: Measured = [*folded.measured, *counts_of(folded)] if counts else folded.measured
+    answerer: Answerer = part(stream.engine, "answers")(stream, measured, latest.step)
     share = latest.notes.get("counted_share_90")
+    found = tuple(answers_of(ledger, answerer, ask))
     return Queried(
         stream=stream.name,
-        answers=tuple(answers_of(ledger, answerer, ask)),
+        answers=found,
         settled=answerer.settled,
         verified=folded.verified,
         compacted=len(folded.compacted),
         counted_share=None if share is None else (float(share[0]), float(share[1])),
+        note=answerer.note(steps_of(ask.steps, ledger)[1]) if isinstance(answerer, KeysAnswerer) else None,
     )
+
+
+def counts_of(folded: FoldedTable) -> Measured:
+    """Return the records of each step that has some, as measurements."""
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for _, step, record in folded.records():
+        found.setdefault(step, []).append(record)
+    return [(step, {RECORDS: records}) for step, records in found.items()]
 
 
 def check_answers(stream: Stream) -> None:
@@ -320,12 +369,24 @@ def answers_of(ledger: Ledger, answerer: Answerer, ask: Ask) -> Iterator[Answere
         )
     where = None if ask.where is None else condition(ask.where, answerer.fields)
     first, last = steps_of(ask.steps, ledger)
+    if ask.top is not None:
+        if not isinstance(answerer, KeysAnswerer):
+            raise QueryError("--top is for keys, and this stream counts none. Fix: leave it out.")
+        if ask.every is not None:
+            raise QueryError("--top is of one moment, and --every asks for several. Fix: leave one out.")
+        for each in answerer.largest(last, ask.top, where):
+            yield _answered(ledger, first, last, each.answer, each)
+        return
     every = ask.every or last - first + 1
     for begin in range(first, last + 1, every):
         end = min(begin + every - 1, last)
-        answer = answerer.answer(CountQuestion(begin, end, where, ask.region, ask.series))
-        start, until = ledger.entries[begin].begins, ledger.entries[end].ends
-        yield Answered(begin, end, start.isoformat(), until.isoformat(), answer)
+        yield _answered(ledger, begin, end, answerer.answer(CountQuestion(begin, end, where, ask.region, ask.series)))
+
+
+def _answered(ledger: Ledger, first: int, last: int, answer: CountAnswer, key: LargestKey | None = None) -> Answered:
+    first = first if answer.since is None else answer.since
+    start, until = ledger.entries[first].begins, ledger.entries[last].ends
+    return Answered(first, last, start.isoformat(), until.isoformat(), answer, key)
 
 
 def steps_of(text: str | None, ledger: Ledger) -> tuple[int, int]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from engines.core.answers.where import Where
 from engines.core.contract import ScalarKind
 from schemas.errors import PrivstreamError
 
 Measured = Sequence[tuple[int, Mapping[str, Any]]]
-"""All measurements of a stream with their steps, in order, as `Release.measurements` has them."""
+"""All measurements of a stream with their steps, in order, as `Release.measurements` has them. Of an engine whose
+records are counts (`EngineFacts.records_are_counts`) also one `{RECORDS: [...]}` for each step: the fields of each."""
+RECORDS = "records"
 
 NORMAL_95 = 1.959963984540054
 LAPLACE_KURTOSIS = 3.0
@@ -33,10 +35,12 @@ class Asked:
 
     Attributes:
         listed: all values that there are, or None where they are numbers of an interval.
+        others: what a value is counted as that is not listed; None where there is no such value.
     """
 
     kinds: frozenset[ScalarKind]
     listed: tuple[Any, ...] | None = None
+    others: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class CountAnswer:
     high: None where events wait for their measurement, and nothing says how many. low: None where they may be negative.
     cut: the noisy count of what lies in cells or blocks of steps that the question cuts; these are shared out.
     pending: share of the region and steps that no measurement covers. Their events are in no number here.
+    since: the first step of what is counted, where that is not the question's.
     """
 
     estimate: float | None
@@ -77,6 +82,7 @@ class CountAnswer:
     high: float | None
     cut: float = 0.0
     pending: float = 0.0
+    since: int | None = None
 
 
 class Answerer(Protocol):
@@ -107,6 +113,28 @@ class Answerer(Protocol):
 
     def answer(self, question: CountQuestion) -> CountAnswer:
         """Raises: QueryError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LargestKey:
+    """One of the keys with most people. Attributes: fields: of the key. found: the step that listed it first."""
+
+    fields: Mapping[str, Any]
+    found: int
+    answer: CountAnswer
+
+
+@runtime_checkable
+class KeysAnswerer(Answerer, Protocol):
+    """What answers of keys that are listed, as well."""
+
+    def largest(self, last: int, most: int, where: Where | None) -> Sequence[LargestKey]:
+        """Return so many listed keys at most that meet a condition, after a step; those with most people first."""
+        ...
+
+    def note(self, last: int) -> str:
+        """Say whom counts after a step are of, how many keys are listed, and what one needs to be."""
         ...
 
 
