@@ -36,7 +36,7 @@ def _key(domain: Any, chance: Chance) -> dict[str, Any]:
     if domain.grid is not None and chance.random() < 0.01:
         return dict(zip(domain.key_fields, (chance.choice([7.0, "no number"]), 0.5), strict=True))
     if domain.sources and chance.random() < 0.99:
-        return dict(zip(domain.key_fields, chance.choice(domain.public_keys), strict=True))
+        return _listed(domain, chance)
     if chance.random() < 0.005:
         return {name: chance.choice(["x" * 2000, None, "n\0ul"]) for name in domain.field}
     if chance.random() < 0.1:
@@ -44,11 +44,20 @@ def _key(domain: Any, chance: Chance) -> dict[str, Any]:
     return {name: chance.choice([*PAGES, 7, 7.5, True]) for name in domain.field}
 
 
+def _listed(domain: Any, chance: Chance) -> dict[str, Any]:
+    """A key of the public list, as it is written there, or a point in a cell of the grid."""
+    if domain.grid is not None:
+        xmin, ymin, xmax, ymax = domain.grid.bounds
+        return {domain.grid.x: chance.uniform(xmin, xmax), domain.grid.y: chance.uniform(ymin, ymax)}
+    values = chance.choice(domain.keys)
+    return dict(zip(domain.field, values if isinstance(values, tuple) else (values,), strict=True))
+
+
 def _dearest(domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
     """A key, with a value at a limit; every key costs the same."""
     value = {} if domain.value is None else {domain.value.field: domain.value.limits[1]}
     if domain.sources:
-        return [{**dict(zip(domain.key_fields, chance.choice(domain.public_keys), strict=True)), **value}]
+        return [{**_listed(domain, chance), **value}]
     return [{**{name: f"d{chance.randint(0, 10**6)}" for name in domain.field}, **value}]
 
 
