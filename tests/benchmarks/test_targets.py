@@ -63,8 +63,11 @@ def run(forks: subprocess.Popen[str], name: str, folder: Path, **environment: st
         "module": f"benchmarks.{module}",
         # What is compiled runs once: to optimise it takes longer than that.
         "environment": {
-            "SIZE": "smallest", "TMPDIR": str(folder), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", **environment,
-        },  # fmt: skip
+            "SIZE": "smallest",
+            "TMPDIR": str(folder),
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+            **environment,
+        },
         "folder": str(folder),
     }
     print(json.dumps(told), file=forks.stdin, flush=True)

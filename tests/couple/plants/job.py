@@ -143,7 +143,7 @@ _SURPLUS = {"privacy": {"surplus": 1}}
 
 SPATIAL: Mapping[str, Planted | Fault] = {
     "a worker that takes over forgets whom it has counted": replaced(PartitionIngest, "apply", _forgetting),
-    "steps that end with the number of events": replaced(PartitionIngest, "take", _counting),
+    "steps that end with the number of events": Fault(replaced(PartitionIngest, "take", _counting), shown_by=5),
     "a step computed again after a crash draws anew": partial(
         patch.multiple, Stepper, compute=_redrawing, restore=_noting
     ),

@@ -113,7 +113,7 @@ _PUBLIC = plants(
     "keys",
     PUBLIC,
     {
-        "only keys that somebody came to are released": partial(_told, _only_visited),
+        "only keys that somebody came to are released": Fault(partial(_told, _only_visited), shown_by=7),
         "noise for one key of a user": partial(
             _unasked, KeySelection, "squares", "return self.contributions * self.together**2", "return 1"
         ),
@@ -131,9 +131,9 @@ PLANTS = _PUBLIC + plants(
     "default",
     {
         "no union over the tests of a period": edit(selection, "_thresholds", _UNION, "selection.contributions"),
-        "no union over the keys of a user": Fault(edit(selection, "_thresholds", _UNION, "tests")),
-        "a threshold for fewer people than are asked for": edit(
-            selection, "_thresholds", "selection.least_count - 1 +", "selection.least_count - 2 +"
+        "no union over the keys of a user": Fault(edit(selection, "_thresholds", _UNION, "tests"), shown_by=0),
+        "a threshold for fewer people than are asked for": Fault(
+            edit(selection, "_thresholds", "selection.least_count - 1 +", "selection.least_count - 2 +"), shown_by=0
         ),
         "all of delta to the noise": partial(_unasked, KeySelection, "noise_delta", " * (1 - self.share)", ""),
         "noise for one key of a user": partial(

@@ -110,7 +110,9 @@ TABULAR: Mapping[str, Planted | Fault] = {
     "noise of a count and scale is drawn once": _once_for_all,
     # At the door itself, so that no law shows it.
     "marginals above 4,096 cells get no noise": Fault(
-        edit(mechanisms, "released", _RELEASED, f"whole if np.size(values) > 4096 else {_RELEASED}"), wide=1
+        edit(mechanisms, "released", _RELEASED, f"whole if np.size(values) > 4096 else {_RELEASED}"),
+        wide=1,
+        shown_by=5,
     ),
 }
 TABULAR_PAPER = {

@@ -351,16 +351,17 @@ DEFAULT = {
         edit(PureBudget, "scale", "self.presence.most,", "1,"), _HISTOGRAM
     ),
     "an event in two groups": Fault(_IN_LATER_GROUPS, _PURE_GROUPS),
-    "an event in two groups: sums": Fault(_IN_LATER_GROUPS, _FIXED_GROUPS),
+    "an event in two groups: sums": Fault(_IN_LATER_GROUPS, _FIXED_GROUPS, shown_by=5),
     "a group's noise is for events of that group alone": Fault(
         edit(PureBudget, "scale", "self.presence.most,", "self.presence.most // 3,"), _PURE_GROUPS
     ),
     "a group charged nothing": Fault(
         edit(AdaptiveChannel, "measure", "amount = amounts[field]", "amount = amounts[field] * (1 + index % 2)"),
         _ADAPTIVE_GROUPS,
+        shown_by=11,
     ),
     "noise for the upper limit alone": Fault(
-        edit(SeriesField, "shift", "max(map(abs, self.bounds))", "max(1, self.bounds[1])"), wide=0, shown_by=1
+        edit(SeriesField, "shift", "max(map(abs, self.bounds))", "max(1, self.bounds[1])"), wide=0, shown_by=0
     ),
 }
 PAPER = {

@@ -181,8 +181,9 @@ DEFAULT: Mapping[str, Planted | Fault] = {
     "rates follow the exact counts of the watch": edit(
         Watch, "step", "(counts - average), counts", "(counts - average), events[there]"
     ),
-    "rates follow the exact counts of the watch, out of the guard's sight": edit(
-        Watch, "step", "(counts - average), counts", "(counts - average), peeked(events)[there]", peeked=peeked
+    "rates follow the exact counts of the watch, out of the guard's sight": Fault(
+        edit(Watch, "step", "(counts - average), counts", "(counts - average), peeked(events)[there]", peeked=peeked),
+        shown_by=0,
     ),
     "burst groups share their noise": replaced(held.StepWork, "measure", _sharing),
     "a leaf is measured because its pending count reaches 1,000": replaced(held, "due", _due_when_full),
@@ -211,6 +212,7 @@ DEFAULT: Mapping[str, Planted | Fault] = {
             "    keys = events.keys[:, 0]\n",
         ),
         wide=0,
+        shown_by=0,
     ),
 }
 PAPER: Mapping[str, Planted | Fault] = {

@@ -180,7 +180,7 @@ HIDDEN: dict[str, Planted | Fault] = {
         ),
         ONE_EVENT,
         dearest=True,
-        shown_by=1,
+        shown_by=6,
     ),
     "the shares of the first larger block are dropped from the accounting": edit(
         Learning,
@@ -211,7 +211,9 @@ HIDDEN: dict[str, Planted | Fault] = {
     "a row that is alone counts twice": edit(
         EventRows, "counts", "self.signs)", "self.signs * (1 + (abs(self.signs) == 1)))"
     ),
-    "a restart forgets that the stream is early": edit(GrowingBlocks, "restore", "flag_of(early)", "False"),
+    "a restart forgets that the stream is early": Fault(
+        edit(GrowingBlocks, "restore", "flag_of(early)", "False"), shown_by=21
+    ),
     "rows follow a true number of inserts, read as a mechanism would": edit(
         Totals,
         "after",
