@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -165,6 +165,14 @@ class LogReader:
         return hanging(self.topic.topic, self.topic.partition, where)
 
 
+async def learn_leaders(consumer: AIOKafkaConsumer, topics: Collection[str]) -> None:
+    """Ask where these topics are, in one request.
+
+    aiokafka does not ask before it needs a partition, and then lets a tenth of a second pass, for each topic anew.
+    """
+    await consumer._client.set_topics(topics)
+
+
 @asynccontextmanager
 async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[LogReader]:
     """Open a private topic's partition for reading to its end. Raises: BrokerError."""
@@ -177,6 +185,7 @@ async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[
     answers = heed(everything._client)
     try:
         await everything.start()
+        await learn_leaders(everything, [topic])
         end = (await everything.end_offsets([tp]))[tp]
         answers = heed(committed._client)
         await committed.start()
@@ -322,6 +331,7 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
     partitions = [TopicPartition(*tp) for tp in tps]
     try:
         await everything.start()
+        await learn_leaders(everything, {tp.topic for tp in partitions})
         await committed.start()
         committed.assign(partitions)
         begins = await committed.beginning_offsets(partitions)

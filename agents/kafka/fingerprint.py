@@ -201,9 +201,8 @@ async def check_fingerprints(
     begun = [stream for stream in streams if stream.name not in stored]
     if refused and (begun or refused.keys() == now.keys()):
         raise next(iter(refused.values()))
-    for stream in begun:
-        await _check_unanswered(config, stream.name, found)
     if begun:
+        await _check_unanswered(config, [stream.name for stream in begun], found)
         registered = await schema_ids(config, begun)
         now = asked()
         new = [now[stream.name] for stream in begun]
@@ -235,18 +234,21 @@ async def check_fingerprints(
     )
 
 
-async def _check_unanswered(config: Config, stream: str, found: Mapping[str, TopicIdentity]) -> None:
-    """Check that a stream without a fingerprint is new: nobody could tell how private its public steps are.
+async def _check_unanswered(config: Config, streams: Sequence[str], found: Mapping[str, TopicIdentity]) -> None:
+    """Check that streams without a fingerprint are new: nobody could tell how private their public steps are.
 
     Raises: LostTopicError.
     """
-    ledger = Topics.ledger(stream)
-    if ledger in found and any((await ends_of(config.kafka, ledger, found[ledger].partitions))[1]):
-        topic = Topics(config.job.name, config.kafka.partitions).fingerprints
-        raise LostTopicError(
-            f"stream {stream}: {topic} does not know it, and {ledger} has steps of it: the fingerprints were lost, or "
-            "another job has a stream of this name. Restore the topic, or start the stream under another name"
-        )
+    ledgers = {Topics.ledger(stream): stream for stream in streams}
+    there = {ledger: found[ledger].partitions for ledger in ledgers if ledger in found}
+    for ledger, (_, ends) in (await ends_of(config.kafka, there)).items():
+        if any(ends):
+            topic = Topics(config.job.name, config.kafka.partitions).fingerprints
+            raise LostTopicError(
+                f"stream {ledgers[ledger]}: {topic} does not know it, and {ledger} has steps of it: the fingerprints "
+                "were lost, or another job has a stream of this name. Restore the topic, or start the stream under "
+                "another name"
+            )
 
 
 def _refused(

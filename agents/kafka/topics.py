@@ -17,6 +17,7 @@ import shlex
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -27,7 +28,7 @@ from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
 
-from agents.kafka.clients import close_client, log_reader, read_to_end
+from agents.kafka.clients import close_client, learn_leaders, log_reader, read_to_end
 from agents.kafka.cluster import no_answer
 from agents.kafka.security import security_kwargs
 from agents.protocol.fingerprint import holding
@@ -170,10 +171,10 @@ async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> 
     topics = Topics(config.job.name, config.kafka.partitions)
     lost: dict[str, str] = {}
     missing = [name for name in topics.history if name not in existing]
-    for name in topics.history if missing else ():
-        if name in existing and any((await ends_of(config.kafka, name, existing[name].partitions))[1]):
-            lost |= dict.fromkeys(missing, f"{name} shows that the job has run")
-            break
+    if missing:
+        there = {name: existing[name].partitions for name in topics.history if name in existing}
+        filled = [name for name, (_, ends) in (await ends_of(config.kafka, there)).items() if any(ends)]
+        lost |= dict.fromkeys(missing if filled else (), f"{''.join(filled[:1])} shows that the job has run")
     published = {topic: stream.name for stream in config.streams for topic in topics.published(stream.name)}
     published |= {topics.routed(stream.name): stream.name for stream in config.streams if stream.routed}
     if published.keys() - existing.keys() and topics.fingerprints in existing:
@@ -195,7 +196,7 @@ async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> 
         return []
     written = await _written_partitions(config, topics)
     # After the blocks: what a block speaks of was committed with it or before.
-    begins, ends = await ends_of(config.kafka, topics.bounds, existing[topics.bounds].partitions)
+    begins, ends = (await ends_of(config.kafka, {topics.bounds: existing[topics.bounds].partitions}))[topics.bounds]
     if any(begins):  # compaction leaves the first offset where it is
         return [
             _lost(topics.bounds, "has lost its first records: by retention, or while it had another cleanup.policy")
@@ -218,18 +219,28 @@ async def _written_partitions(config: Config, topics: Topics) -> Collection[int]
     return written
 
 
-async def ends_of(kafka: Kafka, topic: str, partitions: int) -> tuple[list[int], list[int]]:
-    """Return the first and the next offset of each partition."""
+async def ends_of(kafka: Kafka, topics: Mapping[str, int]) -> dict[str, tuple[list[int], list[int]]]:
+    """Return topic -> the first and the next offset of each partition.
+
+    Args: topics: topic -> its number of partitions.
+    Raises: BrokerError.
+    """
+    if not topics:
+        return {}
     consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, **security_kwargs(kafka))
+    asked = {topic: [TopicPartition(topic, each) for each in range(number)] for topic, number in topics.items()}
+    every = list(chain.from_iterable(asked.values()))
     try:
         await consumer.start()
-        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
-        begins, ends = await consumer.beginning_offsets(asked), await consumer.end_offsets(asked)
+        await learn_leaders(consumer, topics)
+        begins, ends = await consumer.beginning_offsets(every), await consumer.end_offsets(every)
     except (KafkaError, OSError) as error:
-        raise await no_answer(kafka, f"{topic} cannot be looked at", error) from error
+        name, *rest = topics
+        what = f"{name} and {len(rest):,} more" if rest else name
+        raise await no_answer(kafka, f"{what} cannot be looked at", error) from error
     finally:
         await close_client(consumer)
-    return [begins[each] for each in asked], [ends[each] for each in asked]
+    return {topic: ([begins[each] for each in its], [ends[each] for each in its]) for topic, its in asked.items()}
 
 
 SAFE_BROKERS = 3  # from here on a record survives the loss of a broker

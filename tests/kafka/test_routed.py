@@ -102,7 +102,7 @@ async def test_records_of_any_producer_are_taken_in_once_over_kills(
     async with bench.running():
         await until(bench.result, lambda result: sum(result.reasons.values()) >= len(sent))
         # What is in blocks goes: it is raw.
-        await until(lambda: ends_of(config.kafka, topic, PARTITIONS), lambda ends: any(ends[0]))
+        await until(lambda: ends_of(config.kafka, {topic: PARTITIONS}), lambda ends: any(ends[topic][0]))
         [state] = await status(config)
         findings = {finding.what: finding for finding in await source_findings(config)}
     result = await bench.result()
