@@ -190,11 +190,11 @@ def plot(results: Results, path: Path) -> None:
                 tests, [*map(fmean, seeds)], [*map(_spread, seeds)], color=colour, marker="o", capsize=2, label=method
             )
         axes.set_title(data, fontsize=10)
-        axes.set_xlabel("test")
+        axes.set_xlabel(f"test, of {FEW}")
         axes.set_ylim(bottom=0)
         charts.quiet(axes)
     every.flat[0].set_ylabel("keys found")
-    every.flat[-1].legend(frameon=False, fontsize=8, loc="upper left")
+    every.flat[0].legend(frameon=False, fontsize=8, loc="center left")
     made.savefig(path, dpi=100)
 
 

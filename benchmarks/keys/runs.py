@@ -53,13 +53,14 @@ def planned(*, quick: bool) -> Iterator[Run]:
     placed = [name for name, people in zones.SETS_OF_PEOPLE.items() if people.file.exists()]
     named, many = methods(STREAMS), [at(name, MANY) for name in (ENGINE, SQLP)]
     few = [name for name in named if name not in many]
-    yield from _runs(STREAMS, there, few, SEEDS)
+    seeds, fewer = (1, 1) if quick else (SEEDS, FEWER_SEEDS)
+    yield from _runs(STREAMS, there, few, seeds)
     yield from _runs(TABLE, [TABLE_DATA], [ENGINE], 1)
-    yield from _runs(ZONES, placed, zones.METHODS, 1 if quick else SEEDS)
-    yield from _runs(SYNTHETIC, [SYNTHETIC_DATA], methods(SYNTHETIC), 1 if quick else FEWER_SEEDS)
+    yield from _runs(ZONES, placed, zones.METHODS, seeds)
+    yield from _runs(SYNTHETIC, [SYNTHETIC_DATA], methods(SYNTHETIC), fewer)
     if not quick:
-        yield from _runs(STREAMS, there, many, SEEDS)
-    yield from _runs(WEEKS, placed, zones.METHODS, 1 if quick else FEWER_SEEDS)
+        yield from _runs(STREAMS, there, many, fewer)
+    yield from _runs(WEEKS, placed, zones.METHODS, fewer)
 
 
 def _runs(part: str, data: Iterable[str], named: Iterable[str], seeds: int) -> Iterator[Run]:

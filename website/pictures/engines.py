@@ -142,6 +142,36 @@ def trajectory() -> Any:
     return made
 
 
+def keys() -> Any:
+    """Draw at how many crossings of the town drives end, by how many drivers, and what is released of it."""
+    rows = rows_of("town/arrivals.csv.gz")
+    stream = configure(EXAMPLES / "arrivals.toml", insecure_seed=SEED)
+    last = stream.run(list(rows), until=6)[-1]
+    drivers = Counter(
+        crossing for crossing, _ in {(row["crossing"], row["driver"]) for row in rows if row["time"] < 3 * 86_400}
+    )
+    said = {row["crossing"]: (row["count"], row["error"]) for row in last.records}
+    names = sorted(drivers, key=lambda name: (-drivers[name], name))[:26]
+    made, axes = figure(9.0, 3.6)
+    axes.bar(range(len(names)), [drivers[name] for name in names], 0.7, color=GREY, alpha=0.6, label="drivers")
+    there = [(at, *said[name]) for at, name in enumerate(names) if name in said]
+    at, counts, errors = zip(*there, strict=True)
+    axes.errorbar(
+        at,
+        counts,
+        [1.64 * error for error in errors],
+        color=SYNTHETIC,
+        linestyle="",
+        marker="o",
+        capsize=3,
+        label="released, with a 90 % interval: epsilon 4 for a driver",
+    )
+    axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
+    axes.legend(frameon=False)
+    quiet(axes)
+    return made
+
+
 PICTURES: dict[str, Callable[[], Any]] = {
-    f"engines/{draw.__name__}": draw for draw in (spatial, series, tabular, markov, trajectory)
+    f"engines/{draw.__name__}": draw for draw in (spatial, series, tabular, markov, trajectory, keys)
 }
