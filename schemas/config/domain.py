@@ -49,6 +49,8 @@ class Question:
         optional: whether it is asked only where `field_keys` are answered; else the key is written as a comment, with
             a field of the sample that fits, or of a public file one with few values.
         example: an answer that must still be written, in TOML; empty: by `kind`.
+        unlisted: in a `TablesQuestion`, the answer for one field whose values nobody can list: a public file has too
+            many of them, or there is none. It is said in a comment why.
     """
 
     key: str
@@ -65,6 +67,7 @@ class Question:
     of_user: str = ""
     optional: bool = False
     example: str = ""
+    unlisted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,7 @@ class TablesQuestion:
         fallback: the only table if no field is chosen; None if one must be chosen.
         instead: other tables, which are offered in a comment where a field of the sample fits, or of a public file one
             with many values.
+        unlisted: what the answer `unlisted` of a question means, as a sentence for a comment.
     """
 
     key: str
@@ -87,6 +91,7 @@ class TablesQuestion:
     field_kinds: frozenset[FieldKind] = ANY
     fallback: Mapping[str, Any] | None = None
     instead: TablesQuestion | None = None
+    unlisted: str = ""
 
 
 def required(model: type[Section]) -> Iterator[Question]:

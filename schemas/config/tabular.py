@@ -374,6 +374,7 @@ class TableDomainSection(DeletableDomainSection):
             text="What are all possible values?",
             field_kinds=frozenset(("text", "boolean")),
             public="values",
+            unlisted=DISCOVER,
         )
         edges = Question(
             key="edges",
@@ -389,7 +390,15 @@ class TableDomainSection(DeletableDomainSection):
         missing = Question(key="missing", kind="flag", text=text, public="nulls", default=False)
         text = "Which fields does the table have? One to fifty"
         return (
-            TablesQuestion(key="attributes", text=text, field_key="field", questions=(values, edges, integer, missing)),
+            TablesQuestion(
+                key="attributes",
+                text=text,
+                field_key="field",
+                questions=(values, edges, integer, missing),
+                unlisted='values = "discover" finds the texts that enough records have, in one field; all others are '
+                '"other". It takes a part of the budget, and needs privacy.delta, far below one divided by the number '
+                "of users",
+            ),
         )
 
     @property

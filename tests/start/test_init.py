@@ -322,10 +322,81 @@ def test_a_public_file_says_bounds_and_categories(place: Path) -> None:
 
 def test_a_public_file_with_more_values_than_categories_says_so(place: Path) -> None:
     Path("public.jsonl").write_text("\n".join(json.dumps({"zone": f"z{n}", "n": n}) for n in range(1001)))
-    arguments = ("init", "--from", "rides.csv", "--public", "public.jsonl", "--engine", "tabular", *EVENTS)
-    code, said, _ = call(*arguments, "--out", "job.toml")
+    arguments = ("init", "--from", "rides.csv", "--public", "public.jsonl", "--engine", "markov")
+    code, said, _ = call(*arguments, "--set", "domain.field=zone", "--out", "job.toml")
     assert code == 1
-    assert "domain.attributes=VALUE: public.jsonl has more than 1,000 different ones" in said
+    assert "domain.values=VALUE: public.jsonl has more than 1,000 different values of zone" in said
+
+
+MANY = [
+    {"at": BEGIN + n, "rider_id": f"r{n % 9}", "shop": f"shop-{n}", "paid": "card" if n % 2 else "cash"}
+    for n in range(1500)
+]
+
+
+def test_values_that_nobody_can_list_are_found_in_a_table(place: Path) -> None:
+    """The reason stands beside it, and a delta is written; of private records nothing says how many there are."""
+    write_rows(place / "many.jsonl", MANY)
+    said = (
+        "init",
+        "--engine",
+        "tabular",
+        "--from",
+        "many.jsonl",
+        "--set",
+        "privacy.max_contributions=4",
+        "--overwrite",
+    )
+    code, _, err = call(*said, "--public", "many.jsonl")
+    assert code == 0, err
+    stream = load_config("privstream.toml").streams[0]
+    assert stream.privacy.delta == 1e-6
+    assert [each["values"] for each in load_toml("privstream.toml")["domain"]["attributes"]] == [
+        "discover",
+        ["card", "cash"],
+    ]
+    text = " ".join(Path("privstream.toml").read_text().replace("#", " ").split())
+    assert 'many.jsonl has more values of shop than can be listed: values = "discover" finds the texts' in text
+    assert "needs privacy.delta, far below one divided by the number of users" in text
+    code, out, _ = call(*said)
+    text = " ".join(Path("privstream.toml").read_text().replace("#", " ").split())
+    assert code != 0
+    assert "domain.attributes" in out
+    assert 'attributes = [{ field = "shop", values = "discover" }]' in text
+    assert "shop-1" not in text
+    # Whoever says it is asked for nothing more.
+    code, _, err = call(*said, "--set", 'domain.attributes=[{ field = "shop", values = "discover" }]')
+    assert code == 0, err
+    assert load_config("privstream.toml").streams[0].privacy.delta == 1e-6
+
+
+def test_of_two_fields_of_many_values_one_is_found_and_the_other_is_asked_for(place: Path) -> None:
+    write_rows(place / "many.jsonl", [{**row, "street": f"street-{n}"} for n, row in enumerate(MANY)])
+    said = (
+        "init",
+        "--engine",
+        "tabular",
+        "--from",
+        "many.jsonl",
+        "--set",
+        "privacy.max_contributions=4",
+        "--public",
+        "many.jsonl",
+    )
+    code, out, _ = call(*said)
+    assert code != 0
+    assert "many.jsonl has more than 1,000 different values of street" in out
+    text = Path("privstream.toml").read_text()
+    assert '{ field = "shop", values = "discover" }' in text
+    assert '{ field = "street", values = ["TEXT", "TEXT"] }' in text
+    assert "\ndelta = 1e-06" in text
+
+
+def test_of_keys_a_bound_of_keys_is_asked_for(place: Path) -> None:
+    write_rows(place / "many.jsonl", MANY)
+    code, out, _ = call("init", "--engine", "keys", "--from", "many.jsonl", "--set", "domain.field=shop")
+    assert code != 0
+    assert "How many keys of one user count?" in out
 
 
 def test_histograms_and_groups_are_offered_in_comments(place: Path) -> None:

@@ -74,8 +74,9 @@ class PublicFacts:
         if what != "values" or not names or names[0] not in self.fields or self.fields[names[0]].values is not None:
             return ""
         return (
-            f"{self.path} has more than {MOST_VALUES:,} different ones, too many to be categories: leave the field "
-            "out, or list the few that matter"
+            f"{self.path} has more than {MOST_VALUES:,} different values of {names[0]}, too many to be categories: "
+            "leave the field out, or list the few that matter; engine keys counts who has which, though nobody lists "
+            "them"
         )
 
     def few(self, name: str) -> bool:

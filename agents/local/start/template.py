@@ -33,7 +33,7 @@ from agents.local.start.public import PublicFacts
 from agents.local.start.sample import FieldSeen
 from engines.core.noise import fresh_seed
 from schemas.config import ENGINES, parse_config
-from schemas.config.domain import Question, TablesQuestion
+from schemas.config.domain import DomainSection, Question, TablesQuestion
 from schemas.config.engines import EngineSpec
 from schemas.config.formats import CsvSection
 from schemas.config.privacy import Privacy
@@ -160,6 +160,7 @@ class Template:
         self.to_fill: dict[str, tuple[str, str]] = {}
         self.offered: dict[str, tuple[str, str]] = {}
         self._examples: dict[str, str] = {}
+        self._finds = False
         self._used: set[Any] = {
             text for key, value in given.items() if key not in NO_FIELDS for text in _texts_in(value)
         }
@@ -188,7 +189,9 @@ class Template:
                 ),
                 fields=[each for each in self._fields if not _NO_ID.search(each.name.lower())],
             )  # fmt: skip
-        names_user = self._domain(spec, folder)
+        domain = self._domain(spec, folder)
+        # What cannot be read yet is said when the whole is.
+        names_user = domain is None or domain.names_user
         for question in spec.asks:
             self._ask(question.key, question)
         if not names_user:
@@ -198,11 +201,14 @@ class Template:
             if "privacy.max_contributions" not in self.values:
                 self._ask("privacy.max_contributions", Question(
                     key="max_contributions", kind="whole",
-                    text="How many events of one user count? More are dropped; each gets a smaller part of epsilon. As "
-                    "many as usual users have; privstream tune compares bounds, on public or old data",
+                    text=f"How many {'keys' if spec.facts.contribution == 'pair' else 'events'} of one user count? "
+                    "More are dropped; each gets a smaller part of epsilon. As many as usual users have; privstream "
+                    "tune compares bounds, on public or old data",
                 ))  # fmt: skip
             self.values["privacy.user_key_file"] = self.given.get("privacy.user_key_file", "user.key")
-        if spec.facts.modes[0] in spec.facts.needs_delta:
+        mode = self.given.get("mode", spec.facts.modes[0])
+        finds = self._finds or (domain is not None and spec.facts.threshold_share(mode, domain) > 0)
+        if finds or spec.facts.modes[0] in spec.facts.needs_delta:
             self.values["privacy.delta"] = self.given.get("privacy.delta", 1e-6)
         rest = {key: value for key, value in self.given.items() if key not in self.to_fill}
         self.values = {**rest, **self.values}
@@ -298,8 +304,8 @@ class Template:
             f"time.field=at --set time.format={form}"
         )
 
-    def _domain(self, spec: EngineSpec, folder: Path) -> bool:
-        """Answer what the domain must say. Returns: whether the records that it describes name users."""
+    def _domain(self, spec: EngineSpec, folder: Path) -> DomainSection | None:
+        """Answer what the domain must say. Returns: the section; None where it is not whole."""
         model = spec.domains.get(self.values["domain.kind"], next(iter(spec.domains.values())))
         for question in model.questions():
             key = f"domain.{question.key}"
@@ -313,9 +319,9 @@ class Template:
                 self._ask(key, question, about=about)
         try:
             domain = _below("domain", {**self.given, **self.values})
-            return model.model_validate(domain, context={FOLDER: folder}).names_user
-        except ConfigError:  # said when the whole is read
-            return True
+            return model.model_validate(domain, context={FOLDER: folder})
+        except ConfigError:
+            return None
 
     def _ask(
         self, key: str, question: Question, *, fields: Sequence[FieldSeen] | None = None, about: Sequence[Any] = ()
@@ -373,12 +379,38 @@ class Template:
             self.values[key] = [dict(asked.fallback)]
             return
         tables = [self._table(asked, name) for name in names or free or [Blank('"FIELD"')]]
+        self._find_values(key, asked, tables)
         if names and not any(isinstance(value, Blank) for table in tables for value in table.values()):
             self.values[key] = tables
             return
-        why = [] if self._public is None else [self._public.too_many("values", [name]) for name in names]
+        open_ones = [
+            str(table[asked.field_key]) for table in tables if any(isinstance(v, Blank) for v in table.values())
+        ]
+        why = [] if self._public is None else [self._public.too_many("values", [name]) for name in open_ones]
         public = "; or name a PUBLIC file that has them with --public" if self._public is None else ""
         self.to_fill[key] = next(filter(None, why), asked.text + public), _rows(tables)
+
+    def _find_values(self, key: str, asked: TablesQuestion, tables: Sequence[dict[str, Any]]) -> None:
+        """Answer by `Question.unlisted` for one field of which a public file has too many values; or offer it."""
+        for question in asked.questions:
+            open_ones = [table for table in tables if question.unlisted and isinstance(table.get(question.key), Blank)]
+            if not open_ones:
+                continue
+            if self._public is None:
+                rows = [{asked.field_key: open_ones[0][asked.field_key], question.key: question.unlisted}]
+                self.offered[key] = f"Where nobody can list them, {asked.unlisted}.", _rows(rows)
+                continue
+            named = {str(table[asked.field_key]): table for table in open_ones}
+            many = [name for name in named if self._public.too_many(question.public, [name])]
+            if many:
+                few = [{**named[many[0]], question.key: Blank(_blank(question))}]
+                named[many[0]][question.key] = question.unlisted
+                self._finds = True
+                self.offered[key] = (
+                    f"{self._public.path.name} has more values of {many[0]} than can be listed: {asked.unlisted}. Or "
+                    "leave the field out, or list those that matter, and which of the others are refused:",
+                    _rows(few),
+                )
 
     def _offer(self, key: str, question: Question) -> None:
         """Offer a field with few values, or what is known of the one that is offered."""
