@@ -23,7 +23,7 @@ from agents.cli.output import (
     say,
     say_compacted,
 )
-from agents.show.text import table
+from agents.show.text import printable, table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _show(lines: list[dict[str, Any]]) -> None:
     ]
     rows = [
         [
-            *([*map(_printable, line["key"].values()), str(line["found"])] if key else []),
+            *([*(printable(str(value)) for value in line["key"].values()), str(line["found"])] if key else []),
             str(line["first"]) if line["first"] == line["last"] else f"{line['first']} to {line['last']}",
             line["start"].removesuffix("+00:00"),
             line["end"].removesuffix("+00:00"),
@@ -151,15 +151,6 @@ def _show(lines: list[dict[str, Any]]) -> None:
         for line in lines
     ]
     typer.echo(table(head, rows))
-
-
-def _printable(value: Any) -> str:
-    """Return a value of a key as text that a terminal shows as it is, whatever somebody wrote.
-
-    >>> _printable("a\\x1b[2J"), _printable(1)
-    ('a\ufffd[2J', '1')
-    """
-    return "".join(each if each.isprintable() else "\ufffd" for each in str(value))
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -357,26 +357,54 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AttributeCells:
-    """An attribute: listed values, or bins between `edges`. Two more cells are for other values and for null."""
+    """An attribute: listed values, or bins between `edges`, or values that are found. Two more cells are for other
+    values and for null.
+
+    Args:
+        found: number of values that are found at most; their cells are in the order in which records first have them.
+        other: what records have that stands for other values, where values are found.
+    """
 
     field: str
     values: Sequence[Any] = ()
     edges: Sequence[float] = ()
+    found: int = 0
+    other: str = ""
 
     @property
-    def labels(self) -> list[str]:
-        if self.edges:
-            found = [f"{low:g} to {high:g}" for low, high in zip(self.edges[:-1], self.edges[1:], strict=True)]
-        else:
-            found = [value if isinstance(value, str) else _text(value) for value in self.values]
-        return [*found, OTHER, MISSING]
+    def size(self) -> int:
+        """Number of cells, without those for other values and for null."""
+        return self.found or (len(self.edges) - 1 if self.edges else len(self.values))
 
-    def cell(self, value: Any, known: Mapping[str, int]) -> int:
-        size = len(self.edges) - 1 if self.edges else len(self.values)
+    @property
+    def known(self) -> dict[str, int]:
+        """Cells of values that are known from the start, by `_text`."""
+        return {_text(self.other): self.size} if self.found else {_text(v): at for at, v in enumerate(self.values)}
+
+    def labels(self, known: Mapping[str, int]) -> list[str]:
+        """Return names of cells; of values that are not found yet there are none, and their cells have no name."""
+        if self.edges:
+            names = [f"{low:g} to {high:g}" for low, high in zip(self.edges[:-1], self.edges[1:], strict=True)]
+        elif self.found:
+            names = [""] * self.size
+            for text, at in known.items():
+                if at < self.size:
+                    names[at] = orjson.loads(text)
+        else:
+            names = [value if isinstance(value, str) else _text(value) for value in self.values]
+        return [*names, OTHER, MISSING]
+
+    def cell(self, value: Any, known: dict[str, int]) -> int:
+        """Return the cell of a value, which is noted in `known` where it was found just now."""
+        size = self.size
         if value is None:
             return size + 1
         if not self.edges:
-            return known.get(_text(value), size)
+            text = _text(value)
+            # One of them is that of the word for other values.
+            if self.found and len(known) <= self.found and isinstance(value, str):
+                return known.setdefault(text, len(known) - 1)
+            return known.get(text, size)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return size
         at = bisect.bisect_right(self.edges, value) - 1
@@ -393,8 +421,8 @@ class TablePicture(Picture):
 
     def __init__(self, marginals: Sequence[AttributeCells], *, capacity: int = MOST_ROWS) -> None:
         self._marginals = marginals
-        self._known = [{_text(value): at for at, value in enumerate(each.values)} for each in marginals]
-        sizes = [len(each.labels) for each in marginals]
+        self._known = [each.known for each in marginals]
+        sizes = [each.size + 2 for each in marginals]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         self._counts = np.zeros(int(self._starts[-1]), np.int64)
         self._rows: dict[int, np.ndarray] = {}
@@ -448,7 +476,12 @@ class TablePicture(Picture):
             del self._history[next(iter(self._history))]
 
     def about(self) -> Mapping[str, Any]:
-        return {"attributes": [{"field": each.field, "labels": each.labels} for each in self._marginals]}
+        return {
+            "attributes": [
+                {"field": each.field, "found": each.found, "labels": each.labels(known)}
+                for each, known in zip(self._marginals, self._known, strict=True)
+            ]
+        }
 
     def shown(self) -> Mapping[str, Any]:
         first = next(iter(self._history), 0)
@@ -460,14 +493,24 @@ class TablePicture(Picture):
         }
 
     def body(self, query: Mapping[str, int]) -> bytes:
-        """Return counts of one step, the newest by default, and of the step before."""
+        """Return counts of one step, the newest by default, and of the step before; and the values found by now."""
         step = query.get("step", self._newest)
         now = self._history.get(step)
         if now is None:
             return orjson.dumps({"step": step, "counts": None, "before": None})
         before = self._history.get(step - 1)
+        found = {
+            each.field: each.labels(known)
+            for each, known in zip(self._marginals, self._known, strict=True)
+            if each.found
+        }
         return orjson.dumps(
-            {"step": step, "counts": self._split(now), "before": None if before is None else self._split(before)}
+            {
+                "step": step,
+                "counts": self._split(now),
+                "before": None if before is None else self._split(before),
+                "found": found,
+            }
         )
 
     def _split(self, counts: np.ndarray) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Tables in plain text."""
+"""Plain text: tables, and texts that somebody else wrote."""
 
 from __future__ import annotations
 
@@ -12,3 +12,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def printable(text: str) -> str:
+    """Return a text as it can be shown, whatever is in it: no control sequence reaches a terminal or a picture.
+
+    >>> printable("a\x1b[2J")
+    'a\ufffd[2J'
+    """
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)

@@ -116,15 +116,26 @@ class TableEvaluator:
         return workload_errors(true, found, self.layout, float(self.size(truth)))
 
 
-def _texts(domain: TableDomain, events: Folded) -> list[str]:
-    """Return the commonest values of the attribute whose values are found, as many as may be."""
+def others(domain: TableDomain, events: Folded) -> tuple[list[str], IntArray]:
+    """Return values of the attribute whose values are found that are none in this domain, the commonest first, and how
+    many events have each.
+    """
     assert domain.discovered is not None
     index, attribute = domain.discovered
     texts = Folded.from_keys(
-        events.keys[:, domain.keys.words :], events.counts * (domain.keys.codes(events.keys)[:, index] == OTHER)
+        events.keys[:, domain.keys.words :], events.counts * (domain.codes(events.keys)[:, index] == OTHER)
     )
-    common = np.argsort(-texts.counts, kind="stable")[: attribute.most]
-    return attribute.texts(texts.keys[common[texts.counts[common] >= attribute.least_count]])
+    common = np.argsort(-texts.counts, kind="stable")
+    common = common[texts.counts[common] > 0]
+    return attribute.texts(texts.keys[common]), texts.counts[common]
+
+
+def _texts(domain: TableDomain, events: Folded) -> list[str]:
+    """Return the commonest values of the attribute whose values are found, as many as may be."""
+    assert domain.discovered is not None
+    _, attribute = domain.discovered
+    texts, counts = others(domain, events)
+    return texts[: min(attribute.most, int((counts >= attribute.least_count).sum()))]
 
 
 def cramers_v(counts: FloatArray | IntArray) -> float:

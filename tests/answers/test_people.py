@@ -11,6 +11,7 @@ import pytest
 from agents.cli import query
 from agents.readers.consume.ledger import Ledger
 from agents.readers.query.run import Answered, Ask, answers_of
+from agents.show.text import printable
 from engines.core.answers.contract import CountAnswer, CountQuestion, KeysAnswerer, QueryError
 from engines.core.answers.where import Atom, Both, Not
 from engines.keys.answers import KeyAnswers
@@ -171,7 +172,7 @@ def test_the_keys_with_most_people_as_they_are_printed(capsys: pytest.CaptureFix
 
 
 def test_what_somebody_wrote_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert query._printable("a\x1b[2J\n") == "a\ufffd[2J\ufffd"
+    assert printable("a\x1b[2J\n") == "a\ufffd[2J\ufffd"
     times = ("2020-01-01T00:00:00+00:00", "2020-01-01T01:00:00+00:00")
     nothing = CountAnswer(None, None, 0.0, 81.0, pending=1.0)
     lines = [query._line(Answered(0, 0, *times, nothing))]

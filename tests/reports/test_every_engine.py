@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
+from agents.local.offline.simulate import SimulateOptions, simulate
 from agents.show.explain.parts import Roads
 from agents.show.report import WARNING
 from agents.show.view import RULE, metrics_of, view_of
 from engines.checks.contract_case import contract_case
 from engines.core.registry import build_evaluator
 from schemas.config import ENGINES, Stream, load_config
-from tests.reports.made import EXAMPLES, Page, simulated, stream_of
+from tests.reports.made import EXAMPLES, ONE_AN_HOUR, Page, simulated, stream_of
 
 pytestmark = [pytest.mark.seconds(1), pytest.mark.usefixtures("drawn")]
 
@@ -94,6 +96,28 @@ def test_the_report(engine: str, index: int, tmp_path: Path) -> None:
     keys = {key for metric in metrics for key in metric.keys if "_" in key}
     assert not [key for key in keys if key in before_glossary]
     assert len(content) < 1_000_000
+
+
+def test_values_that_were_found_have_their_names_and_the_others_are_said(tmp_path: Path) -> None:
+    """Of a table with an attribute whose values nobody listed. What cannot be shown of a name is a sign for that."""
+    document = stream_of("tabular", contract_case("tabular").of_default[0]).model_dump(mode="json", exclude_none=True)
+    rows = [
+        {"u": f"u{n}", "t": ONE_AN_HOUR + 3600 * (n // 200), "smokes": n % 2 == 0, "page": page}
+        for n, page in enumerate(["often", "s\x1bo", "often", "once"] * 300)
+    ]
+    for number, row in enumerate(rows[3::4]):
+        row["page"] = f"rare{number % 30}"
+    (tmp_path / "rows.jsonl").write_bytes(b"\n".join(map(orjson.dumps, rows)))
+    config = load_config(EXAMPLES / "taxi.toml").model_copy(update={"streams": (Stream.model_validate(document),)})
+    simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", SimulateOptions(seed=3))
+    text = Page((tmp_path / "out" / "report.html").read_text()).text
+    assert "Of page 2 values are found, of 64 at most" in text
+    assert 'All others are "other": 30 values with 300 true rows' in text
+    assert "Those with most true rows that are not foundvaluetrue rowsrare010rare110" in text
+    values = text[text.index("All values as a table") :]
+    assert "pageother300" in values
+    assert "pageoften600" in values
+    assert "pages\ufffdo300" in values
 
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))

@@ -193,8 +193,26 @@ def test_marginals_are_those_of_the_rows_alive_after_each_step() -> None:
     assert before == [[1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0]]
     assert now == [[0, 0, 1, 1], [0, 1, 1, 0], [0, 0, 1, 1]]
     assert orjson.loads(picture.body({}))["before"] == before
-    assert picture.about()["attributes"][1] == {"field": "age", "labels": ["0 to 18", "18 to 65", OTHER, MISSING]}
+    labels = ["0 to 18", "18 to 65", OTHER, MISSING]
+    assert picture.about()["attributes"][1] == {"field": "age", "found": 0, "labels": labels}
     assert orjson.loads(picture.body({"step": 9}))["counts"] is None
+
+
+def test_values_that_are_found_have_their_names_from_then_on() -> None:
+    """A cell keeps its meaning; who writes more values than there can be adds to the others."""
+    picture = TablePicture([AttributeCells("shop", found=2, other="rest"), *ROWS[2:]])
+    assert picture.about()["attributes"][0] == {"field": "shop", "found": 2, "labels": ["", "", OTHER, MISSING]}
+    steps: list[list[Any]] = [["rest", "rest"], ["b", None], ["a", "b", "c", 7]]
+    for step, shops in enumerate(steps):
+        for at, shop in enumerate(shops):
+            picture.add(step, f"{step}.{at}", {"shop": shop, "late": True})
+        picture.end(step)
+    none, one, two = (orjson.loads(picture.body({"step": step})) for step in range(3))
+    assert [each["counts"][0] for each in (none, one, two)] == [[0, 0, 2, 0], [1, 0, 2, 1], [2, 1, 4, 1]]
+    assert two["found"] == {"shop": ["b", "a", OTHER, MISSING]}
+    picture.remove(3, "2.1")
+    picture.end(3)
+    assert orjson.loads(picture.body({}))["counts"][0] == [1, 1, 4, 1]
 
 
 def test_a_large_table_becomes_a_sample_whose_counts_are_its_own() -> None:

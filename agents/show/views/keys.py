@@ -13,6 +13,7 @@ import numpy as np
 from agents.show.charts import AMBER, BLUE, SYNTHETIC, TRUE, BarChart, Chart, Curve, LineChart, Panel, Table, written
 from agents.show.noise import Answer, ErrorModel
 from agents.show.pictures import WIDE, KeyPicture
+from agents.show.text import printable
 from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, View, over_time, percent, plain
 from engines.keys.build import domain, selection
 from engines.keys.evaluator import KeysEvaluator, Name
@@ -364,8 +365,7 @@ def _values_section(stream: Stream, audit: HeldOutAudit, last: _Step) -> Iterato
 
 def _shown(name: Name) -> str:
     """Return a key as text that can be drawn, whatever is in it."""
-    texts = ["".join(each if each.isprintable() else "\ufffd" for each in text) for text in name]
-    return ", ".join(text or "(empty)" for text in texts)
+    return ", ".join(printable(text) or "(empty)" for text in name)
 
 
 def _bars(last: _Step) -> Chart:

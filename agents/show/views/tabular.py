@@ -12,6 +12,7 @@ import numpy as np
 from agents.show.charts import AMBER, BLUE, Chart, ColumnChart, Gallery, HeatMap, Table
 from agents.show.noise import Answer, ErrorModel, noise_facts
 from agents.show.pictures import WIDE, AttributeCells, Picture, TablePicture
+from agents.show.text import printable
 from agents.show.view import (
     GOOD,
     POOR,
@@ -27,12 +28,12 @@ from agents.show.view import (
     relative,
 )
 from engines.core.registry import build_domain, uncorrected_engine
-from engines.tabular.domain import Discovered, TableDomain
-from engines.tabular.evaluator import STRONG, TableEvaluator, cramers_v
+from engines.tabular.domain import FOUND, MISSING, OTHER, Attribute, Discovered, TableDomain
+from engines.tabular.evaluator import STRONG, TableEvaluator, cramers_v, others
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import variances
 from engines.tabular.marginals import Marginals
-from schemas.arrays import FloatArray
+from schemas.arrays import FloatArray, IntArray
 from schemas.blocks import Folded
 from schemas.config import Stream
 from schemas.config.tabular import FINDING_DELTA, FINDING_SHARE, TableDomainSection, TabularOptions
@@ -198,6 +199,8 @@ def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> I
     """Yield the marginals, what ties attributes together, and errors over time."""
     evaluator, synthetic = _both(audit)
     yield _marginals(evaluator, audit, synthetic)
+    if evaluator.domain.discovered is not None:
+        yield _not_found(stream, evaluator, audit, synthetic)
     yield from ties(evaluator, audit.truth, synthetic)
     for title, metrics, meaning in (
         (
@@ -321,10 +324,11 @@ def _marginals(evaluator: TableEvaluator, audit: HeldOutAudit, synthetic: Mappin
     counts = evaluator.true_counts(audit.truth, layout), evaluator.synthetic_counts(synthetic, layout)
     columns, rows = [], []
     for index, name in enumerate(domain.names[:MOST_ATTRIBUTES]):
-        true, made = (layout.table(each, index)[:MOST_VALUES] for each in counts)
-        codes = np.arange(len(true))
+        true, made = (layout.table(each, index).reshape(-1) for each in counts)
+        codes = _in_order(domain.attributes[index], true)
+        true, made = true[codes], made[codes]
         values = domain.attributes[index].decode(codes, np.full(len(codes), 0.5))
-        labels = ["none" if value is None else str(value) for value in values]
+        labels = ["none" if value is None else printable(str(value)) for value in values]
         rows += [[name, label, f"{t:,.0f}", f"{m:,.0f}", f"{m - t:+,.0f}"]
                  for label, t, m in zip(labels, true, made, strict=True)]  # fmt: skip
         worst = int(np.argmax(np.abs(made - true)))
@@ -341,10 +345,50 @@ def _marginals(evaluator: TableEvaluator, audit: HeldOutAudit, synthetic: Mappin
     left_out = ""
     if len(domain.names) > MOST_ATTRIBUTES or max(domain.sizes) > MOST_VALUES:
         left_out = f" The first {MOST_ATTRIBUTES} attributes, and {MOST_VALUES} values of each."
-    sub = "After the last step, value by value in the declared order: grey is true (private), green is synthetic."
+    order = "in the declared order"
+    if domain.discovered is not None:
+        order += f', those of {domain.discovered[1].name}, which were found, from frequent to rare behind "other"'
+    sub = f"After the last step, value by value {order}: grey is true (private), green is synthetic."
     head = ["attribute", "value", "true", "synthetic", "difference"]
     charts: list[Chart] = [Gallery(columns, small=True), Table(head, rows, "All values as a table")]
     return ReportSection("How many rows have each value", f"{sub}{left_out}", charts)
+
+
+def _in_order(attribute: Attribute, true: FloatArray) -> IntArray:
+    """Return the codes that are shown, in their order: those of found values by how many true rows have them."""
+    codes = np.arange(attribute.size)
+    if isinstance(attribute, Discovered):
+        found = codes[FOUND:][np.argsort(-true[FOUND:], kind="stable")]
+        codes = np.concatenate(([OTHER], [MISSING] if attribute.missing else [], found)).astype(np.int64)
+    return codes[:MOST_VALUES]
+
+
+def _not_found(
+    stream: Stream, evaluator: TableEvaluator, audit: HeldOutAudit, synthetic: Mapping[str, list[Any]]
+) -> ReportSection:
+    """Say which values are found, and what "other" still stands for."""
+    assert evaluator.domain.discovered is not None
+    _, attribute = evaluator.domain.discovered
+    texts, counts = others(evaluator.domain, audit.truth)
+    made = sum(value == attribute.other for value in synthetic[attribute.name])
+    found = f"{len(attribute.found):,} {'value is' if len(attribute.found) == 1 else 'values are'}"
+    sub = (
+        f"Of {attribute.name} {found} found, of {attribute.most:,} at most, and have rows of their own. All others are "
+        f'"{attribute.other}": {len(texts):,} values with {int(counts.sum()):,} true rows, for which there are '
+        f"{made:,} synthetic ones. Rows from before a value was found are among these, too."
+    )
+    engine = uncorrected_engine(stream)
+    if isinstance(engine, GrowingBlocks) and engine.config.finding is not None:
+        rule = engine.config.finding
+        sub += (
+            f" A value is found with even odds once {math.ceil(rule.threshold(rule.tests)):,} rows have it at the end "
+            f"of one period of {rule.tests} tests."
+            if len(attribute.found) < attribute.most
+            else " As many are found as may be: in a new stream most = N makes room for more."
+        )
+    rows = [[printable(text), f"{count:,}"] for text, count in zip(texts[:LISTED], counts.tolist(), strict=False)]
+    charts = [Table(["value", "true rows"], rows, "Those with most true rows that are not found", open=True)]
+    return ReportSection("Values that nobody listed", sub, charts if rows else [])
 
 
 def ties(evaluator: TableEvaluator, truth: Folded, synthetic: Mapping[str, list[Any]]) -> Sequence[ReportSection]:
@@ -437,6 +481,8 @@ def _picture(stream: Stream) -> Picture:
                 each.field,
                 values=() if each.discovered or each.values is None else each.values,
                 edges=each.edges or (),
+                found=each.most if each.discovered else 0,
+                other=each.other,
             )
             for each in domain.all_attributes
         ]

@@ -20,9 +20,15 @@ export class Marginals {
     const asked = ++this.asked;
     const found = await get(`/public/streams/${this.stream}/picture?step=${step}`);
     if (!found?.counts || asked !== this.asked) return;
-    replace(this.body, ...this.about.attributes.map((attribute, at) => this.marginal(attribute, found.counts[at], found.before?.[at])));
+    // Values that are found get their names as they come.
+    const attributes = this.about.attributes.map((each) => ({ ...each, labels: found.found[each.field] ?? each.labels }));
+    replace(this.body, ...attributes.map((attribute, at) => this.marginal(attribute, found.counts[at], found.before?.[at])));
     const rows = found.counts[0]?.reduce((sum, count) => sum + count, 0) || 0;
-    this.said.textContent = `Shares of ${number.format(rows)} synthetic rows at this step; the last column is the change since the step before.`;
+    const open = attributes.map((each, at) => [each, found.counts[at]]).filter(([each]) => each.found).map(([{ field, found: most }, counts]) => {
+      const there = counts.slice(0, most).filter((count) => count > 0).length;
+      return ` Nobody listed the values of ${field}: rows of this step have ${number.format(there)} that were found, of ${number.format(most)} at most; (other) is every value that was not found by then.`;
+    });
+    this.said.textContent = `Shares of ${number.format(rows)} synthetic rows at this step; the last column is the change since the step before.${open.join("")}`;
   }
 
   marginal({ field, labels }, counts, before) {
@@ -39,7 +45,7 @@ export class Marginals {
       return element("tr", {}, element("th", { scope: "row" }, labels[at]),
         element("td", { class: "bars" }, bar, ` ${percent(counts[at] / total)}`), element("td", { class: "n" }, text));
     });
-    if (order.length > MOST) rows.push(element("tr", {}, element("td", { colspan: 3, class: "dim" }, `and ${order.length - MOST} more values`)));
+    if (order.length > MOST) rows.push(element("tr", {}, element("td", { colspan: 3, class: "dim" }, `and ${order.length - MOST} more ${order.length - MOST === 1 ? "value" : "values"}`)));
     return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": field },
       element("table", {}, element("caption", {}, field), element("tbody", {}, ...rows)));
   }
