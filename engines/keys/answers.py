@@ -1,7 +1,8 @@
-"""How many people have a key, or the keys that meet a condition, from the records that list keys.
+"""How many people have a key, or the keys that meet a condition, and what they bring, from the records that list keys.
 
 A record is itself a measurement: the count of a key in its period so far, whose noise is public. Keys have noise of
-their own each, so variances add up. What is not known is said:
+their own each, so variances add up. Keys that are cells of a grid are compared by their middles. What is not known is
+said:
 
 | key                                             | what is known of its people                                       |
 |-------------------------------------------------|-------------------------------------------------------------------|
@@ -40,7 +41,7 @@ from engines.core.answers.contract import (
     QueryError,
 )
 from engines.core.answers.where import Atom, Both, Either, Not, Where, holds
-from engines.core.contract import Columns
+from engines.core.contract import Columns, ScalarKind
 from engines.keys.build import domain, selection
 from engines.keys.domain import KeysDomain, Scalar, read, written
 from schemas.config import Stream
@@ -49,6 +50,8 @@ from schemas.events import Reason
 
 _ROUNDED = 1 / 12
 """Variance of what is rounded to whole people."""
+COUNT, SUM, MEAN = "count", "sum", "mean"
+"""Numbers of a key, as its records have them; the last two where people bring a value."""
 _CLEAR = 2.0
 """Standard errors above the threshold from which on noise had little part in what is listed."""
 _SLIGHT = 0.05
@@ -63,9 +66,22 @@ def answers(stream: Stream, measured: Measured, latest: int) -> KeyAnswers:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
+    """A key, with its record."""
+
     values: tuple[Scalar, ...]
-    count: int
-    found: int
+    record: Mapping[str, Any]
+
+    @property
+    def count(self) -> int:
+        return int(self.record["count"])
+
+    def answer(self, series: str | None) -> CountAnswer:
+        """Return one of its numbers, by its own error."""
+        name = series or COUNT
+        value, error = float(self.record[name]), float(self.record["error" if name == COUNT else f"{name}_error"])
+        deviation = sqrt(error**2 + _ROUNDED) if name == COUNT else error
+        low, high = value - NORMAL_95 * deviation, value + NORMAL_95 * deviation
+        return CountAnswer(value, deviation, max(0.0, low) if name == COUNT else low, high)
 
 
 class KeyAnswers:
@@ -73,7 +89,6 @@ class KeyAnswers:
     from its begin on: how many of the people of two periods are the same, nobody knows.
     """
 
-    series = ()
     regions = False
 
     def __init__(self, stream: Stream, measured: Measured, latest: int) -> None:
@@ -81,10 +96,14 @@ class KeyAnswers:
         assert isinstance(section, KeysDomainSection)
         self._domain: KeysDomain = domain(stream)
         self._selection, self._renews = selection(stream), stream.period_steps is not None
-        public = section.public_keys
+        self._counted = "events" if stream.pair_events > 1 else "people"
+        self.series = () if self._domain.value is None else (COUNT, SUM, MEAN)
+        public = () if self._domain.grid is not None else section.public_keys
+        kinds: dict[str, frozenset[ScalarKind]] = dict.fromkeys(self._domain.fields, frozenset({"number"}))
         self.fields: Mapping[str, Asked] = {
-            name: Asked(kinds, tuple(dict.fromkeys(values[at] for values in public)) if public else None)
-            for at, (name, kinds) in enumerate(self._domain.value_fields.items())
+            name: Asked(each, tuple(dict.fromkeys(values[at] for values in public)) if public else None)
+            for at, (name, each) in enumerate({**kinds, **self._domain.value_fields}.items())
+            if name in kinds
         }
         self.settled = latest
         self._steps: dict[int, Mapping[Key, _Listed]] = {
@@ -102,19 +121,23 @@ class KeyAnswers:
         met = [
             each for key, each in listed.items() if self._meets(each, where, None if named is None else key in named)
         ]
+        if question.series == MEAN and (named is None or len(named) > 1):
+            raise QueryError("the mean is of one key. Fix: name it, as in \"page = 'a'\", or ask --series sum.")
+        if question.series in (SUM, MEAN):
+            return replace(self._values(question.series, met, named, listed), since=begin)
         return replace(self._summed(last, met, named, listed), since=begin)
 
-    def largest(self, last: int, most: int, where: Where | None) -> Sequence[LargestKey]:
+    def largest(self, last: int, most: int, where: Where | None, series: str | None) -> Sequence[LargestKey]:
         """See `KeysAnswerer`."""
         begin, last = self._period(last)
         where = None if where is None else _composed(where)
         met = [each for each in self._steps.get(last, {}).values() if self._meets(each, where, None)]
-        met.sort(key=lambda each: -each.count)
+        met.sort(key=lambda each: -each.record[series or COUNT])
         return [
             LargestKey(
                 dict(zip(self._domain.fields, each.values, strict=True)),
-                each.found,
-                replace(self._single(last, each.count), since=begin),
+                int(each.record["found"]),
+                replace(each.answer(series), since=begin),
             )
             for each in met[:most]
         ]
@@ -122,13 +145,14 @@ class KeyAnswers:
     def note(self, last: int) -> str:
         """See `KeysAnswerer`."""
         begin, last = self._period(last)
-        told = f"people of steps {begin} to {last}, each counted once for each key. {len(self._steps.get(last, {})):,}"
+        once = "" if self._counted == "events" else ", each counted once for each key"
+        told = f"{self._counted} of steps {begin} to {last}{once}. {len(self._steps.get(last, {})):,}"
         tests = self._selection
         if tests.public:
             return f"{told} keys are public, and each has its count"
         return (
-            f"{told} keys are listed: at step {last} a key needs {tests.threshold(last - begin + 1):,.0f} people for "
-            f"even odds, and {tests.least_count:,} in any case"
+            f"{told} keys are listed: at step {last} a key needs {tests.threshold(last - begin + 1):,.0f} "
+            f"{self._counted} for even odds, and {tests.least_count:,} in any case"
         )
 
     def _period(self, last: int) -> tuple[int, int]:
@@ -143,7 +167,7 @@ class KeyAnswers:
         for record in records:
             values = tuple(record[name] for name in self._domain.fields)
             key = tuple(part for part in map(written, values) if isinstance(part, bytes))
-            found[key] = _Listed(values, int(record["count"]), int(record["found"]))
+            found[key] = _Listed(values, record)
         return found
 
     def _meets(self, each: _Listed, where: Where | None, named: bool | None) -> bool:
@@ -154,10 +178,29 @@ class KeyAnswers:
     def _deviation(self, last: int) -> float:
         return sqrt(self._selection.counter.variance(last % self._selection.tests + 1) + _ROUNDED)
 
-    def _single(self, last: int, count: int) -> CountAnswer:
-        deviation = self._deviation(last)
-        reach = NORMAL_95 * deviation
-        return CountAnswer(float(count), deviation, max(0.0, count - reach), count + reach)
+    def _values(
+        self,
+        series: str,
+        met: Sequence[_Listed],
+        named: Mapping[Key, Reason | None] | None,
+        listed: Mapping[Key, _Listed],
+    ) -> CountAnswer:
+        """Return what people bring to keys, or the mean of one key; nothing bounds what they bring to others."""
+        missing = 0 if named is None else sum(key not in listed for key in named)
+        if not met and (missing or named is None):
+            return CountAnswer(None, None, None, None, pending=1.0)
+        answers = [each.answer(series) for each in met]
+        total = float(sum(each.estimate or 0.0 for each in answers))
+        # Those that are listed by luck bring too much, too.
+        known = self._selection.public or (named is not None and not missing)
+        deviation = sqrt(sum((each.standard_error or 0.0) ** 2 for each in answers))
+        return CountAnswer(
+            estimate=total,
+            standard_error=deviation if known else None,
+            low=total - NORMAL_95 * deviation if known else None,
+            high=total + NORMAL_95 * deviation if known else None,
+            pending=missing / len(named) if named else 0.0,
+        )
 
     def _summed(
         self,
@@ -169,7 +212,7 @@ class KeyAnswers:
         tests, deviation = self._selection, self._deviation(last)
         missing = [] if named is None else [reason for key, reason in named.items() if key not in listed]
         if len(met) == 1 and not missing and (named is not None or tests.public):
-            return self._single(last, met[0].count)
+            return met[0].answer(COUNT)
         threshold = 0.0 if tests.public else tests.threshold(last % tests.tests + 1)
         total, reach = float(sum(each.count for each in met)), NORMAL_95 * deviation * sqrt(len(met))
         too_large = _of_zeros([each.count for each in met], deviation) if tests.public else 0.0
@@ -198,13 +241,14 @@ class KeyAnswers:
                 return None
             given = set(atom.values)
             asked[atom.field] = asked[atom.field] & given if atom.field in asked else given
-        if asked.keys() != set(self._domain.fields):
+        if asked.keys() != set(self._domain.fields) or self._domain.grid is not None:
             return None
         keys: dict[Key, Reason | None] = {}
         for values in product(*(asked[name] for name in self._domain.fields)):
             parts = tuple(part for part in map(written, values) if isinstance(part, bytes))
             columns = {name: [value] for name, value in zip(self._domain.fields, values, strict=True)}
-            _, reasons = self._domain.encode(Columns({}, {}, np.ones(1, np.int8), columns))
+            numbers = dict.fromkeys(self._domain.number_fields, np.zeros(1))
+            _, reasons = self._domain.encode(Columns(numbers, {}, np.ones(1, np.int8), columns))
             reason = Reason(int(reasons[0])) if reasons[0] else None
             if reason not in (None, Reason.DROPPED):
                 shown = ", ".join(map(repr, values))

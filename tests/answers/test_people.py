@@ -79,7 +79,7 @@ def test_a_sum_that_noise_chose_has_no_standard_error_and_its_interval_holds(pub
     missed = plain = 0
     for seed in range(20):
         answerer = answerer_of(known, seed)
-        answer, keys = answerer.answer(CountQuestion(0, 0)), answerer.largest(0, 100, None)
+        answer, keys = answerer.answer(CountQuestion(0, 0)), answerer.largest(0, 100, None, None)
         assert answer.standard_error is None
         assert answer.estimate is not None
         assert answer.low is not None
@@ -143,6 +143,48 @@ def test_a_share_of_keys_bounds_nothing_of_the_others() -> None:
     assert (answer.estimate, answer.low, answer.high) == (None, 0, None)
 
 
+def test_sums_and_means_of_what_people_bring() -> None:
+    """Of one key and of several; standard errors are tried by test_key_values."""
+    known = people_of_pages()
+    document = known.stream.model_dump(mode="json", exclude_none=True)
+    document["domain"]["value"] = {"field": "spent", "limits": [0.0, 10.0]}
+    events = {**known.events, "spent": np.where(known.events["page"] == "p1", 9.0, 4.0)}
+    answerer = answerer_of(Known(Stream.model_validate(document), events, 6, []))
+    assert answerer.series == ("count", "sum", "mean")
+    one, two = (Atom("page", "in", names) for names in (("p1",), ("p1", "p2")))
+    mean, total, both, unlisted, everything = (
+        answerer.answer(CountQuestion(0, 5, where, series=series))
+        for where, series in ((one, "mean"), (one, "sum"), (two, "sum"), (page("rare"), "sum"), (None, "sum"))
+    )
+    for answer, truth in ((mean, 9.0), (total, 5400.0), (both, 7800.0)):
+        # Five standard errors: beyond them once in 1.7 million.
+        assert abs((answer.estimate or 0) - truth) < 5 * (answer.standard_error or 0)
+    assert (both.standard_error or 0) == pytest.approx((total.standard_error or 0) * 2**0.5)
+    assert (unlisted.estimate, unlisted.low, unlisted.high) == (None, None, None)
+    assert (everything.estimate or 0) > 0
+    assert everything.low is everything.high is everything.standard_error is None
+    assert answerer.largest(5, 1, None, "mean")[0].fields == {"page": "p1"}
+    with pytest.raises(QueryError, match="the mean is of one key"):
+        answerer.answer(CountQuestion(0, 5, two, series="mean"))
+
+
+def test_cells_of_a_grid_are_compared_by_their_middles() -> None:
+    grid = {"x": "lon", "y": "lat", "bounds": [0, 0, 2, 1], "columns": 2, "rows": 1}
+    stream = configured(
+        "keys",
+        {"kind": "keys", "grid": grid},
+        mode="public",
+        privacy={"epsilon": 3.0, "delta": 1e-6, "unit": "user", "user": "u", "max_contributions": 2},
+        options={"horizon": 1, "max_per_key": 2},
+    )
+    lon = np.repeat([0.4, 1.7], [300, 100])
+    answerer = answerer_of(Known(stream, {"lon": lon, "lat": np.full(400, 0.5), "step": np.zeros(400, int)}, 1, []))
+    west = answerer.answer(CountQuestion(0, 0, Atom("lon", "<", (1,))))
+    assert west.estimate == pytest.approx(300, abs=100)
+    assert answerer.answer(CountQuestion(0, 0)).estimate == pytest.approx(400, abs=100)
+    assert answerer.note(0) == "events of steps 0 to 0. 2 keys are public, and each has its count"
+
+
 def ledger_of(known: Known) -> Ledger:
     return Ledger.of("s", [candidate.ledger for candidate in run(known.stream, known.batches())])
 
@@ -154,7 +196,7 @@ def test_the_keys_with_most_people_as_they_are_printed(capsys: pytest.CaptureFix
     assert [(each.first, each.last) for each in found] == [(3, 4)] * 3
     counts = [each.answer.estimate or 0 for each in found]
     assert counts == sorted(counts, reverse=True)
-    assert counts[0] == max(each.answer.estimate or 0 for each in answerer.largest(4, 100, None))
+    assert counts[0] == max(each.answer.estimate or 0 for each in answerer.largest(4, 100, None, None))
     lines = [query._line(each) for each in found]
     query._show(lines)
     head, *rows = capsys.readouterr().out.splitlines()

@@ -374,7 +374,7 @@ def answers_of(ledger: Ledger, answerer: Answerer, ask: Ask) -> Iterator[Answere
             raise QueryError("--top is for keys, and this stream counts none. Fix: leave it out.")
         if ask.every is not None:
             raise QueryError("--top is of one moment, and --every asks for several. Fix: leave one out.")
-        for each in answerer.largest(last, ask.top, where):
+        for each in answerer.largest(last, ask.top, where, ask.series):
             yield _answered(ledger, first, last, each.answer, each)
         return
     every = ask.every or last - first + 1

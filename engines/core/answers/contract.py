@@ -129,8 +129,8 @@ class LargestKey:
 class KeysAnswerer(Answerer, Protocol):
     """What answers of keys that are listed, as well."""
 
-    def largest(self, last: int, most: int, where: Where | None) -> Sequence[LargestKey]:
-        """Return so many listed keys at most that meet a condition, after a step; those with most people first."""
+    def largest(self, last: int, most: int, where: Where | None, series: str | None) -> Sequence[LargestKey]:
+        """Return so many listed keys at most that meet a condition, after a step; those with most of a series first."""
         ...
 
     def note(self, last: int) -> str:
