@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,15 +56,9 @@ def topics(
         bool,
         typer.Option("--asyncapi", help="Print the public topics as an AsyncAPI 3.0 document (JSON), and no more."),
     ] = False,
-    json_schema: Annotated[
-        bool,
-        typer.Option(
-            "--json-schema",
-            help="Print a JSON Schema for each public topic's values (of records in Avro, Avro's), and no more.",
-        ),
-    ] = False,
     register: Annotated[
-        bool, typer.Option("--register", help=r"Register those schemas at the schema registry of \[kafka.registry].")
+        bool,
+        typer.Option("--register", help=r"Register the schemas of values at the schema registry of \[kafka.registry]."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -72,12 +67,12 @@ def topics(
     Without options nothing is asked of the cluster. Public topics are the only ones that anybody outside may read.
     """
     loaded = config_of(config)
-    if asyncapi or json_schema:
-        _describe(
-            loaded,
-            asyncapi=asyncapi,
-            alone=not (create or check or acls or add_partitions or register or asyncapi == json_schema),
-        )
+    if asyncapi:
+        if create or check or acls or add_partitions or register:
+            raise PrivstreamError("--asyncapi prints one document. Fix: leave the other options out.")
+        from agents.readers.consume.asyncapi import document
+
+        typer.echo(json.dumps(document(loaded), indent=2))
         return
     result: dict[str, Any] = {"ok": True}
     if create:
@@ -116,22 +111,6 @@ def topics(
         _show(loaded, result, listed=not (create or check or acls or add_partitions or register), checked=check)
     if problems:
         raise typer.Exit(FOUND)
-
-
-def _describe(config: Config, *, asyncapi: bool, alone: bool) -> None:
-    """Raises: PrivstreamError where something else is asked for too."""
-    if not alone:
-        raise PrivstreamError("--asyncapi and --json-schema print one document. Fix: leave the other options out.")
-    import orjson
-
-    from agents.readers.consume.asyncapi import document, value_schemas
-
-    found = (
-        document(config)
-        if asyncapi
-        else {topic: orjson.loads(schema.text) for topic, schema in value_schemas(config).items()}
-    )
-    typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
 
 
 def _add(config: Config, asked: str) -> dict[str, Any]:

@@ -159,7 +159,7 @@ async def register(config: Config) -> dict[str, int]:
     if config.kafka.registry is None:
         raise PrivstreamError(
             "--register: no registry is named. Fix: add [kafka.registry] with url, or print the schemas with "
-            "--json-schema."
+            "--asyncapi."
         )
     ids = {}
     async with RegistryClient(config.kafka.registry) as client:
