@@ -31,8 +31,8 @@ PARALLEL := -n logical --dist loadfile --no-loadscope-reorder
 # spin meanwhile, which costs several times what is computed.
 test nightly: export OMP_NUM_THREADS := 1
 
-test: setup  ## run every test, the real broker's and the doctests included
-	$(PY) -m pytest -q $(PARALLEL) --durations=15 --doctest-modules schemas engines agents tests $(ARGS)
+test: setup  ## run every test, the real broker's included; doctests are run by check
+	$(PY) -m pytest -q $(PARALLEL) --durations=15 tests $(ARGS)
 
 test-page: setup  ## the live page in a headless Chromium: figures in the last line (ARGS=--images: screenshots of docs/)
 	@$(PY) -m tests.page $(ARGS)

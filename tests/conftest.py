@@ -42,6 +42,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("privstream")
 
 
+# What JAX compiles runs a few times: to optimise it takes longer than that.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
 SAMPLE = Path(__file__).parents[1] / "examples" / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from agents.local.coupling import audit as audits
 from agents.local.coupling.audit import Audit
+from agents.local.coupling.dearest import ADVERSARIES
 from agents.local.coupling.mutants import every_site, mutated
 from schemas.config import Stream, load_config
 from tests.commands import call
@@ -74,8 +75,9 @@ def test_a_stream_as_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_streams_of_every_example_can_be_audited(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random pairs are short; the dearest ones are as long as the stream needs."""
+    """Random pairs are short, and the first adversaries enough; the dearest pairs are as long as the stream needs."""
     monkeypatch.setattr(audits, "STEPS", SHORT)
+    monkeypatch.setattr(audits, "ADVERSARIES", ADVERSARIES[:2])
     for stream in load_config(path, {}, offline=True).streams:
         found = whole(stream)
         assert not found.violations

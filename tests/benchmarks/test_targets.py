@@ -61,13 +61,7 @@ def run(forks: subprocess.Popen[str], name: str, folder: Path, **environment: st
     assert forks.stdout is not None
     told = {
         "module": f"benchmarks.{module}",
-        # What is compiled runs once: to optimise it takes longer than that.
-        "environment": {
-            "SIZE": "smallest",
-            "TMPDIR": str(folder),
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-            **environment,
-        },
+        "environment": {"SIZE": "smallest", "TMPDIR": str(folder), **environment},
         "folder": str(folder),
     }
     print(json.dumps(told), file=forks.stdin, flush=True)

@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from agents.cli.app import COMMANDS
+from agents.local.coupling.dearest import ADVERSARIES
 from agents.protocol.replay import clock_of
 from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Config, Stream
@@ -112,7 +113,9 @@ def test_a_command_takes_every_setting(
     file = tmp_path / "rows.jsonl"
     file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows_of(stream)))
     monkeypatch.setattr("schemas.config.load_config", lambda *arguments, **options: config)
-    monkeypatch.setattr("agents.local.coupling.audit.STEPS", SHORT)  # tests/couple have pairs of full length
+    # tests/couple have pairs of full length, and under every adversary.
+    monkeypatch.setattr("agents.local.coupling.audit.STEPS", SHORT)
+    monkeypatch.setattr("agents.local.coupling.audit.ADVERSARIES", ADVERSARIES[:2])
     monkeypatch.chdir(tmp_path)
     for name in commands:
         done = call(name, "job.toml", *([file] if name in TAKE_ROWS else []), *OFFLINE[name])

@@ -29,7 +29,7 @@ from schemas.config import ENGINES, Stream
 
 pytestmark = pytest.mark.seconds(5)
 
-RUNS = 240
+RUNS = 160
 EPSILON = 1.0
 """Of the user: so small that few runs can refute it."""
 FAINT = 0.001
