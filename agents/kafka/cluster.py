@@ -280,7 +280,7 @@ async def _ask_for_brokers(kafka: Kafka) -> None:
         raise BrokerError(f"the cluster at {kafka.bootstrap} has no broker that serves yet")
 
 
-async def until_it_answers(kafka: Kafka, *, look_s: float = LOOK_S) -> None:
+async def until_it_answers(kafka: Kafka) -> None:
     """Wait for the cluster, with one line a minute for each reason. Raises: AccessError, ConfigError."""
     reminder, begun, waited = Reminder(), time.monotonic(), False
     while True:
@@ -292,7 +292,7 @@ async def until_it_answers(kafka: Kafka, *, look_s: float = LOOK_S) -> None:
             if reminder.due(str(error)):
                 log.warning("WAITING for %.0f s: %s", time.monotonic() - begun, error)
             waited = True
-            await asyncio.sleep(look_s)
+            await asyncio.sleep(LOOK_S)
             continue
         if waited:
             log.warning("the cluster answers again, after %.0f s", time.monotonic() - begun)

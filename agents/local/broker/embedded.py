@@ -117,6 +117,8 @@ class Watchdog:
         self._process.stdin.close()
 
 
+START_TIMEOUT_S = 90.0
+"""How long a start may take, downloads not counted."""
 KEPT = 4
 """Caches beside Kafka's jars, the youngest ones."""
 
@@ -280,7 +282,6 @@ class EmbeddedBroker(Broker):
 
     Args:
         progress: told about downloads and start-up; the first start on a machine fetches 45 MB.
-        start_timeout_s: how long a start may take, downloads not counted.
         listeners: name -> security protocol of further doors, beside the plain one; see `address`.
         properties: of Kafka's `server.properties`, which win over those here. users: SCRAM-SHA-512, name -> password.
     """
@@ -289,13 +290,11 @@ class EmbeddedBroker(Broker):
         self,
         *,
         progress: Progress | None = None,
-        start_timeout_s: float = 90.0,
         listeners: Mapping[str, str] = MappingProxyType({}),
         properties: Mapping[str, str] = MappingProxyType({}),
         users: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._progress: Progress = progress or (lambda what, done, of: None)
-        self._start_timeout_s = start_timeout_s
         self._listeners, self._properties, self._users = listeners, properties, users
         self._pinned = pinned_line()
         self.version = kafka_version(self._pinned)
@@ -447,7 +446,7 @@ class EmbeddedBroker(Broker):
             assert self._process is not None
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(self._start_timeout_s)
+                self._process.wait(START_TIMEOUT_S)
             self.kill()
             new.replace(cache) if new.exists() else cache.touch()
             # Each environment of this user has a Java of its own; those of long ago are asked for by nobody.
@@ -471,7 +470,7 @@ class EmbeddedBroker(Broker):
 
     def _await_ready(self) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             code = self._process.poll()
             if code is not None:
@@ -481,7 +480,7 @@ class EmbeddedBroker(Broker):
             if listening(self._port) and answers(self.bootstrap):
                 return
             time.sleep(0.1)
-        raise self._failed(f"it did not answer within {self._start_timeout_s:.0f} s")
+        raise self._failed(f"it did not answer within {START_TIMEOUT_S:.0f} s")
 
     def _java(self, class_path: str, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
         cache = aot_cache(class_path)
@@ -489,9 +488,9 @@ class EmbeddedBroker(Broker):
             options = (f"-XX:AOTCache={cache}", "-Xlog:aot*=off", "-Xlog:cds*=off")  # no word where it is of no use
         return [str(java_binary()), *_JVM, *options, "-cp", class_path, main_class, *arguments]
 
-    def _log_tail(self, lines: int = 25) -> str:
+    def _log_tail(self) -> str:
         try:
-            return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+            return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-25:])
         except OSError as error:
             return f"(its log cannot be read: {error.strerror})"
 

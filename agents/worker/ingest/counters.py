@@ -72,7 +72,6 @@ class IngestCounters:
     refusals: RefusalAlarm = field(default_factory=RefusalAlarm)
     blocks: int = 0
     block_bytes: int = 0
-    transactions: int = 0
     snapshots: int = 0
     users: dict[tuple[str, int], int] = field(default_factory=dict)
     bounds_bytes: dict[tuple[str, int], int] = field(default_factory=dict)

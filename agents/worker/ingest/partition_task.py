@@ -449,7 +449,6 @@ class SourceTask:
         await producer.commit_transaction()
         failpoint("ingest_after_commit")
         self.places = places
-        self._counters.transactions += 1
         for each, metadata in zip(sealed, written, strict=True):
             each.machine.committed(at=metadata.offset)
             self._counters.count(each)
