@@ -9,19 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
 from engines.markov.chain import likeliest, project
-from engines.markov.paper import map_counts
+from engines.markov.paper import map_counts, objective
 from schemas.errors import EngineInputError
 from tests.examples import examples
 
 EASY = settings(max_examples=examples(1.2))
-
-
-def objective(counts: np.ndarray, noisy: np.ndarray, prior: np.ndarray, rate: float) -> float:
-    """What is minimised, up to a constant."""
-    return float((rate * np.abs(noisy - counts)).sum() - (counts * np.log(prior)).sum() + gammaln(counts + 1).sum())
 
 
 def slsqp(noisy: np.ndarray, prior: np.ndarray, total: float, rate: float) -> np.ndarray:
