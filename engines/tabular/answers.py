@@ -1,10 +1,13 @@
 """Counts of rows that meet a condition, from measured marginals and from the totals of every step.
 
-For each run of steps that larger marginals were measured over, all marginals with the condition's attributes are put
-together with the totals, by generalised least squares: two numbers are unknown, the rows that meet the condition and
-all rows. Marginals that say the same are weighted by their noise, and what all cells add up to is pulled to the totals.
-Noise of different marginals, blocks and of the totals is independent; that of totals of different steps is not, and
-enters exactly, from the counter's matrices. What the steps or the condition cut is shared by totals, or by width.
+Of a marginal of binary attributes only a difference is measured (`contrasts`), so a count is a sum of parts, one for
+each set of the condition's binary attributes: that set's differences, weighted. For each run of steps that all of
+these were measured over, the marginals that say the same of a part are weighted by their noise: a marginal that has
+both values of an attribute says something of their sum and, with uncorrelated noise, of their difference. The part
+without differences is put together with the totals, by generalised least squares: two numbers are unknown, the
+weighted rows and all rows, and what all cells add up to is pulled to the totals. Noise of different marginals, blocks
+and of the totals is independent; that of totals of different steps is not, and enters exactly, from the counter's
+matrices. What the steps or the condition cut is shared by totals, or by width.
 Privacy: post-processing of measurements.
 Source: [aitken1936], as generalised least squares are known.
 """
@@ -64,9 +67,26 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
     return TabularAnswers(engine, measured, latest, deletes=stream.domain.operation_field is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class CountedParts:
+    """What counts are of: attributes whose values are apart, and binary ones of which the difference is taken."""
+
+    apart: tuple[str, ...]
+    differences: tuple[str, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((*self.apart, *self.differences))
+
+    def tells(self, part: CountedParts) -> bool:
+        """Whether a marginal of which these were measured says something of a part of a count."""
+        taken = set(self.differences)
+        return taken <= set(part.differences) and part.names - taken <= set(self.apart)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MarginalBlock:
-    """Noisy net counts of one marginal over a run of steps, one axis an attribute."""
+    """Noisy net counts of one marginal over a run of steps, one axis an attribute of which no difference was taken."""
 
     counts: FloatArray
     variance: float
@@ -88,14 +108,15 @@ class TabularAnswers:
         self._places = {name: index for index, name in enumerate(self._table.names)}
         self._totals = _Totals(engine.totals_counter, measured, latest)
         self.settled = latest
-        self._lines: dict[tuple[str, ...], dict[Run, MarginalBlock]] = {}
+        self._lines: dict[CountedParts, dict[Run, MarginalBlock]] = {}
         for step, told in measured:
             if "marginal" in told:
                 names = tuple(told["marginal"])
-                shape = [self._table.sizes[self._places[name]] for name in names]
-                counts = _widened(np.array(told["increment"], np.float64), names, shape, self._table)
+                line = CountedParts((), names) if told["difference"] else CountedParts(names, ())
+                shape = [self._table.sizes[self._places[name]] for name in line.apart]
+                counts = _widened(np.array(told["increment"], np.float64), line.apart, shape, self._table)
                 block = MarginalBlock(counts, float(told["variance"]))
-                self._lines.setdefault(names, {})[told["since"], step] = block
+                self._lines.setdefault(line, {})[told["since"], step] = block
 
     def answer(self, question: CountQuestion) -> CountAnswer:
         """See `Answerer`."""
@@ -107,30 +128,30 @@ class TabularAnswers:
             beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
             return self._answered((total, total, total), beyond / (asked[1] - asked[0]))
         names = tuple(sorted(fields_of(question.where), key=self._places.__getitem__))
-        marginals = {name: line for name, line in self._lines.items() if set(names) <= set(name)}
-        if not marginals:
+        if not any(line.names >= set(names) for line in self._lines):
             raise QueryError(
                 f"no marginal of {', '.join(names)} together has been measured so far. Fix: ask for fewer attributes "
                 "at a "
                 'time; for a new stream, name them in [streams.options] marginals = [{ of = ["...", "..."] }].'
             )
         parts = parts_of(question.where, {name: self._codes(name, question.where) for name in names})
-        runs = _runs(marginals, asked)
+        binary = [self._table.attributes[self._places[name]].binary for name in names]
+        three = [_parts(cells.astype(np.float64), names, binary) for cells in (parts.share, parts.whole, parts.some)]
+        # Of all three, so that they speak of the same runs.
+        needed = [line for line in three[0] if not all(_constant(line, cells[line]) for cells in three)]
+        sources = {line: {of: runs for of, runs in self._lines.items() if of.tells(line)} for line in needed}
+        runs = _runs(sources, asked)
         times = {run: self._share(run, asked) for run in runs}
         unmeasured = list(_gaps(runs, (asked[0], min(asked[1], self._totals.latest))))
-        sums = [
-            self._combined(
-                marginals, runs, names, cells, {run: time(share) for run, share in times.items()}, unmeasured, of
-            )
-            for cells, time, of in (
-                (parts.share, float, None),
-                (parts.whole.astype(np.float64), lambda share: float(share >= 1), 0.0),
-                (parts.some.astype(np.float64), lambda share: float(share > 0), 1.0),
-            )
-        ]
+        within = {run: float(share >= 1) for run, share in times.items()}
+        touching = {run: float(share > 0) for run, share in times.items()}
         beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
-        shared, whole, touched = sums
-        return self._answered((shared, whole, touched), beyond / (asked[1] - asked[0]))
+        sums = (
+            self._combined(three[0], runs, times, unmeasured, float(parts.share.mean())),
+            self._combined(three[1], runs, within, unmeasured, 0.0),
+            self._combined(three[2], runs, touching, unmeasured, 1.0),
+        )
+        return self._answered(sums, beyond / (asked[1] - asked[0]))
 
     def _answered(self, sums: tuple[Sum, Sum, Sum], pending: float) -> CountAnswer:
         return answered(*sums, pending=pending, bounded=not pending, signed=self._deletes)
@@ -170,61 +191,97 @@ class TabularAnswers:
 
     def _combined(
         self,
-        marginals: Mapping[tuple[str, ...], Mapping[Run, MarginalBlock]],
-        runs: Mapping[Run, Sequence[tuple[tuple[str, ...], Sequence[Run]]]],
-        names: tuple[str, ...],
-        cells: FloatArray,
+        cells: Mapping[CountedParts, FloatArray],
+        runs: Mapping[Run, Mapping[CountedParts, Sequence[tuple[CountedParts, Sequence[Run]]]]],
         times: Mapping[Run, float],
         unmeasured: Sequence[Run],
-        of_unmeasured: float | None,
+        of_unmeasured: float,
     ) -> Sum:
-        """The sum over runs, each times its share.
+        """The sum over parts and runs, each run times its share.
 
-        Args: of_unmeasured: the share of rows of runs that are in totals alone; None: as in those that are measured.
+        Args: of_unmeasured: the share of rows of runs that are in totals alone. Where it is between 0 and 1 it is for
+            as long as no run is measured: then it is as in those.
         """
-        value = variance = fourth = 0.0
-        met = rows = 0.0
+        value = variance = fourth = met = rows = 0.0
         on_totals: dict[Run, float] = {}
-        for run, sources in runs.items():
+        for run, parts in runs.items():
             if times[run] <= 0:
                 continue
             total = self._totals.sum({run: 1.0})
-            # Of each source what it says of the rows that meet the condition and of all rows, and their covariance.
-            said, covariances = [], []
-            for name, pieces in sources:
-                blocks = [marginals[name][piece] for piece in pieces]
-                weights = _spread(cells, names, name, blocks[0].counts.shape)
-                noise = sum(block.variance for block in blocks)
-                counts = sum((block.counts for block in blocks), np.zeros(weights.shape))
-                said.append(np.array([float((weights * counts).sum()), float(counts.sum())]))
-                both = float(weights.sum())
-                covariances.append(noise * np.array([[float((weights**2).sum()), both], [both, float(weights.size)]]))
-            if not cells.any():
-                continue
-            if (cells == 1).all():
-                on_totals[run] = times[run]
-                met, rows = met + total.value, rows + total.value
-                continue
-            inverses = [np.linalg.inv(covariance) for covariance in covariances]
-            information = sum(inverses, np.zeros((2, 2))) + np.diag([0.0, 1 / total.variance])
-            solved = np.linalg.inv(information)[0]
-            known = sum((inverse @ each for inverse, each in zip(inverses, said, strict=True)), np.zeros(2))
-            met += float(solved @ (known + np.array([0.0, total.value / total.variance])))
-            rows += total.value
-            for inverse, each, covariance in zip(inverses, said, covariances, strict=True):
-                gain = times[run] * (solved @ inverse)
-                value += float(gain @ each)
-                noise_of = float(gain @ covariance @ gain)
-                variance += noise_of
-                # At least as many noises as cells that are counted: no single one is heavier than this.
-                fourth += noise_of**2 / max(1.0, float((cells > 0).sum()))
-            on_totals[run] = times[run] * float(solved[1]) / total.variance
-        if of_unmeasured is None:
-            of_unmeasured = min(max(met / rows, 0.0), 1.0) if rows > 0 else float(cells.mean())
+            said = of_total = 0.0
+            noises: list[tuple[float, float]] = []
+            for line, weights in cells.items():
+                if _constant(line, weights):
+                    of_total += float(weights.flat[0])
+                else:
+                    one, times_total, its_noises = self._part(line, weights, parts[line], total)
+                    said, of_total = said + one, of_total + times_total
+                    noises += its_noises
+            value += times[run] * said
+            variance += times[run] ** 2 * sum(noise for noise, _ in noises)
+            fourth += times[run] ** 4 * sum(noise**2 / many for noise, many in noises)
+            on_totals[run] = times[run] * of_total
+            met, rows = met + said + of_total * total.value, rows + total.value
+        if 0 < of_unmeasured < 1 and rows > 0:
+            of_unmeasured = min(max(met / rows, 0.0), 1.0)
         for run in unmeasured:
             on_totals[run] = on_totals.get(run, 0.0) + of_unmeasured
         totals = self._totals.sum(on_totals)
         return Sum(value + totals.value, variance + totals.variance, fourth + totals.fourth)
+
+    def _part(
+        self, part: CountedParts, weights: FloatArray, sources: Sequence[tuple[CountedParts, Sequence[Run]]], total: Sum
+    ) -> tuple[float, float, list[tuple[float, float]]]:
+        """What marginals say of the weighted cells of a part over a run of so many rows in total: their value, how
+        many times the total is added to it, and what the noise of each adds to the variance, with how many cells it
+        comes from.
+        """
+        # Of each source what it says of the weighted cells and of all of them, and their covariance.
+        said, covariances, cells = [], [], []
+        for line, pieces in sources:
+            blocks = [self._lines[line][piece] for piece in pieces]
+            spread = _spread(weights, part, line.apart, blocks[0].counts.shape)
+            counts = sum((block.counts for block in blocks), np.zeros(spread.shape))
+            noise, both = sum(block.variance for block in blocks), float(spread.sum())
+            said.append(np.array([float((spread * counts).sum()), float(counts.sum())]))
+            covariances.append(noise * np.array([[float((spread**2).sum()), both], [both, float(spread.size)]]))
+            cells.append(float(np.count_nonzero(spread)))
+        if part.differences:
+            # The total says nothing of differences.
+            information = np.array([1 / covariance[0, 0] for covariance in covariances])
+            gains = [np.array([share, 0.0]) for share in information / information.sum()]
+            of_total = 0.0
+        else:
+            inverses = [np.linalg.inv(covariance) for covariance in covariances]
+            solved = np.linalg.inv(sum(inverses, np.zeros((2, 2))) + np.diag([0.0, 1 / total.variance]))[0]
+            gains = [solved @ inverse for inverse in inverses]
+            of_total = float(solved[1]) / total.variance
+        value = sum(float(gain @ each) for gain, each in zip(gains, said, strict=True))
+        noises = [float(gain @ covariance @ gain) for gain, covariance in zip(gains, covariances, strict=True)]
+        # At least as many noises as cells that are counted: no single one is heavier than this.
+        return value, of_total, list(zip(noises, cells, strict=True))
+
+
+def _parts(cells: FloatArray, names: Sequence[str], binary: Sequence[bool]) -> dict[CountedParts, FloatArray]:
+    """Weights `cells` of counts as weights of sums and differences over the binary attributes."""
+    parts = {CountedParts((), ()): cells}
+    for name, two in zip(names, binary, strict=True):
+        wider = {}
+        for line, weights in parts.items():
+            axis = len(line.apart)
+            if two:
+                first, second = np.moveaxis(weights, axis, 0)
+                wider[line] = (first + second) / 2
+                wider[CountedParts(line.apart, (*line.differences, name))] = (first - second) / 2
+            else:
+                wider[CountedParts((*line.apart, name), line.differences)] = weights
+        parts = wider
+    return parts
+
+
+def _constant(line: CountedParts, weights: FloatArray) -> bool:
+    """Whether a part is a share of the total, or nothing."""
+    return bool((weights == (0 if line.differences else weights.flat[0])).all())
 
 
 def _as_found(domain: TableDomain, measured: Measured) -> TableDomain:
@@ -253,37 +310,48 @@ def _asked(attribute: Attribute) -> Asked:
     return Asked(attribute.kinds)
 
 
-def _spread(cells: FloatArray, names: tuple[str, ...], marginal: tuple[str, ...], shape: tuple[int, ...]) -> FloatArray:
-    """The condition's weights over all cells of a marginal with more attributes."""
-    order = [names.index(name) for name in marginal if name in names]
-    axes = [size if name in names else 1 for name, size in zip(marginal, shape, strict=True)]
-    return np.broadcast_to(np.transpose(cells, order).reshape(axes), shape)
+def _spread(cells: FloatArray, part: CountedParts, marginal: tuple[str, ...], shape: tuple[int, ...]) -> FloatArray:
+    """A part's weights over all cells of a marginal that may have more attributes, and both values of a difference."""
+    order = [part.apart.index(name) for name in marginal if name in part.apart]
+    axes = [size if name in part.apart else 1 for name, size in zip(marginal, shape, strict=True)]
+    spread = np.broadcast_to(np.transpose(cells, order).reshape(axes), shape)
+    for axis, name in enumerate(marginal):
+        if name in part.differences:
+            spread = spread * np.expand_dims([1.0, -1.0], [other for other in range(len(shape)) if other != axis])
+    return spread
 
 
 def _runs(
-    marginals: Mapping[tuple[str, ...], Mapping[Run, MarginalBlock]], asked: Run
-) -> dict[Run, list[tuple[tuple[str, ...], list[Run]]]]:
-    """Runs of steps that do not overlap, and the marginals that cover each with their own runs.
+    sources: Mapping[CountedParts, Mapping[CountedParts, Mapping[Run, MarginalBlock]]], asked: Run
+) -> dict[Run, dict[CountedParts, list[tuple[CountedParts, list[Run]]]]]:
+    """Runs of steps that do not overlap and over which every part is known, with the marginals that cover each, and
+    their own runs.
 
     The longest of those that lie in `asked`, then the shortest of those that it cuts.
+
+    Args: sources: for each part the marginals that say something of it.
     """
-    everything = sorted({run for line in marginals.values() for run in line})
+    everything = sorted({run for lines in sources.values() for runs in lines.values() for run in runs})
     within = [run for run in everything if asked[0] <= run[0] and run[1] <= asked[1]]
     cut = [run for run in everything if run not in within and run[0] < asked[1] and asked[0] < run[1]]
     order = [
         *sorted(within, key=lambda run: run[0] - run[1]),
         *sorted(cut, key=lambda run: run[1] - run[0]),
     ]
-    found: dict[Run, list[tuple[tuple[str, ...], list[Run]]]] = {}
+    found: dict[Run, dict[CountedParts, list[tuple[CountedParts, list[Run]]]]] = {}
     for run in order:
         if any(run[0] < other[1] and other[0] < run[1] for other in found):
             continue
-        sources = []
-        for name, line in marginals.items():
-            inside = sorted(piece for piece in line if run[0] <= piece[0] and piece[1] <= run[1])
-            if sum(piece[1] - piece[0] for piece in inside) == run[1] - run[0]:
-                sources.append((name, inside))
-        found[run] = sources
+        parts = {}
+        for part, lines in sources.items():
+            covers = []
+            for line, runs in lines.items():
+                inside = sorted(piece for piece in runs if run[0] <= piece[0] and piece[1] <= run[1])
+                if sum(piece[1] - piece[0] for piece in inside) == run[1] - run[0]:
+                    covers.append((line, inside))
+            parts[part] = covers
+        if all(parts.values()):
+            found[run] = parts
     return found
 
 

@@ -80,6 +80,11 @@ class Attribute(AttributeSection, ABC):
     def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
         """Return raw values of codes; `fractions` `(codes,)` in [0, 1) say where in its bin a number lies."""
 
+    @property
+    def binary(self) -> bool:
+        """Whether it has two codes, now and for ever. Public."""
+        return self.size == 2
+
     def _null(self) -> tuple[int, Reason]:
         return (self.size - 1, Reason.ACCEPTED) if self.missing else (0, Reason.MISSING_FIELD)
 
@@ -156,6 +161,11 @@ class Discovered(Attribute):
     @property
     def size(self) -> int:
         return FOUND + len(self.found)
+
+    @property
+    def binary(self) -> bool:
+        """Never: it has two codes for as long as nothing is found."""
+        return False
 
     @property
     def words(self) -> int:

@@ -28,9 +28,9 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
 
 
 def _found(**attribute: Any) -> dict[str, Any]:
-    """A table in which values of one attribute are found."""
+    """A table in which values of one attribute are found, beside two binary ones, which are measured as differences."""
     page = {"field": "page", "values": "discover", "max_key_bytes": 8, "least_count": 1, **attribute}
-    return {"attributes": [{"field": "smokes", "values": [False, True]}, page]}
+    return {"attributes": [*({"field": field, "values": [False, True]} for field in ("smokes", "drives")), page]}
 
 
 def _reach(stream: Stream) -> float:

@@ -2,8 +2,8 @@
 
 A marginal is a clique: a strictly ascending tuple of attribute indices. One event, inserted or deleted, is in one cell
 of each marginal.
-Privacy: it changes exactly that cell by exactly 1, so `counts` of one marginal has L1 sensitivity 1, and of m marginals
-m. What a step's rows are is private, and read as counts of public cells alone.
+Privacy: it changes exactly that cell by exactly 1, up or down, so `counts` of one marginal has L1 sensitivity 1, and of
+m marginals m. What a step's rows are is private, and read as counts of public cells alone.
 Units: events.
 """
 
@@ -58,6 +58,8 @@ class Marginals:
     Args:
         sizes: number of codes of each attribute.
         cliques: strictly ascending attribute indices of each marginal.
+        signs: for each marginal other attributes, by which it counts a row with a sign: less with an odd number of
+            codes that are odd. None where no marginal has any.
 
     >>> layout = Marginals((2, 3), ((0,), (0, 1)))
     >>> layout.counts(np.array([[1, 2], [1, 0]]), np.array([5, -1]))
@@ -66,12 +68,14 @@ class Marginals:
 
     sizes: tuple[int, ...]
     cliques: tuple[Clique, ...]
+    signs: tuple[Clique, ...] | None = None
     offsets: IntArray = field(init=False, repr=False, compare=False)
     _columns: IntArray = field(init=False, repr=False, compare=False)
     _widths: IntArray = field(init=False, repr=False, compare=False)
+    _odd: IntArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        ways = max((len(clique) for clique in self.cliques), default=1)
+        ways = max([1, *map(len, self.cliques)])
         # Shorter cliques are filled up with an attribute that has one value.
         none = len(self.sizes)
         padded = [clique + (none,) * (ways - len(clique)) for clique in self.cliques]
@@ -85,6 +89,10 @@ class Marginals:
         )
         object.__setattr__(self, "_columns", columns)
         object.__setattr__(self, "_widths", widths)
+        odd = np.zeros((len(self.sizes), len(self.cliques)), np.int64)
+        for index, attributes in enumerate(self.signs or ()):
+            odd[list(attributes), index] = 1
+        object.__setattr__(self, "_odd", odd)
 
     def __len__(self) -> int:
         return len(self.cliques)
@@ -116,7 +124,7 @@ class Marginals:
         return numbers + self.offsets[:-1]
 
     def counts(self, codes: IntArray, weights: IntArray) -> IntArray:
-        """`(cells,)` int64: for each cell the sum of the weights of the rows in it, exactly.
+        """`(cells,)` int64: for each cell the sum of the weights of the rows in it, with their signs, exactly.
 
         Args:
             codes: `(rows, attributes)` int64. weights: `(rows,)` int64, of absolute sum below 2**53.
@@ -124,8 +132,11 @@ class Marginals:
         total = np.zeros(self.cells, np.int64)
         step = max(1, CHUNK // max(1, len(self)))
         for start in range(0, len(codes), step):
-            numbers = self.cell_numbers(codes[start : start + step])
+            part = codes[start : start + step]
+            numbers = self.cell_numbers(part)
             each = np.repeat(weights[start : start + step], len(self))
+            if self.signs is not None:
+                each *= 1 - 2 * (part @ self._odd & 1).ravel()
             # Floats hold these sums exactly.
             total += np.bincount(numbers.ravel(), each, self.cells).astype(np.int64)
         return total
@@ -134,8 +145,12 @@ class Marginals:
     def widened(self, vector: npt.NDArray[Any], wider: Marginals) -> npt.NDArray[Any]:
         """A vector over these cells, private or not, over a layout whose attributes have more values: 0 in new cells.
 
-        Nothing of a vector without cells.
+        Nothing of a vector without cells. What one event moves of a marginal stays one number.
+        Raises: ValueError if it is not the layout of the same marginals with the same signs: a difference has no cells
+            that could be more.
         """
+        if wider.cliques != self.cliques or wider.signs != self.signs:
+            raise ValueError("marginals with more values must be counted as before")
         if not len(vector):
             return vector
         wide = np.zeros(wider.cells, vector.dtype)
@@ -216,8 +231,8 @@ class EventRows:
 
     @aggregate
     def counts(self, layout: Marginals) -> IntArray:
-        """`(cells,)` int64, inserts minus deletes in each cell of a layout over the attributes.
+        """`(cells,)` int64, inserts minus deletes in each cell of a layout over the attributes, with its signs.
 
-        One event moves one cell of each marginal by one.
+        One event moves one cell of each marginal by one, up or down.
         """
         return layout.counts(self.codes, self.signs)

@@ -70,7 +70,7 @@ class Known:
 
 
 def table_rows(seed: int = 1, *, steps: int = 1) -> Known:
-    """Three attributes, steps of 400 rows; marginals of step 0 are never cut."""
+    """Four attributes, steps of 400 rows; marginals of step 0 are never cut."""
     chance = np.random.default_rng(seed)
     size = steps * 400
     a, n = chance.choice(["x", "y", "z"], size, p=[0.6, 0.3, 0.1]), chance.integers(0, 80, size)
@@ -78,12 +78,13 @@ def table_rows(seed: int = 1, *, steps: int = 1) -> Known:
         "a": a,
         "n": n,
         "b": chance.random(size) < 0.2 + 0.3 * (a == "x"),
+        "c": chance.random(size) < 0.4,
         "step": np.repeat(np.arange(steps), 400),
     }
     attributes = [
         {"field": "a", "values": ["x", "y", "z"]},
         {"field": "n", "edges": [0, 10, 20, 40, 80], "integer": True},
-        {"field": "b", "values": [False, True]},
+        *({"field": field, "values": [False, True]} for field in "bc"),
     ]
     x, low, true = Atom("a", "=", ("x",)), Atom("n", "<", (20,)), Atom("b", "=", (True,))
     asked: list[tuple[CountQuestion, Callable[[Events], np.ndarray]]] = [
@@ -91,6 +92,7 @@ def table_rows(seed: int = 1, *, steps: int = 1) -> Known:
         (CountQuestion(0, 0, low), lambda of: of["n"] < 20),
         (CountQuestion(0, 0, true), lambda of: of["b"]),
         (CountQuestion(0, 0, Both((x, true))), lambda of: (of["a"] == "x") & of["b"]),
+        (CountQuestion(0, 0, Both((true, Atom("c", "=", (True,))))), lambda of: of["b"] & of["c"]),
         (CountQuestion(0, 0), lambda of: np.ones(len(of["step"]))),
     ]
     return Known(configured("tabular", {"kind": "table", "attributes": attributes}), events, steps, asked)

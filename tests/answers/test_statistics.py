@@ -23,6 +23,7 @@ from engines.series.fields import SeriesDomain, SeriesField
 from engines.spatial.answers import MeasuredRectangles
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.held.engine import HeldLeaves
+from engines.tabular.answers import _parts
 from schemas.config import ENGINES
 from schemas.errors import PrivstreamError
 from tests.answers.standardised import faults
@@ -117,6 +118,21 @@ def test_standard_errors_are_true(kind: str) -> None:
     assert faults(errors / 0.6) != []
     assert faults(errors * 0.6) != []
     assert faults(errors + 0.7) != []
+
+
+def test_a_count_is_the_sum_of_its_parts() -> None:
+    """Of any weights of cells, from sums and differences over binary attributes."""
+    rng = np.random.default_rng(1)
+    names, sizes = ("a", "b", "c"), (2, 3, 2)
+    cells, counts = rng.random(sizes), rng.integers(0, 99, sizes).astype(np.float64)
+    total = 0.0
+    for line, weights in _parts(cells, names, [size == 2 for size in sizes]).items():
+        told = counts
+        for axis in (2, 0):
+            first, second = np.moveaxis(told, axis, 0)
+            told = first - second if names[axis] in line.differences else first + second
+        total += float((weights * told).sum())
+    assert total == pytest.approx(float((cells * counts).sum()))
 
 
 @pytest.mark.seconds(4)

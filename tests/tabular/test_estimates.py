@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engines.core.counters.epochs import EpochsCounter
 from engines.core.noise import DiscreteLaplace, scale_for, seeded
 from engines.core.shares import LaplaceCells
+from engines.tabular.contrasts import Contrasts
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import KEPT as KEPT_OF_PAST
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
@@ -166,7 +167,7 @@ def test_small_marginals_are_measured_first_and_all_of_them_later() -> None:
     lengths = np.array([4.0, 6.0, 40.0, 400.0])
 
     def weights(rows: float) -> list[bool]:
-        found = larger_weights(np.ones(4), lengths, np.full(4, 0.2), rows, 2.0, 0, rest=0.05, recipe=PURE)
+        found = larger_weights(np.ones(4), lengths, np.ones(4), np.full(4, 0.2), rows, 2.0, 0, rest=0.05, recipe=PURE)
         return (found > 0.5).tolist()
 
     assert weights(150.0) == [True, True, False, False]
@@ -262,7 +263,7 @@ def test_one_way_counts_are_weighted_by_inverse_variance() -> None:
         larger,
         np.array([1.0, 5.0, 7.0]),
         ones_layout=ONES,
-        larger_layout=PAIRS,
+        of_larger=Contrasts(PAIRS, (False,) * len(PAIRS.sizes)),
     )
     seen = [
         (ONES.table(ones, 0), 2.0),

@@ -106,7 +106,9 @@ def test_the_report_says_how_much_of_the_ties_is_kept() -> None:
     assert "keep 100% of it" in page
     assert "the 1 pair whose true V is above 0.1" in page
     assert "<td>left, right</td><td>1.00</td><td>1.00</td>" in page
+    assert "Less than half" not in page
     page = shown(loose)
     assert "keep 0% of it" in page
+    assert "Less than half is left of left and right." in page
     assert "<td>left, right</td><td>1.00</td><td>0.00</td>" in page
     assert page.count("<img ") == 1

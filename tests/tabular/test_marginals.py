@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.tabular.contrasts import Contrasts
 from engines.tabular.marginals import Marginals, check_memory, every_marginal, weighted_marginals
 from schemas.errors import EngineInputError
 from tests.examples import examples
@@ -18,7 +20,8 @@ from tests.examples import examples
 def layouts(draw: st.DrawFn) -> Marginals:
     sizes = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=5)))
     ways = draw(st.sets(st.integers(1, 3), min_size=1))
-    return Marginals(sizes, tuple(every_marginal(len(sizes), ways)))
+    whole = Marginals(sizes, tuple(every_marginal(len(sizes), ways)))
+    return whole if draw(st.booleans()) else Contrasts(whole, tuple(size == 2 for size in sizes)).measured
 
 
 @settings(max_examples=examples(2))
@@ -33,9 +36,9 @@ def test_counts_are_those_of_a_loop(layout: Marginals, seed: int, rows: int) -> 
     for index, clique in enumerate(layout.cliques):
         expected = np.zeros(layout.shape(index), np.int64)
         for row, weight in zip(codes, weights, strict=True):
-            expected[tuple(row[list(clique)])] += weight
+            sign = 1 if layout.signs is None else math.prod(1 - 2 * int(row[a]) for a in layout.signs[index])
+            expected[tuple(row[list(clique)])] += weight * sign
         assert np.array_equal(layout.table(counts, index), expected)
-    assert np.array_equal(layout.sums(counts), np.full(len(layout), weights.sum()))
 
 
 @settings(max_examples=examples(2))
@@ -48,8 +51,31 @@ def test_one_event_moves_each_marginal_by_exactly_one(layout: Marginals, seed: i
     assert np.array_equal(layout.sums(np.abs(moved)), np.ones(len(layout)))
 
 
+def test_differences_say_what_attributes_have_together_and_how_well() -> None:
+    """What is left of a marginal without its sides is the same, and has the variance that `finer` says."""
+    sizes = (2, 2, 3, 2, 4)
+    whole = Marginals(sizes, tuple(every_marginal(len(sizes), (1, 2, 3))))
+    contrasts, rng = Contrasts(whole, tuple(size == 2 for size in sizes)), np.random.default_rng(1)
+    codes = np.stack([rng.integers(0, size, 60) for size in sizes], axis=1)
+    weights = rng.integers(-2, 3, 60)
+    told = contrasts.tables(contrasts.measured.counts(codes, weights))
+    counts = whole.counts(codes, weights)
+    each = [contrasts.tables(unit) for unit in np.eye(contrasts.measured.cells)]
+    for index, clique in enumerate(whole.cliques):
+        assert np.allclose(_centred(whole.table(told, index)), _centred(whole.table(counts, index)))
+        noise = sum(_centred(whole.table(one, index)) ** 2 for one in each)
+        alone = np.prod([1 - 1 / sizes[a] for a in clique])
+        assert np.allclose(noise, alone * contrasts.finer[index])
+
+
+def _centred(table: np.ndarray) -> np.ndarray:
+    for axis in range(table.ndim):
+        table = table - table.mean(axis=axis, keepdims=True)
+    return table
+
+
 def test_counting_in_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = Marginals((3, 4), ((0,), (0, 1)))
+    layout = Marginals((3, 4), ((0,), (0, 1)), ((), (1,)))
     codes = np.stack([np.arange(50) % 3, np.arange(50) % 4], axis=1)
     whole = layout.counts(codes, np.arange(50))
     monkeypatch.setattr("engines.tabular.marginals.CHUNK", 7)

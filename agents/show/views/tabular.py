@@ -33,7 +33,7 @@ from engines.tabular.evaluator import STRONG, TableEvaluator, cramers_v, others
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import variances
 from engines.tabular.marginals import Marginals
-from schemas.arrays import FloatArray, IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.blocks import Folded
 from schemas.config import Stream
 from schemas.config.tabular import FINDING_DELTA, FINDING_SHARE, TableDomainSection, TabularOptions
@@ -47,7 +47,7 @@ MOST_ATTRIBUTES, MOST_VALUES = 16, 40
 MOST_CELLS = 4_000_000
 """Of the pairs of attributes that are looked at together."""
 LISTED = 10
-"""Pairs in the table below the picture."""
+"""Pairs in the table below the picture, and those that are named as lost."""
 EDGES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000, 10_000_000)
 """True rows of a value, from which and to which it is judged with others of its size."""
 _CELLS = "of the counts of rows that have a pair (or more) of values"
@@ -130,14 +130,16 @@ def _of_blocks(engine: GrowingBlocks) -> ErrorModel:
     answers.append(
         Answer.of("all rows", 1, "the number of rows that were inserted", lambda t: math.sqrt(counter.variance(t)))
     )
-    lines = [("one-way", parts.ones, parts.ones_share, np.sqrt(np.array(parts.ones.sizes, np.float64)))]
+    lines = [("one-way", parts.of_ones, parts.ones_share, np.sqrt(np.array(parts.ones.sizes, np.float64)))]
     if len(parts.larger):
-        lengths = parts.larger.lengths.astype(np.float64)
-        lines.append(("larger", parts.larger, parts.larger_share, parts.weights * lengths**-0.2))
-    for name, layout, share, costs in lines:
-        if len(layout):
+        lengths, finer = parts.larger.lengths.astype(np.float64), np.sqrt(parts.of_larger.finer)
+        lines.append(("larger", parts.of_larger, parts.larger_share, parts.weights * lengths**-0.2 * finer))
+    for name, contrasts, share, costs in lines:
+        if contrasts.marginals.cliques:
             deviation = math.sqrt(float(variances(parts.laws(share, parts.recipe.best(costs))).max()))
-            answers.append(Answer.of(f"{name} cell", 1, f"one cell of a {name} marginal", _blocks(deviation)))
+            answers.append(
+                Answer.of(f"{name} cell", 1, f"one cell of a {name} marginal, or its difference", _blocks(deviation))
+            )
     return ErrorModel(
         tuple(answers),
         sizes="draws of noise",
@@ -406,6 +408,11 @@ def ties(evaluator: TableEvaluator, truth: Folded, synthetic: Mapping[str, list[
             f"{int(strong.sum())} pair{'s' if strong.sum() > 1 else ''} whose true V is above {STRONG}. What is lost, "
             "noise hides: more epsilon, fewer attributes or coarser values keep more."
         )
+        hidden = [pairs[at] for at in np.argsort(-true, kind="stable") if _hidden(true, made)[at]]
+        if hidden:
+            listed = "; ".join(f"{names[left]} and {names[right]}" for left, right in hidden[:LISTED])
+            more = f"; and {len(hidden) - LISTED} more" if len(hidden) > LISTED else ""
+            found += f" Less than half is left of {listed}{more}."
     else:
         found = f"No pair has a true V above {STRONG}: there is little to keep."
     if len(several) > MOST_ATTRIBUTES:
@@ -444,6 +451,11 @@ def _strengths(layout: Marginals, counts: FloatArray) -> FloatArray:
     return np.array([cramers_v(layout.table(counts, index)) for index in range(len(layout.cliques))])
 
 
+def _hidden(true: FloatArray, made: FloatArray) -> BoolArray:
+    """Return which pairs are tied together, and keep less than half of it: noise hides them."""
+    return (true > STRONG) & (made < true / 2)
+
+
 def _kept(layout: Marginals, true: FloatArray, made: FloatArray) -> str:
     """Say how much of what ties attributes together synthetic rows keep, and how many pairs are lost."""
     strengths = [_strengths(layout, counts) for counts in (true, made)]
@@ -451,7 +463,7 @@ def _kept(layout: Marginals, true: FloatArray, made: FloatArray) -> str:
     if not strong.any():
         return f"No two attributes are tied together (no true Cramer's V above {STRONG}): there is little to keep."
     share = float((strengths[1][strong] / strengths[0][strong]).mean())
-    lost = int((strengths[1][strong] < strengths[0][strong] / 2).sum())
+    lost = int(_hidden(*strengths).sum())
     return (
         f"Of what ties attributes together {share:.0%} is kept (Cramer's V): of {int(strong.sum())} "
         f"pair{'s' if strong.sum() > 1 else ''} that are tied, {lost} {'is' if lost == 1 else 'are'} noise."

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import State
+from engines.tabular.contrasts import Contrasts
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
@@ -31,8 +32,10 @@ class StepBlock:
 
     first, last: it covers steps first + 1 .. last.
     net: rows that it added, less those that it took, by the released totals.
-    ones: `(cells of one-ways,)` estimated net counts; ones_variance `(attributes,)` of each cell.
-    larger: `(cells of larger ones,)` weighted noisy net counts, empty where they were not measured.
+    ones: `(cells of one-ways,)` estimated net counts, of binary attributes without their sum; ones_variance
+        `(attributes,)` of each cell, by which it says as much as it does (`Contrasts.finer`).
+    larger: `(cells of larger ones,)` weighted noisy net counts, of differences as `Contrasts.tables` has them; empty
+        where they were not measured.
     larger_variance: `(larger marginals,)` of each cell of `larger`.
     larger_net: `(larger marginals,)` what each of `larger` sums to but for noise; empty where they were not measured.
     """
@@ -107,16 +110,19 @@ def improved(
     larger_variance: FloatArray,
     *,
     ones_layout: Marginals,
-    larger_layout: Marginals,
+    of_larger: Contrasts,
 ) -> tuple[FloatArray, FloatArray]:
     """One-way counts and variances, weighted by inverse variance with the sums of the larger marginals.
 
-    The one-way marginal of attribute `a` is marginal `a` of its layout.
+    A single difference says nothing of one attribute. The one-way marginal of attribute `a` is marginal `a`
+    of its layout.
     """
     weights = 1 / ones_variance
     sums = ones * ones_layout.spread(weights)
-    for index, clique in enumerate(larger_layout.cliques):
-        table = larger_layout.table(larger, index)
+    for index, clique in enumerate(of_larger.marginals.cliques):
+        if of_larger.single[index]:
+            continue
+        table = of_larger.marginals.table(larger, index)
         for axis, attribute in enumerate(clique):
             others = tuple(place for place in range(len(clique)) if place != axis)
             cells = table.size // table.shape[axis]

@@ -18,6 +18,7 @@ from engines.core.noise import scale_for
 from engines.core.shares import CellNoise, GaussianShares, PureShares, Shares
 from engines.core.state import written
 from engines.tabular.config import TableConfig
+from engines.tabular.contrasts import Contrasts
 from engines.tabular.domain import Discovered, TableDomain
 from engines.tabular.growing.finding import FindingRule
 from engines.tabular.growing.fit import MarginalFitter
@@ -83,6 +84,21 @@ class GrowingConfig(TableConfig):
     def with_found(self, texts: Sequence[str]) -> GrowingConfig:
         """Return the recipe of the table in which these values have codes of their own, too."""
         return replace(self, domain=self.domain.with_found(texts))
+
+    @cached_property
+    def of_ones(self) -> Contrasts:
+        """What is measured of the one-way marginals."""
+        return Contrasts(self.ones, self._binary)
+
+    @cached_property
+    def of_larger(self) -> Contrasts:
+        """What is measured of the larger ones."""
+        return Contrasts(self.larger, self._binary)
+
+    @property
+    def _binary(self) -> tuple[bool, ...]:
+        """Of each active attribute, whether it has two values for ever."""
+        return tuple(self.domain.attributes[attribute].binary for attribute in self.active)
 
     @cached_property
     def columns(self) -> IntArray:

@@ -142,19 +142,20 @@ class GrowingBlocks:
         """One object for each marginal of a closed block.
 
         `increment` holds noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
-        `variance` is that of the noise of each.
+        or one `difference`, see `Contrasts`. `variance` is that of the noise of each.
         """
         names = config.names
         found = []
         for block in measured:
-            layout = config.larger if block.larger else config.ones
+            contrasts = config.of_larger if block.larger else config.of_ones
             first = len(config.ones) if block.larger else 0
             for index, variance in enumerate(variances(block.laws).tolist()):
                 found.append(
                     {
                         "marginal": list(names[first + index]),
+                        "difference": contrasts.single[index],
                         "since": block.since,
-                        "increment": layout.table(block.counts, index).ravel().tolist(),
+                        "increment": contrasts.measured.table(block.counts, index).ravel().tolist(),
                         "variance": variance,
                     }
                 )
@@ -223,8 +224,8 @@ def _nothing(config: GrowingConfig) -> GrowingState:
     """Return what is known before the first step."""
     return GrowingState(
         Totals(config.totals_counter, config.ttl_steps),
-        Line(np.zeros(config.ones.cells, np.int64)),
-        Line(np.zeros(config.larger.cells, np.int64)),
+        Line(np.zeros(config.of_ones.measured.cells, np.int64)),
+        Line(np.zeros(config.of_larger.measured.cells, np.int64)),
         config.schedule.early(0.0),
         0,
         Evidence(ttl_steps=config.ttl_steps),

@@ -68,6 +68,10 @@ class Line:
         """With the PRIVATE counts of a step's events."""
         return replace(self, pending=self.pending + counts)
 
+    def widened(self, before: Marginals, after: Marginals) -> Line:
+        """With the same counts, over what is measured of a table with more values."""
+        return replace(self, pending=before.widened(self.pending, after))
+
     def closed(self, totals: Totals, step: int) -> Line:
         """After its block was measured: an event that was in it is never looked at again."""
         return Line(np.zeros_like(self.pending), totals.events, totals.grown, step)
@@ -108,8 +112,8 @@ class GrowingState:
         ones, larger = (before.ones, after.ones), (before.larger, after.larger)
         return replace(
             self,
-            ones=replace(self.ones, pending=before.ones.widened(self.ones.pending, after.ones)),
-            larger=replace(self.larger, pending=before.larger.widened(self.larger.pending, after.larger)),
+            ones=self.ones.widened(before.of_ones.measured, after.of_ones.measured),
+            larger=self.larger.widened(before.of_larger.measured, after.of_larger.measured),
             evidence=self.evidence.widened(ones, larger),
             fitted=None if self.fitted is None else self.fitted.widened(ones, larger),
         )
@@ -141,10 +145,10 @@ class Learning:
         """Count the step's PRIVATE rows, of active attributes."""
         before, config = self.learnt, self.config
         totals = before.totals.after(rows.totals(), self.noise.child("totals"))
-        ones = before.ones.plus(rows.counts(config.ones))
+        ones = before.ones.plus(rows.counts(config.of_ones.measured))
         # Early, where larger marginals have no budget, their events pay for better one-way ones.
         gathers = not before.early or config.schedule.early_share > 0
-        larger = before.larger.plus(rows.counts(config.larger)) if gathers else before.larger
+        larger = before.larger.plus(rows.counts(config.of_larger.measured)) if gathers else before.larger
         self.learnt = replace(before, totals=totals, ones=ones, larger=larger, evidence=before.evidence.at(self.step))
 
     def due(self) -> tuple[bool, bool]:
@@ -171,14 +175,14 @@ class Learning:
         apart = now.early and not config.schedule.early_share
         sizes = np.array(config.ones.sizes, np.float64)
         laws = config.laws(share, config.recipe.best(np.sqrt(sizes)))
-        counts = measure(now.ones.pending, config.ones, laws, self.noise.child("ones"))
+        counts = measure(now.ones.pending, config.of_ones.measured, laws, self.noise.child("ones"))
         self.measured.append(ClosedBlock(False, now.ones.step, counts, laws))
         block = StepBlock(
             now.ones.step,
             step,
             now.totals.grown - now.ones.grown,
-            counts.astype(np.float64),
-            variances(laws),
+            config.of_ones.tables(counts),
+            variances(laws) * config.of_ones.finer,
             np.zeros(0),
             np.zeros(0),
             np.zeros(0),
@@ -205,6 +209,7 @@ class Learning:
         weights = larger_weights(
             config.weights,
             config.larger.lengths.astype(np.float64),
+            np.sqrt(config.of_larger.finer),
             self._apart(),
             max(now.totals.alive, 1.0),
             config.recipe.scale(share),
@@ -213,16 +218,16 @@ class Learning:
             recipe=config.recipe,
         )
         laws = config.laws(share, weights)
-        counts = measure(now.larger.pending, config.larger, laws, self.noise.child("larger"))
+        counts = measure(now.larger.pending, config.of_larger.measured, laws, self.noise.child("larger"))
         self.measured.append(ClosedBlock(True, now.larger.step, counts, laws))
-        table, noise = counts.astype(np.float64), variances(laws)
+        table, noise = config.of_larger.tables(counts), variances(laws) * config.of_larger.finer
         ones, variance = improved(
             recent.ones,
             recent.ones_variance,
             table,
             noise,
             ones_layout=config.ones,
-            larger_layout=config.larger,
+            of_larger=config.of_larger,
         )
         # Where rows are deleted, only the plain sum is what is left.
         weight = block_weights(recent.net, noise) if config.sampled else np.ones(len(noise))

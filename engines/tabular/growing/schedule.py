@@ -169,6 +169,7 @@ class BlockSchedule:
 def larger_weights(
     plain: FloatArray,
     lengths: FloatArray,
+    finer: FloatArray,
     apart: FloatArray,
     rows: float,
     scale: float,
@@ -184,11 +185,13 @@ def larger_weights(
     get `rest` of that.
 
     Args:
+        finer: noise of each beside that of cells measured whole. What may be missed counts by it too, so that no more
+            marginals get a full share than if they were whole: with more of them, ties drown.
         apart: L1 distance that each may have from its prior, as a share of the rows.
         scale: of the noise if one marginal had all of the budget.
         blocks: that were measured before.
     """
-    worth = plain * lengths**-1.2
+    worth = plain * lengths**-1.2 * finer
     best = recipe.best(worth * lengths)
     missed = apart * rows * worth
     order = np.argsort(-missed / best, kind="stable")

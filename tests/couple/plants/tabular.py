@@ -21,6 +21,7 @@ from engines.core.noise.listing import Listed
 from engines.core.shares import GaussianCells, GaussianShares, PureShares
 from engines.keys.table import PeriodTable
 from engines.tabular import build
+from engines.tabular.domain import Discovered
 from engines.tabular.growing import config as growing
 from engines.tabular.growing import schedule
 from engines.tabular.growing.config import GrowingConfig
@@ -28,7 +29,7 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.finding import Finder, FindingRule
 from engines.tabular.growing.learn import Learning, Line
 from engines.tabular.growing.totals import Totals
-from engines.tabular.marginals import EventRows
+from engines.tabular.marginals import EventRows, Marginals
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
 from engines.tabular.papers.rounds import QUANTUM, Rounds, Selection
@@ -135,6 +136,15 @@ def another_account(whole: str, spent: str) -> Planted:
 
 
 PEEKS: dict[str, Planted | Fault] = {
+    "a difference keeps its true sign": Fault(
+        edit(
+            Learning,
+            "_settled",
+            "config.of_larger.tables(counts)",
+            "config.of_larger.tables(abs(counts) * (1 - 2 * (now.larger.pending < 0)))",
+        ),
+        EPSILON_OF_MANY,
+    ),
     "a larger block is closed by a true count": edit(
         Learning, "due", "fresh = totals.events - now.larger.covered", "fresh = now.larger.pending.sum()"
     ),
@@ -156,8 +166,8 @@ PEEKS: dict[str, Planted | Fault] = {
     "a standard error has a true count in it": edit(
         Learning,
         "close",
-        "counts.astype(np.float64),\n        variances(laws),",
-        "counts.astype(np.float64),\n        variances(laws) + now.ones.pending.sum() % 2,",
+        "variances(laws) * config.of_ones.finer,",
+        "variances(laws) * config.of_ones.finer + now.ones.pending.sum() % 2,",
     ),
     "a note says whether anything waits": edit(
         GrowingBlocks,
@@ -195,9 +205,24 @@ HIDDEN: dict[str, Planted | Fault] = {
     "a block is measured twice, and the mean is released": edit(
         Learning,
         "close",
-        'counts = measure(now.ones.pending, config.ones, laws, self.noise.child("ones"))',
-        'both = [measure(now.ones.pending, config.ones, laws, self.noise.child("ones", at)) for at in (0, 1)]; '
-        "counts = sum(both) // 2",
+        'counts = measure(now.ones.pending, config.of_ones.measured, laws, self.noise.child("ones"))',
+        "both = [measure(now.ones.pending, config.of_ones.measured, laws, "
+        'self.noise.child("ones", at)) for at in (0, 1)]; counts = sum(both) // 2',
+    ),
+    "a row counts for each of the two values of a difference": edit(
+        Marginals, "counts", "1 - 2 * (part", "2 - 4 * (part"
+    ),
+    "differences are drawn with the noise that they would be worth as whole cells": edit(
+        Learning,
+        "_settled",
+        "measure(now.larger.pending, config.of_larger.measured, laws,",
+        "measure(now.larger.pending, config.of_larger.measured, less_noise(laws, config.of_larger.finer),",
+        less_noise=lambda laws, finer: [
+            replace(law, cost=law.cost / Fraction(part)) for law, part in zip(laws, finer.tolist(), strict=True)
+        ],
+    ),
+    "larger marginals have the share of the totals as well": edit(
+        GrowingConfig, "larger_share", "self.whole - self.totals_share", "self.whole"
     ),
     "events count twice in a line": edit(Line, "plus", "self.pending + counts", "self.pending + 2 * counts"),
     "early events are in both lines, where a table has many marginals": Fault(
@@ -284,6 +309,7 @@ FOUND = {
     "domain": {
         "attributes": [
             {"field": "smokes", "values": [False, True]},
+            {"field": "drives", "values": [False, True]},
             {"field": "page", "values": "discover", "max_key_bytes": 8, "least_count": 1},
         ]
     },
@@ -305,7 +331,16 @@ def free(owner: Any, name: str, old: str, new: str) -> Planted:
     return lambda: together(unasked(), edited(owner, name, old, new))
 
 
+_AS_BINARY = (Discovered, "binary", "return False", "return self.size == 2")
 FINDING: dict[str, Planted | Fault] = {
+    "a discovered attribute is counted as binary until a value is found": Fault(edit(*_AS_BINARY), FOUND),
+    "a difference that waits is widened to the cells of a value that is found": Fault(
+        lambda: together(
+            edited(*_AS_BINARY),
+            edited(Marginals, "widened", "wider.cliques != self.cliques or wider.signs != self.signs", "False"),
+        ),
+        FOUND,
+    ),
     "finding values uses no budget": Fault(
         free(GrowingConfig, "whole", "- (0 if self.finding is None else self.finding.mu_squared)", ""),
         FOUND,
