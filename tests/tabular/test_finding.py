@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.checks.contract_case import contract_case
+from engines.core.answers.contract import CountQuestion
+from engines.core.answers.where import Atom, Both
 from engines.core.contract import Batch, Columns, Release
 from engines.core.noise import seeded
 from engines.core.noise.listing import listing_mechanism
@@ -20,6 +22,7 @@ from engines.core.registry import build_domain, build_engine, build_evaluator, p
 from engines.keys.hashes import KeyHash
 from engines.keys.selection import RESOLUTION, SURE, exceeded
 from engines.keys.table import PeriodTable
+from engines.tabular.answers import answers
 from engines.tabular.domain import FOUND, MISSING, OTHER, Discovered, TableDomain
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.finding import FindingRule, texts_of
@@ -282,6 +285,38 @@ def test_a_restart_at_every_step_changes_nothing(changes: dict[str, Any]) -> Non
     assert state.keys() == again.keys()
     assert all(array.tobytes() == again[name].tobytes() for name, array in state.items())
     assert not state["table/totals"].size, "once as many are found as may be, no text is kept"
+
+
+def test_differences_beside_values_that_are_found_late_count_every_row_once() -> None:
+    """Of two binary attributes one number; of those and the other, cells, in which rows of before are not."""
+    binary = [{**SEX, "field": field} for field in ("left", "right")]
+    tried = stream(domain={"attributes": [*binary, {**PAGE}]}, privacy={"epsilon": 60.0})
+    domain, engine = build_domain(tried), build_engine(tried)
+    assert isinstance(domain, TableDomain)
+    assert isinstance(engine, GrowingBlocks)
+    measured, sides = [], np.arange(1200) % 3 > 0
+    for step in range(12):
+        pages = np.where(np.arange(1200) % 4 > 0, COMMON[0], COMMON[1 if step > 4 else 0]).tolist()
+        texts = np.where(sides, "f", "m").tolist()
+        keys, _ = domain.encode(Columns({}, {}, np.ones(1200, np.int8), dict(left=texts, right=texts, page=pages)))
+        measured += [
+            (step, told) for told in engine.step(Batch(step, Folded.from_keys(keys)), seeded(step)).measurements
+        ]
+    assert found(engine) == COMMON[:2]
+    both = [told for _, told in measured if told.get("marginal") == ["left", "right"]]
+    assert all(told["difference"] and len(told["increment"]) == 1 for told in both)
+    beside = [told for _, told in measured if told.get("marginal") == ["left", "page"]]
+    assert not any(told["difference"] for told in beside)
+    lengths = [len(told["increment"]) for told in beside]
+    assert lengths == sorted(lengths)
+    assert {2 * (FOUND + 1), 2 * (FOUND + 2)} <= set(lengths)
+    answerer = answers(tried, measured, 11)
+    for where, true in (
+        (Both((Atom("left", "=", ("f",)), Atom("right", "=", ("f",)))), 12 * 800),
+        (Both((Atom("left", "=", ("f",)), Atom("page", "=", (COMMON[1],)))), 7 * 200),
+    ):
+        answer = answerer.answer(CountQuestion(0, 11, where))
+        assert answer.estimate == pytest.approx(true, abs=400)
 
 
 def test_a_value_that_comes_between_two_tests_is_not_forgotten_at_a_restart() -> None:

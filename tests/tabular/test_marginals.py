@@ -68,6 +68,32 @@ def test_differences_say_what_attributes_have_together_and_how_well() -> None:
         assert np.allclose(noise, alone * contrasts.finer[index])
 
 
+@settings(max_examples=examples(2))
+@given(st.lists(st.integers(2, 4), min_size=2, max_size=4), st.integers(0, 2**32), st.integers(1, 3))
+def test_a_row_that_waits_while_a_value_is_found_is_one_number_of_each_marginal(
+    sizes: list[int], seed: int, more: int
+) -> None:
+    """Of attribute 0, that has more codes then, and is not binary though it may have two."""
+    rng, cliques = np.random.default_rng(seed), tuple(every_marginal(len(sizes), (1, 2)))
+    binary = (False, *(size == 2 for size in sizes[1:]))
+    wider = (sizes[0] + more, *sizes[1:])
+    before, after = (Contrasts(Marginals(tuple(each), cliques), binary).measured for each in (sizes, wider))
+    row = np.array([[rng.integers(0, size) for size in sizes]])
+    moved = before.widened(before.counts(row, np.array([1])), after)
+    assert np.array_equal(after.sums(np.abs(moved)), np.ones(len(after)))
+    assert np.array_equal(moved, after.counts(row, np.array([1])))
+
+
+def test_a_difference_that_waits_is_not_widened() -> None:
+    """A fault that would count a row in each of the new cells."""
+    before, after = Marginals((2, 2), ((0, 1),)), Marginals((3, 2), ((0, 1),))
+    one, whole = Contrasts(before, (True, True)).measured, Contrasts(after, (False, True)).measured
+    with pytest.raises(ValueError, match="counted as before"):
+        one.widened(np.ones(1, np.int64), whole)
+    with pytest.raises(ValueError, match="two codes"):
+        Contrasts(after, (True, True))
+
+
 def _centred(table: np.ndarray) -> np.ndarray:
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
