@@ -298,7 +298,7 @@ def test_differences_beside_values_that_are_found_late_count_every_row_once() ->
     for step in range(12):
         pages = np.where(np.arange(1200) % 4 > 0, COMMON[0], COMMON[1 if step > 4 else 0]).tolist()
         texts = np.where(sides, "f", "m").tolist()
-        keys, _ = domain.encode(Columns({}, {}, np.ones(1200, np.int8), dict(left=texts, right=texts, page=pages)))
+        keys, _ = domain.encode(Columns({}, {}, np.ones(1200, np.int8), {"left": texts, "right": texts, "page": pages}))
         measured += [
             (step, told) for told in engine.step(Batch(step, Folded.from_keys(keys)), seeded(step)).measurements
         ]
