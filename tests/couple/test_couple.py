@@ -88,10 +88,11 @@ def test_a_unit_in_two_periods_costs_what_the_ledger_says(name: str) -> None:
 
 def test_two_periods_of_a_table_cost_more_than_draws_at_right_angles() -> None:
     """So a table that said that its periods are apart is found."""
-    assert window_of(SHARED, dict(SETTINGS)[SHARED], 2).share > WHOLE
+    seed = 34  # one in thirty has both periods in a block that spends all that it may
+    assert window_of(SHARED, dict(SETTINGS)[SHARED], seed).share > WHOLE
     cost = replace(StreamCost.from_stream(dict(SETTINGS)[SHARED]), apart=True)
     with patch.object(StreamCost, "from_stream", return_value=cost):
-        assert window_of(SHARED, dict(SETTINGS)[SHARED], 2).broken
+        assert window_of(SHARED, dict(SETTINGS)[SHARED], seed).broken
 
 
 @pytest.mark.parametrize("seed", [0, 5])

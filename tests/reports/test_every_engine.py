@@ -102,7 +102,7 @@ def test_values_that_were_found_have_their_names_and_the_others_are_said(tmp_pat
     """Of a table with an attribute whose values nobody listed. What cannot be shown of a name is a sign for that."""
     document = stream_of("tabular", contract_case("tabular").of_default[0]).model_dump(mode="json", exclude_none=True)
     rows = [
-        {"u": f"u{n}", "t": ONE_AN_HOUR + 3600 * (n // 200), "smokes": n % 2 == 0, "page": page}
+        {"u": f"u{n}", "t": ONE_AN_HOUR + 3600 * (n // 200), "smokes": n % 2 == 0, "drives": n % 3 == 0, "page": page}
         for n, page in enumerate(["often", "s\x1bo", "often", "once"] * 300)
     ]
     for number, row in enumerate(rows[3::4]):
