@@ -15,6 +15,8 @@ from benchmarks.keys.words import rows
 from benchmarks.keys.zones import Visits
 from benchmarks.results import Results, Run
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def test_the_first_pairs_of_a_user_count_by_test() -> None:
     pairs = Pairs(np.array([0, 10, 50, 99, 100]), np.array([0, 1, 0, 2, 1]), np.array([0, 1, 0, 2, 1]))
@@ -62,3 +64,14 @@ def test_each_side_has_its_best_bound(tmp_path: Path) -> None:
     assert report.people(results, "people_by_zone") == (pytest.approx(0.5), {"b": pytest.approx(0.5)})
     assert report.people(results, "people_by_zone_busy") == (pytest.approx(1), {"b": pytest.approx(1)})
     assert report.people(results, "people_by_week") is None
+
+
+def test_the_page_says_what_the_results_say() -> None:
+    results = Results(ROOT / "benchmarks" / "results" / "keys.csv")
+    page = (ROOT / "docs" / "engines" / "keys.md").read_text(encoding="utf-8").partition("## Measured")[2]
+    line = report.last_line(results)
+    names = ("to_dpsqlp", "to_dpsqlp_100", "to_batch", "to_batch_100", *report.PEOPLE)
+    quoted = {name: f"{line[name]:.2f}".removeprefix("0") for name in names}
+    quoted |= {name: f"{line[name]:,}" for name in ("zipf_keys", "zipf_keys_10")}
+    quoted |= {name: f"{line[name] / 1e6:.2f}" for name in ("zipf_l1", "zipf_l1_10")}
+    assert {name: text for name, text in quoted.items() if text not in page} == {}
