@@ -23,7 +23,7 @@ from agents.cli.output import (
     say,
     say_compacted,
 )
-from agents.show.text import printable, table
+from agents.show.text import table, value_text
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _show(lines: list[dict[str, Any]]) -> None:
     ]
     rows = [
         [
-            *([*(printable(str(value)) for value in line["key"].values()), str(line["found"])] if key else []),
+            *([*map(value_text, line["key"].values()), str(line["found"])] if key else []),
             str(line["first"]) if line["first"] == line["last"] else f"{line['first']} to {line['last']}",
             line["start"].removesuffix("+00:00"),
             line["end"].removesuffix("+00:00"),

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from agents.show.text import value_text
 from schemas.arrays import FloatArray
 from schemas.releases import STEP_LIMIT
 
@@ -680,7 +681,7 @@ class KeyPicture(Picture):
         self._total = 0
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        name = ", ".join(str(fields[each]) for each in self._fields)
+        name = ", ".join(value_text(fields[each]) for each in self._fields)
         count, reach = float(fields[self._count]), WIDE * float(fields[self._error])
         found = step_of(fields[self._found])
         self.end(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 
@@ -21,3 +22,18 @@ def printable(text: str) -> str:
     'a\ufffd[2J'
     """
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def value_text(value: object) -> str:
+    """Return a value of JSON as it can be shown; texts that read as other values stand in quotes.
+
+    >>> [value_text(each) for each in ("a", "", 1, "1", True, "true")]
+    ['a', '(empty)', '1', '"1"', 'true', '"true"']
+    """
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        other = isinstance(json.loads(value), (int, float))
+    except (ValueError, RecursionError):
+        other = False
+    return f'"{printable(value)}"' if other else printable(value) or "(empty)"

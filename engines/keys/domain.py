@@ -191,10 +191,6 @@ class KeysDomain:
         texts = np.ascontiguousarray(keys.astype(">u8")).view(f"S{width}").reshape(len(keys)).tolist()
         return [self._read(text) for text in texts]
 
-    def names(self, keys: KeyArray) -> list[tuple[str, ...]]:
-        """Return the values of the fields of keys as texts, to be shown."""
-        return [tuple(map(str, values)) for values in self.decode(keys)]
-
     def _read(self, text: bytes) -> tuple[Scalar, ...]:
         # NULs at the end are gone: empty texts there.
         parts = text.split(_BETWEEN)

@@ -5,7 +5,7 @@ not private.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any, Literal, Protocol
@@ -13,18 +13,24 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from engines.core.contract import Columns, Domain, ScalarKind
+from engines.keys.domain import written
 from engines.keys.table import LEVELS
 from engines.keys.values import BoundedValue
 from schemas.arrays import KeyArray, ReasonArray
 from schemas.blocks import Folded
 
 _USER_WORDS = 2
-Name = tuple[str, ...]
-"""The texts of a key, one for each field."""
+Name = tuple[bytes, ...]
+"""The values of a key's fields as `written` tells them apart: 1, true and "1" are three, 1 and 1.0 are one."""
+
+
+def name_of(values: Iterable[object]) -> Name:
+    """Return the name of a key with these values; what can be no part of a key is taken for an empty text."""
+    return tuple(part if isinstance(part, bytes) else b"" for part in map(written, values))
 
 
 class NamedDomain(Domain, Protocol):
-    """A domain of keys that tells their texts."""
+    """A domain of keys that tells their values."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -35,8 +41,8 @@ class NamedDomain(Domain, Protocol):
         """Return the words of encoded events that say which key it is; those of its value are behind them."""
         ...
 
-    def names(self, keys: KeyArray) -> Sequence[Name]:
-        """Return the texts of encoded keys."""
+    def decode(self, keys: KeyArray) -> Sequence[Sequence[object]]:
+        """Return the values of the fields of encoded keys."""
         ...
 
 
@@ -123,7 +129,7 @@ class KeysEvaluator:
         had = self._had(truth)
         counts = had.counts if self.events else np.ones_like(had.counts)
         keys = Folded.from_keys(had.keys[:, :-_USER_WORDS], counts)
-        return dict(zip(self.domain.keys.names(keys.keys), keys.counts.tolist(), strict=True))
+        return dict(zip(map(name_of, self.domain.keys.decode(keys.keys)), keys.counts.tolist(), strict=True))
 
     def sums(self, truth: Folded) -> dict[Name, float]:
         """Return what the people of each key bring together, in the unit of their values."""
@@ -131,7 +137,7 @@ class KeysEvaluator:
         keys, had = self.domain.keys, self._had(truth)
         of_key = keys.pairs(truth.keys[:, :-_USER_WORDS])
         levels = truth.keys[:, of_key.shape[1]].astype(np.float64) - LEVELS
-        names = keys.names(of_key)
+        names = map(name_of, keys.decode(of_key))
         pairs = map(tuple, np.concatenate((of_key, truth.keys[:, -_USER_WORDS:]), axis=1).tolist())
         events = dict(zip(map(tuple, had.keys.tolist()), had.counts.tolist(), strict=True))
         found: dict[Name, float] = {}
@@ -149,7 +155,7 @@ class KeysEvaluator:
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.measure`. NaN where no key could be found, or none is listed."""
         last = max(synthetic["step"], default=-1)
-        names = list(zip(*(map(str, synthetic[field]) for field in self.domain.keys.fields), strict=True))
+        names = list(map(name_of, zip(*(synthetic[field] for field in self.domain.keys.fields), strict=True)))
 
         def newest(field: str) -> dict[Name, float]:
             rows = zip(names, synthetic["step"], synthetic[field], strict=True)

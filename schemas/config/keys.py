@@ -362,6 +362,10 @@ class KeysOptions(OptionsSection):
     def pair_events(self) -> int:
         return self.max_per_key or 1
 
+    def without_effect(self, mode: str) -> frozenset[str]:
+        """See `OptionsSection.without_effect`."""
+        return frozenset(("least_count", "sample", "max_keys")) if mode == PUBLIC else frozenset()
+
     @property
     def one_in(self) -> int:
         """Denominator of `sample`."""
@@ -408,7 +412,7 @@ class KeysOptions(OptionsSection):
                 'missing: mode "public" releases every key of a public list',
                 'write keys = ["a", "b"], or file = "shops.json", or a grid',
             )
-        for name in ("least_count", "sample", "max_keys"):
+        for name in sorted(self.without_effect(mode)):
             if getattr(self, name) != type(self).model_fields[name].default:
                 yield ConfigProblem(
                     f"options.{name}",

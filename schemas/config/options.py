@@ -49,6 +49,10 @@ class OptionsSection(Section):
         """
         return iter(())
 
+    def without_effect(self, mode: str) -> frozenset[str]:
+        """Return names of options that have no effect in a mode."""
+        return frozenset()
+
     def draws_first_version(self, mode: str, *, one_a_step: bool) -> bool:
         """Return whether these options make a later version of the noise equal to the first version.
 

@@ -523,6 +523,19 @@ def test_of_a_delta_what_is_for_thresholds_is_told_apart() -> None:
         assert "let through" not in form
 
 
+def test_options_without_effect_in_a_mode_are_not_told() -> None:
+    """Of public keys none is left out for few people, and no share is counted: explain printed both."""
+    public = (
+        keys()
+        .replace('field = "page"', 'field = "page"\nkeys = ["a", "b"]')
+        .replace('source = "raw.pages"', 'source = "raw.pages"\nmode = "public"')
+    )
+    for form in everywhere(explain(config(public))):
+        assert "least_count" not in form
+        assert "sample =" not in form
+    assert all("least_count = 5" in form and "sample = 1/1" in form for form in everywhere(explain(config(keys()))))
+
+
 def test_keys_and_other_streams_of_the_same_users_add_up_part_by_part() -> None:
     pure = toml(name="rides", epsilon="0.5", privacy='user = "user"\nmax_contributions = 2\nper = "10d"').replace(
         'start = "now"', 'start = "2026-01-01T00:00:00"'

@@ -102,4 +102,5 @@ def test_a_public_share_of_keys_is_counted() -> None:
     reasons = domain.encode(columns)[1]
     assert set(reasons.tolist()) == {Reason.ACCEPTED, Reason.DROPPED}
     assert abs(int((reasons == Reason.ACCEPTED).sum()) - 1000) < 150
+    assert not any(domain.at_fault(columns))
     assert encoded(domain, "caf\u00e9")[1] == encoded(domain, "cafe\u0301")[1], "a key is in the sample, not a text"

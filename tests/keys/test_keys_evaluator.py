@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import Columns
+from engines.keys.domain import KeysDomain
 from engines.keys.evaluator import KeysEvaluator, PeopleDomain
 from engines.keys.values import BoundedValue
 from schemas.arrays import KeyArray, ReasonArray
@@ -31,7 +32,7 @@ class Letters:
     def pairs(self, keys: KeyArray) -> KeyArray:
         return keys
 
-    def names(self, keys: KeyArray) -> Sequence[tuple[str, ...]]:
+    def decode(self, keys: KeyArray) -> Sequence[tuple[str, ...]]:
         return [(chr(letter),) for (letter,) in keys.tolist()]
 
 
@@ -72,8 +73,8 @@ def test_of_several_values_of_a_person_the_mean_counts_or_where_events_are_count
     true = Folded.from_keys(domain.encode(columns)[0])
     people = KeysEvaluator(domain, threshold=2.0, value=VALUE)
     events = KeysEvaluator(domain, threshold=2.0, events=True, value=VALUE)
-    assert (people.people(true), people.sums(true)) == ({("a",): 2, ("b",): 1}, {("a",): 8.0, ("b",): 8.0})
-    assert (events.people(true), events.sums(true)) == ({("a",): 3, ("b",): 1}, {("a",): 11.0, ("b",): 8.0})
+    assert (people.people(true), people.sums(true)) == ({(b"a",): 2, (b"b",): 1}, {(b"a",): 8.0, (b"b",): 8.0})
+    assert (events.people(true), events.sums(true)) == ({(b"a",): 3, (b"b",): 1}, {(b"a",): 11.0, (b"b",): 8.0})
     listed: dict[str, list[Any]] = {"page": ["a"], "step": [0], "count": [2.0], "sum": [10.0]}
     assert people.measure(true, listed)["sum_error"] == 2 / 8
     assert people.measure(true, listed).keys() == set(people.metrics)
@@ -86,7 +87,7 @@ def released(*rows: tuple[str, int, float]) -> dict[str, list[Any]]:
 
 
 def test_people_are_counted_once() -> None:
-    assert EVALUATOR.people(TRUE) == {("a",): 2, ("b",): 1, ("c",): 3}
+    assert EVALUATOR.people(TRUE) == {(b"a",): 2, (b"b",): 1, (b"c",): 3}
     assert EVALUATOR.size(TRUE) == 6
     assert EVALUATOR.people(Folded.empty(3)) == {}
 
@@ -105,3 +106,21 @@ def test_what_a_bound_drops_is_missed_without_any_noise() -> None:
     assert EVALUATOR.exact(TRUE, TRUE)["error"] == 0
     found = EVALUATOR.exact(TRUE, truth(("a", "ann"), ("c", "x"), ("c", "y")))
     assert found == {"error": 3 / 6, "listed": 2, "findable": 2, "missed": 0, "count_error": 2 / 5}
+
+
+def test_values_that_read_alike_are_keys_of_their_own() -> None:
+    """1, "1", true and "True" are four: as texts they were two, and each was compared with the people of another."""
+    domain = PeopleDomain(KeysDomain(fields=("page",)), "user")
+    evaluator = KeysEvaluator(domain, threshold=1.0)
+    pages: list[Any] = [1, 1.0, 1, "1", "1", True, "True", "cafe\u0301", "caf\u00e9"]
+    columns = Columns({}, {}, np.ones(9, np.int8), {"page": pages, "user": [f"u{at}" for at in range(9)]})
+    true = Folded.from_keys(domain.encode(columns)[0])
+    assert sorted(evaluator.people(true).values()) == [1, 1, 2, 2, 3]
+    listed: dict[str, list[Any]] = {
+        "page": [1, "1", True, "True", "caf\u00e9"],
+        "step": [0] * 5,
+        "count": [3.0, 2.0, 1.0, 1.0, 2.0],
+    }
+    found = evaluator.measure(true, listed)
+    assert (found["error"], found["missed"], found["listed"], found["findable"]) == (0, 0, 5, 5)
+    assert evaluator.measure(true, {**listed, "page": ["1", 1, True, "True", "caf\u00e9"]})["error"] > 0

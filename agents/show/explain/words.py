@@ -339,7 +339,9 @@ def public(stream: Stream) -> Iterator[Point]:
     bounds += [f"max_contributions = {privacy.max_contributions}"] if privacy.max_contributions else []
     bounds += [f"max_per_step = {privacy.max_per_step}"] if privacy.max_per_step else []
     yield Point("privacy settings", ", ".join(bounds) + ": knowing them helps nobody.")
-    options = ", ".join(f"{name} = {_value(value)}" for name, value in stream.options.fingerprint_fields().items())
+    unused = stream.options.without_effect(stream.mode)
+    told = [f"{name} = {_value(v)}" for name, v in stream.options.fingerprint_fields().items() if name not in unused]
+    options = ", ".join(told)
     yield Point("engine and its options", f"{stream.engine}, mode {stream.mode}; {options}; and the source code.")
     yield Point(
         "where others' records stand",

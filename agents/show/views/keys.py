@@ -13,10 +13,11 @@ import numpy as np
 from agents.show.charts import AMBER, BLUE, SYNTHETIC, TRUE, BarChart, Chart, Curve, LineChart, Panel, Table, written
 from agents.show.noise import Answer, ErrorModel
 from agents.show.pictures import WIDE, KeyPicture
-from agents.show.text import printable
+from agents.show.text import value_text
 from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, View, over_time, percent, plain
 from engines.keys.build import domain, selection
-from engines.keys.evaluator import KeysEvaluator, Name
+from engines.keys.domain import read
+from engines.keys.evaluator import KeysEvaluator, Name, name_of
 from engines.keys.selection import KeySelection
 from schemas.config import Stream
 from schemas.config.keys import KeysDomainSection, KeysOptions
@@ -246,7 +247,7 @@ class _Step:
         evaluator, found, step = audit.evaluator, selection(stream), audit.step - 1
         assert isinstance(evaluator, KeysEvaluator)
         records = {
-            tuple(str(record[name]) for name in _section(stream).key_fields): record
+            name_of(record[name] for name in _section(stream).key_fields): record
             for record in audit.alive.values()
             if record["step"] == step
         }
@@ -365,7 +366,7 @@ def _values_section(stream: Stream, audit: HeldOutAudit, last: _Step) -> Iterato
 
 def _shown(name: Name) -> str:
     """Return a key as text that can be drawn, whatever is in it."""
-    return ", ".join(printable(text) or "(empty)" for text in name)
+    return ", ".join(value_text(read(part)) for part in name)
 
 
 def _bars(last: _Step) -> Chart:
