@@ -5,4 +5,8 @@ Steps of 2,000 events after 10^5 to 10^8, what they are spent on, the same step 
 from the folded events to the last synthetic record as a Python object. Events are clustered as in a city (40 Gaussian
 spots), depth 18, event epsilon 1/2. 120 steps come first: after a first release of 10^8 events at once counts take that
 long to settle, and three times as many points move.
+
+`--small` (ARGS=--small) measures another thing: the processor time of one small step of every engine, all the way from
+events to public records, since that is what a worker with many streams does most. It is counted by the process, so that
+a busy machine changes it less.
 """

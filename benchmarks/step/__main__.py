@@ -19,6 +19,7 @@ import benchmarks.step
 from benchmarks.size import QUICK, sized
 from benchmarks.step.breakdown import Clock, watching
 from benchmarks.step.city import DOMAIN, EVENTS, MODES, City, Engine, fresh
+from benchmarks.step.small import PARTS, small_steps
 from benchmarks.step.twin import Twin
 from engines.core.contract import Batch, Release
 from engines.core.noise import seeded
@@ -103,11 +104,26 @@ def many_at_once(engine: Engine, first: int, city: City, rounds: int) -> list[Ro
     return [timed(engine, Batch(first + i, city.events(100_000))) for i in range(rounds)]
 
 
+def small(ages: tuple[int, ...], rounds: int) -> None:
+    """Print what a step of a small stream costs."""
+    found = small_steps(ages, rounds)
+    table = Table("engine", "steps before", *(f"{part} ms" for part in PARTS), "mean of all ms")
+    for engine, rows in found.items():
+        for age, milliseconds in rows.items():
+            table.add_row(engine, str(age), *(f"{each:.2f}" for each in milliseconds))
+    Console(stderr=True, width=100).print(table)
+    print(json.dumps({e: {a: [round(each, 2) for each in row] for a, row in of.items()} for e, of in found.items()}))
+
+
 def main() -> None:
     """Run and print; see the package."""
     parser = argparse.ArgumentParser(description=benchmarks.step.__doc__)
     parser.add_argument("--quick", action="store_true", default=QUICK, help="up to 10^6, fewer")
+    parser.add_argument("--small", action="store_true", help="of every engine, one step of a hundred events alone")
     arguments = parser.parse_args()
+    if arguments.small:
+        small(*sized(((20, 200), 40), smallest=((1,), 2)))
+        return
     histories = (10**5, 10**6) if arguments.quick else (10**5, 10**6, 10**7, 10**8)
     histories = sized(histories, smallest=(10**4, 10**5))
     warm, rounds, extra = (10, 20, 5) if arguments.quick else (120, 60, 15)

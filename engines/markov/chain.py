@@ -142,7 +142,8 @@ def project(values: FloatArray, total: float) -> FloatArray:
     ordered = -np.sort(-values, axis=-1)
     above = (np.cumsum(ordered, axis=-1) - total) / np.arange(1, values.shape[-1] + 1)
     kept = np.maximum((ordered > above).sum(axis=-1), 1)
-    shift = np.take_along_axis(above, kept[..., None] - 1, axis=-1)
+    rows = above.reshape(-1, values.shape[-1])
+    shift = rows[np.arange(len(rows)), kept.reshape(-1) - 1].reshape(*kept.shape, 1)
     nearest: FloatArray = np.maximum(values - shift, 0.0)
     return nearest
 

@@ -93,14 +93,18 @@ class DenseFilter:
 
     def update(self, belief: Belief, noisy: FloatArray, scale: float) -> tuple[Belief, float]:
         """Return the belief after a step's noisy counts `(states,)`, and the sum of their log evidence by cell."""
-        variances = np.maximum(np.diag(belief.spread), _LEAST_VARIANCE)
+        variances = np.maximum(belief.spread.diagonal(), _LEAST_VARIANCE)
         evidence = laplace_moments(belief.mean, variances, noisy, scale)[2]
+        return self.met(belief, noisy, scale), float(evidence[self.measured].sum())
+
+    def met(self, belief: Belief, noisy: FloatArray, scale: float) -> Belief:
+        """Return the belief after a step's noisy counts `(states,)`, where nobody asks how likely they were."""
         precision = np.where(self.measured, 1 / (2 * scale * scale), 0.0)
         shift = precision * noisy
         after = _meet(belief, precision, shift)
         for _ in range(SWEEPS if self.exact else 0):
             # Each cell's site is replaced: take it away, meet the true noise, and see what Gaussian that amounts to.
-            inverse = 1 / np.maximum(np.diag(after.spread), _LEAST_VARIANCE)
+            inverse = 1 / np.maximum(after.spread.diagonal(), _LEAST_VARIANCE)
             without = np.maximum(inverse - precision, 1e-3 * inverse)
             cavity = (after.mean * inverse - shift) / without
             mean, variance, _ = laplace_moments(cavity, 1 / without, noisy, scale)
@@ -109,30 +113,27 @@ class DenseFilter:
             precision = (1 - DAMPING) * precision + DAMPING * precision_new
             shift = (1 - DAMPING) * shift + DAMPING * shift_new
             after = _meet(belief, precision, shift)
-        return after, float(evidence[self.measured].sum())
+        return after
 
     def smooth(self, belief: Belief, later: Belief) -> Belief:
         """Return the belief about a step, once `later` is known of the next one."""
-        ahead = self.predict(belief)
+        return self.smoothed(belief, self.predict(belief), later)[0]
+
+    def smoothed(self, belief: Belief, ahead: Belief, later: Belief) -> tuple[Belief, FloatArray]:
+        """Return what `smooth` does, and the covariance of the next step's counts with this one's, `(states, states)`.
+
+        Args: ahead: `predict(belief)`. later: what is known of the next step.
+        """
         # Singular along the sum, which both beliefs share exactly: any weight there gives the same answer.
         states = len(self.matrix)
-        weight = max(float(np.trace(ahead.spread)), _LEAST_VARIANCE) / states
-        regular = ahead.spread + weight / states + np.diag(np.full(states, 1e-9 * weight))
-        gain = np.linalg.solve(regular, (belief.spread @ self.matrix).T).T
+        weight = max(float(ahead.spread.trace()), _LEAST_VARIANCE) / states
+        regular = ahead.spread + weight / states
+        regular.flat[:: states + 1] += 1e-9 * weight
+        turned = np.linalg.solve(regular, (belief.spread @ self.matrix).T)
+        gain = turned.T
         mean = belief.mean + gain @ (later.mean - ahead.mean)
-        spread = belief.spread + gain @ (later.spread - ahead.spread) @ gain.T
-        return Belief(mean, (spread + spread.T) / 2)
-
-    def cross(self, belief: Belief, later: Belief) -> FloatArray:
-        """Return the covariance of the next step's counts with this one's, `(states, states)`, given `later` of the
-        next one.
-        """
-        ahead = self.predict(belief)
-        states = len(self.matrix)
-        weight = max(float(np.trace(ahead.spread)), _LEAST_VARIANCE) / states
-        regular = ahead.spread + weight / states + np.diag(np.full(states, 1e-9 * weight))
-        both: FloatArray = later.spread @ np.linalg.solve(regular, (belief.spread @ self.matrix).T)
-        return both
+        spread = belief.spread + gain @ (later.spread - ahead.spread) @ turned
+        return Belief(mean, (spread + spread.T) / 2), later.spread @ turned
 
     def variances(self, belief: Belief) -> FloatArray:
         """`(states,)`, not negative."""
@@ -142,7 +143,7 @@ class DenseFilter:
 def _meet(prior: Belief, precision: FloatArray, shift: FloatArray) -> Belief:
     """Multiply a Gaussian prior, possibly singular, by one Gaussian site for each cell."""
     system = prior.spread * precision[None, :]
-    system[np.diag_indices_from(system)] += 1.0
+    system.flat[:: len(system) + 1] += 1.0
     spread = np.linalg.solve(system, prior.spread)
     spread = (spread + spread.T) / 2
     return Belief(prior.mean + spread @ (shift - precision * prior.mean), spread)

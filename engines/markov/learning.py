@@ -126,25 +126,25 @@ def learn(
     for _ in range(sweeps):
         products, moves = PRIOR_STEPS * even, PRIOR_STEPS * even @ prior
         engine = DenseFilter(guess, total, np.ones(states, np.bool_), exact=False)
-        beliefs = filtered(engine, noisy, scale)
+        beliefs, foreseen = filtered(engine, noisy, scale)
         later = beliefs[-1]
-        for belief in beliefs[-2::-1]:
-            now = engine.smooth(belief, later)
+        for belief, ahead in zip(beliefs[-2::-1], foreseen[:0:-1], strict=True):
+            now, both = engine.smoothed(belief, ahead, later)
             products = products + now.spread + np.outer(now.mean, now.mean)
-            moves = moves + engine.cross(belief, later).T + np.outer(now.mean, later.mean)
+            moves = moves + both.T + np.outer(now.mean, later.mean)
             later = now
         guess = _least_squares(guess, products, moves)
     return guess
 
 
-def filtered(engine: DenseFilter, noisy: FloatArray, scale: float) -> list[Belief]:
-    """Return the beliefs after each of the steps `(steps, states)`."""
-    belief, _ = engine.update(engine.start(float(len(engine.matrix))), noisy[0], scale)
-    beliefs = [belief]
+def filtered(engine: DenseFilter, noisy: FloatArray, scale: float) -> tuple[list[Belief], list[Belief]]:
+    """Return the beliefs after each of the steps `(steps, states)`, and those before them."""
+    foreseen = [engine.start(float(len(engine.matrix)))]
+    beliefs = [engine.met(foreseen[0], noisy[0], scale)]
     for row in noisy[1:]:
-        belief, _ = engine.update(engine.predict(belief), row, scale)
-        beliefs.append(belief)
-    return beliefs
+        foreseen.append(engine.predict(beliefs[-1]))
+        beliefs.append(engine.met(foreseen[-1], row, scale))
+    return beliefs, foreseen
 
 
 def _least_squares(guess: FloatArray, products: FloatArray, moves: FloatArray) -> FloatArray:
@@ -234,7 +234,7 @@ class Learner:
         window = np.concatenate([window, noisy[None]])[-WINDOW:]
         if step + 1 >= due:
             matrix = learn(matrix, self._prior, window, scale, self.total, sweeps=SWEEPS)
-            belief = filtered(DenseFilter(matrix, self.total, everyone, exact=False), window, scale)[-1]
+            belief = filtered(DenseFilter(matrix, self.total, everyone, exact=False), window, scale)[0][-1]
             due = max(step + 1 + LEARN_EVERY, int((step + 1) * LEARN_GROWTH))
             due = min(due, step + 1 + WINDOW // 4)
         after = {"chain/matrix": matrix, "chain/mean": belief.mean, "chain/spread": belief.spread}

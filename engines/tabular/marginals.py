@@ -118,10 +118,12 @@ class Marginals:
     def cell_numbers(self, codes: IntArray) -> IntArray:
         """`(rows, marginals)`: the cell of each row `(rows, attributes)` in each marginal."""
         wide = np.concatenate([codes, np.zeros((len(codes), 1), np.int64)], axis=1)
-        numbers = wide[:, self._columns[:, 0]]
+        numbers = wide.take(self._columns[:, 0], axis=1)
         for place in range(1, self._columns.shape[1]):
-            numbers = numbers * self._widths[:, place] + wide[:, self._columns[:, place]]
-        return numbers + self.offsets[:-1]
+            numbers *= self._widths[:, place]
+            numbers += wide.take(self._columns[:, place], axis=1)
+        numbers += self.offsets[:-1]
+        return numbers
 
     def counts(self, codes: IntArray, weights: IntArray) -> IntArray:
         """`(cells,)` int64: for each cell the sum of the weights of the rows in it, with their signs, exactly.

@@ -143,6 +143,9 @@ class Keeper:
     larger: Marginals
     _all: Marginals = field(init=False, repr=False, compare=False)
     _strides: IntArray = field(init=False, repr=False, compare=False)
+    _lines: tuple[tuple[IntArray, IntArray], ...] = field(init=False, repr=False, compare=False)
+    """Of each attribute: the marginals that it is in, and how far each of its values `(marginals, values)` lies from
+    the first one in them."""
 
     def __post_init__(self) -> None:
         both = Marginals(self.ones.sizes, (*self.ones.cliques, *self.larger.cliques))
@@ -152,6 +155,11 @@ class Keeper:
                 strides[index, attribute] = int(np.prod(both.shape(index)[place + 1 :]))
         object.__setattr__(self, "_all", both)
         object.__setattr__(self, "_strides", strides)
+        lines = []
+        for attribute, size in enumerate(self.ones.sizes):
+            members = np.flatnonzero(strides[:, attribute])
+            lines.append((members, strides[members, attribute][:, None] * np.arange(size)))
+        object.__setattr__(self, "_lines", tuple(lines))
 
     def follow(self, rows: Rows, fitted: Fitted, *, total: int, most: int, new_fit: bool, noise: NoiseSource) -> Rows:
         """The rows after a step.
@@ -265,7 +273,7 @@ class _Moving:
     def _remove(self, count: int) -> None:
         present = len(self.codes)
         words = self.noise.child("remove").words(present)
-        candidates = np.argsort(words, kind="stable")[: min(present, CANDIDATES * count)]
+        candidates = _smallest(words, CANDIDATES * count)
         gone = candidates[np.argsort(-self._crowding(self.codes[candidates]), kind="stable")[:count]]
         self.excess -= self.keeper.counts(self.codes[gone])
         kept = np.ones(present, np.bool_)
@@ -289,13 +297,18 @@ class _Moving:
         order = free[np.argsort(noise.words(len(free)), kind="stable")]
         # Few at once: all would rush into the same cells, and back.
         batch = min(len(free), max(BATCH, len(free) // 8))
-        for round_, attribute in enumerate(uniform_below(attributes, rounds, noise).tolist() if batch else ()):
-            self._round(attribute, np.take(order, np.arange(batch) + round_ * batch, mode="wrap"))
+        if not batch:
+            return
+        moving = _Free(self.keeper, self.excess, self.codes[order].astype(np.int64))
+        window = np.arange(batch)
+        for round_, attribute in enumerate(uniform_below(attributes, rounds, noise).tolist()):
+            moving.round(attribute, (window + round_ * batch) % len(free))
+        self.codes[order] = moving.codes
 
     def _replace(self, count: int, noise: NoiseSource) -> None:
         """Turn the most crowded of some candidates into copies of rows that are missing, for two changes each."""
         kept = np.flatnonzero(~self.free)
-        candidates = kept[np.argsort(noise.words(len(kept)), kind="stable")[: CROWDED * count]]
+        candidates = kept[_smallest(noise.words(len(kept)), CROWDED * count)]
         crowding = self._crowding(self.codes[candidates])
         worst = np.argsort(-crowding, kind="stable")[:count]
         # Without such a row the distance is less: it is squared, and a row is in one cell of each marginal.
@@ -309,43 +322,15 @@ class _Moving:
         self.codes[gone] = others[np.argsort(self._crowding(others), kind="stable")[: len(gone)]]
         self.excess += self.keeper.counts(self.codes[gone])
 
-    def _round(self, attribute: int, some: IntArray) -> None:
-        """Move free rows to the value of this attribute where they are missing most."""
-        keeper = self.keeper
-        codes = self.codes[some].astype(np.int64)
-        now = codes[:, attribute].copy()
-        strides = keeper._strides[keeper._strides[:, attribute] > 0]
-        offsets = keeper._all.offsets[:-1][keeper._strides[:, attribute] > 0]
-        codes[:, attribute] = 0
-        base = codes @ strides.T + offsets
-        values = np.arange(keeper.ones.sizes[attribute])
-        crowding = self.excess[base[:, :, None] + strides[:, attribute][None, :, None] * values].sum(axis=1)
-        best = crowding.argmin(axis=1)
-        line = np.arange(len(some))
-        gain = crowding[line, now] - crowding[line, best] - len(strides)
-        worth = np.flatnonzero((gain > 0) & (best != now))
-        if len(worth) == 0:
-            return
-        worth = worth[np.argsort(-gain[worth], kind="stable")[: max(1, int(SHARE * len(worth)))]]
-        self._move(attribute, some[worth], best[worth])
-
-    def _move(self, attribute: int, rows: IntArray, values: IntArray) -> None:
-        codes = self.codes[rows]
-        codes[:, attribute] = values
-        fine = self.keeper.possible(codes)
-        rows, codes = rows[fine], codes[fine]
-        cells = self.keeper.cells
-        np.subtract.at(self.excess, cells(self.codes[rows]).ravel(), 1.0)
-        np.add.at(self.excess, cells(codes).ravel(), 1.0)
-        self.codes[rows] = codes
-
     def rows(self) -> Rows:
         """The table after the step: rows that are as before keep their id."""
         before, keeper = self.before, self.keeper
         old = self.place >= 0
-        same = old.copy()
+        same = old & ~self.free
         active = list(keeper.active)
-        same[old] = (before.codes[self.place[old]][:, active] == self.codes[old]).all(axis=1)
+        # Of those that were free to move, some are where they were.
+        moved = np.flatnonzero(old & self.free)
+        same[moved] = (before.codes[self.place[moved]][:, active] == self.codes[moved]).all(axis=1)
         ids = np.empty(len(self.codes), np.int64)
         ids[same] = before.ids[self.place[same]]
         changed = np.flatnonzero(~same)
@@ -353,6 +338,56 @@ class _Moving:
         origins = ids.copy()
         origins[old] = before.origins[self.place[old]]
         return Rows(keeper.whole(self.codes), ids, origins, before.serial + len(changed))
+
+
+class _Free:
+    """Rows that are free to move, while they do. Their cells are kept beside them: each round moves few of them.
+
+    Args: excess: see `_Moving`; it is changed in place. codes: `(rows, active)`.
+    """
+
+    def __init__(self, keeper: Keeper, excess: FloatArray, codes: IntArray) -> None:
+        self.keeper, self.excess, self.codes = keeper, excess, codes
+        self.cells = keeper.cells(codes)
+
+    def round(self, attribute: int, some: IntArray) -> None:
+        """Move these rows to the value of this attribute where they are missing most."""
+        members, values = self.keeper._lines[attribute]
+        line, now = np.arange(len(some)), self.codes[some, attribute]
+        # Each row's cells, were its value the first one.
+        base = self.cells[some[:, None], members] - values[:, now].T
+        crowding = np.add.reduce(self.excess.take(base[:, :, None] + values), axis=1)
+        best = crowding.argmin(axis=1)
+        gain = crowding[line, now] - crowding[line, best] - len(members)
+        (worth,) = (gain > 0).nonzero()
+        if len(worth) == 0:
+            return
+        worth = worth[(-gain[worth]).argsort(kind="stable")[: max(1, int(SHARE * len(worth)))]]
+        self._move(attribute, some[worth], best[worth])
+
+    def _move(self, attribute: int, rows: IntArray, values: IntArray) -> None:
+        if self.keeper.domain.impossible:
+            codes = self.codes[rows]
+            codes[:, attribute] = values
+            fine = self.keeper.possible(codes)
+            rows, values = rows[fine], values[fine]
+        before = self.cells[rows]
+        after = before + (values - self.codes[rows, attribute])[:, None] * self.keeper._strides[:, attribute]
+        np.subtract.at(self.excess, before.ravel(), 1.0)
+        np.add.at(self.excess, after.ravel(), 1.0)
+        self.codes[rows, attribute], self.cells[rows] = values, after
+
+
+def _smallest(words: WordArray, count: int) -> IntArray:
+    """Return where the smallest of random words are, in their order: all of them need not be sorted for it.
+
+    >>> _smallest(np.array([7, 3, 9, 5], np.uint64), 2)
+    array([1, 3])
+    """
+    if count >= len(words):
+        return np.argsort(words, kind="stable")
+    some = np.argpartition(words, count)[:count]
+    return some[np.argsort(words[some], kind="stable")]
 
 
 def stream_key(name: str) -> int:

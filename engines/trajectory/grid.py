@@ -8,6 +8,7 @@ neighbours and its `moves` are one less. Each path depends on its own trip only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -50,17 +51,24 @@ class Grid:
         return hops
 
     def neighbours(self) -> IntArray:
-        """Return the neighbour in each direction, `(cells, 8)`, -1 where the grid ends."""
-        cells = np.arange(self.size)
-        x, y = cells[:, None] // self.side + STEPS_X, cells[:, None] % self.side + STEPS_Y
-        inside = (x >= 0) & (x < self.side) & (y >= 0) & (y < self.side)
-        return np.where(inside, x * self.side + y, -1)
+        """Return the neighbour in each direction, `(cells, 8)`, -1 where the grid ends; read-only."""
+        return _neighbours(self.side)
 
     def directions(self, sources: IntArray, targets: IntArray) -> IntArray:
         """Return the direction of each move between neighbours, `(moves,)`; -1 where source and target are equal."""
         dx, dy = targets // self.side - sources // self.side, targets % self.side - sources % self.side
         directions: IntArray = _DIRECTIONS[dx + 1, dy + 1]
         return directions
+
+
+@lru_cache(maxsize=16)
+def _neighbours(side: int) -> IntArray:
+    cells = np.arange(side * side)[:, None]
+    x, y = cells // side + STEPS_X, cells % side + STEPS_Y
+    inside = (x >= 0) & (x < side) & (y >= 0) & (y < side)
+    found = np.where(inside, x * side + y, -1)
+    found.flags.writeable = False
+    return found
 
 
 @dataclass(frozen=True, slots=True)

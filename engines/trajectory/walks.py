@@ -10,7 +10,7 @@ Source: [kumar2024], algorithm 20 and section 5.3.7, for walks conditioned on th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -60,21 +60,36 @@ class EvenGraph:
     targets: IntArray
     weights: FloatArray
     turns: FloatArray | None = None
+    _options: IntArray = field(init=False, repr=False)
+    _factors: FloatArray | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_options", np.maximum(self.targets, 0))
+        # The last line is that of a walk which has not moved.
+        factors = None if self.turns is None else np.concatenate([self.turns, np.ones((1, len(self.turns)))])
+        object.__setattr__(self, "_factors", factors)
 
     @property
     def matrix(self) -> csr_matrix:
-        rows, moves = np.nonzero(self.weights)
-        size = len(self.targets)
-        return csr_matrix((self.weights[rows, moves], (rows, self.targets[rows, moves])), (size, size))
+        # In order of the targets, as sums over them are to be taken.
+        order = np.argsort(self.targets, axis=1, kind="stable")
+        cells = np.arange(len(self.targets))[:, None]
+        weights, targets = self.weights[cells, order], self.targets[cells, order]
+        there = weights != 0
+        begins = np.append(0, np.cumsum(there.sum(axis=1)))
+        return csr_matrix((weights[there], targets[there], begins), (len(cells), len(cells)))
 
     def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
-        options = np.maximum(self.targets[at], 0)
-        weights = self.weights[at] * onward(np.arange(len(at))[:, None], options)
-        if self.turns is not None:
-            weights *= np.where(last[:, None] >= 0, self.turns[last], 1.0)
-        sums = np.cumsum(weights, axis=1)
-        picked = np.minimum((sums <= (chance * sums[:, -1])[:, None]).sum(axis=1), weights.shape[1] - 1)
-        return np.where(sums[:, -1] > 0, options[np.arange(len(at)), picked], at), picked
+        walks = np.arange(len(at))
+        options = self._options.take(at, axis=0)
+        weights = self.weights.take(at, axis=0) * onward(walks[:, None], options)
+        if self._factors is not None:
+            weights *= self._factors.take(last, axis=0, mode="wrap")
+        sums = weights.cumsum(axis=1)
+        whole = sums[:, -1]
+        passed = np.add.reduce(sums <= (chance * whole)[:, None], axis=1, dtype=np.int64)
+        picked = np.minimum(passed, weights.shape[1] - 1)
+        return np.where(whole > 0, options[walks, picked], at), picked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,15 +119,15 @@ def walk(errands: Errands, graph: Graph, noise: NoiseSource) -> IntArray:
     np.maximum.at(longest, where, errands.moves)
     matrix = graph.matrix
     by_end = np.argsort(where, kind="stable")
-    members = np.split(by_end, np.cumsum(np.bincount(where, minlength=len(ends)))[:-1])
+    bounds = np.append(0, np.cumsum(np.bincount(where, minlength=len(ends))))
     order = np.argsort(-longest, kind="stable")
     first = 0
     while first < len(order) and longest[order[first]] > 0:
         width = max(1, WORKSPACE // (matrix.shape[0] * int(longest[order[first]] + 1)))
         chunk = order[first : first + width]
         backward = _backward(matrix, ends[chunk], longest[chunk])
-        walks = np.concatenate([members[end] for end in chunk])
-        columns = np.repeat(np.arange(len(chunk)), [len(members[end]) for end in chunk])
+        walks = np.concatenate([by_end[bounds[end] : bounds[end + 1]] for end in chunk.tolist()])
+        columns = np.repeat(np.arange(len(chunk)), bounds[chunk + 1] - bounds[chunk])
         _forward(errands, graph, walks, columns, backward, cells, offsets, noise.child(first))
         first += width
     return cells
@@ -123,12 +138,15 @@ def _backward(matrix: csr_matrix, ends: IntArray, longest: IntArray) -> FloatArr
     moves = int(longest.max())
     weights = np.zeros((moves + 1, matrix.shape[0], len(ends)))
     weights[0, ends, np.arange(len(ends))] = 1.0
-    for k in range(1, moves + 1):
-        # Ends are in descending order of their longest walk: those still needed come first.
-        needed = int(np.count_nonzero(longest >= k))
-        product = matrix @ np.ascontiguousarray(weights[k - 1, :, :needed])
+    # Ends are in descending order of their longest walk: those still needed come first.
+    needed = np.searchsorted(-longest, -np.arange(1, moves + 1), side="right").tolist()
+    product = weights[0]
+    for k, width in enumerate(needed, 1):
+        product = matrix @ np.ascontiguousarray(product[:, :width])
         largest = product.max(axis=0)
-        weights[k, :, :needed] = product / np.where(largest > 0, largest, 1.0)
+        largest[largest <= 0] = 1.0
+        product /= largest
+        weights[k, :, :width] = product
     return weights
 
 
@@ -149,16 +167,19 @@ def _forward(
     last = np.full(len(walks), -1)
     size, width = backward.shape[1:]
     flat = backward.reshape(-1)
-    for step in range(int(moves[0])):
-        # Walks are in descending order of moves: those that still walk come first.
-        going = int(np.count_nonzero(moves > step))
-        left, column = moves[:going] - step - 1, columns[:going]
+    # Walks are in descending order of moves: those that still walk come first.
+    most = int(moves[0])
+    still = np.searchsorted(-moves, -np.arange(most), side="left").tolist()
+    begins = moves * (size * width) + columns
+    written = offsets[walks]
 
-        def onward(walk: IntArray, cell: IntArray, left: IntArray = left, column: IntArray = column) -> FloatArray:
-            weights: FloatArray = flat[(left[walk] * size + cell) * width + column[walk]]
-            return weights
+    def onward(walk: IntArray, cell: IntArray) -> FloatArray:
+        weights: FloatArray = flat.take(begins[walk] + cell * width)
+        return weights
 
+    for step, going in enumerate(still):
+        begins -= size * width
         chance = uniforms(going, noise.child(step))
         here[:going], last[:going] = graph.moved(here[:going], last[:going], onward, chance)
-        cells[offsets[walks[:going]] + step + 1] = here[:going]
-    cells[offsets[walks] + moves] = errands.ends[walks]
+        cells[written[:going] + (step + 1)] = here[:going]
+    cells[written + moves] = errands.ends[walks]

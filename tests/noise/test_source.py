@@ -121,8 +121,8 @@ class Forgetful(NoiseSource):
 
     __slots__ = ()
 
-    def _begin(self, context: tuple) -> None:
-        super()._begin(context)
+    def _begin(self, context: tuple, labels: bytes) -> None:
+        super()._begin(context, labels)
         self._state = hashlib.shake_256(self._seed + self._path[:300])
 
 

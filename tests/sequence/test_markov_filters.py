@@ -196,10 +196,11 @@ def test_the_smoother_is_the_joint_gaussian_posterior() -> None:
     gain = joint @ pick.T @ np.linalg.inv(pick @ joint @ pick.T + 18 * np.eye(3))
     mean = np.r_[first.mean, ahead.mean] + gain @ (np.array([20.0, 50.0, 25.0]) - ahead.mean)
     covariance = joint - gain @ pick @ joint
-    smoothed = engine.smooth(first, second)
+    smoothed, both = engine.smoothed(first, ahead, second)
     assert smoothed.mean == pytest.approx(mean[:3], abs=1e-5)
     assert smoothed.spread == pytest.approx(covariance[:3, :3], abs=1e-5)
-    assert engine.cross(first, second) == pytest.approx(covariance[3:, :3], abs=1e-5)
+    assert both == pytest.approx(covariance[3:, :3], abs=1e-5)
+    assert np.array_equal(engine.smooth(first, second).spread, smoothed.spread)
 
 
 def test_the_diagonal_filter_is_near_the_dense_one_and_keeps_the_total() -> None:

@@ -79,18 +79,19 @@ class NoiseSource:
     array([4377933093429605968, 1524391797222202299], dtype=uint64)
     """
 
-    __slots__ = ("_calls", "_context", "_path", "_seed", "_state")
+    __slots__ = ("_calls", "_context", "_labels", "_path", "_seed", "_state")
 
     def __init__(self, seed: bytes, *context: Label) -> None:
         _check_seed(seed)
         self._seed = seed
         self._calls: dict[bytes, int] = {}
-        self._begin(context)
+        self._begin(context, b"".join(map(_encode, context)))
 
-    def _begin(self, context: tuple[Label, ...]) -> None:
-        self._context = context
+    def _begin(self, context: tuple[Label, ...], labels: bytes) -> None:
+        """Args: labels: those of the context, encoded."""
+        self._context, self._labels = context, labels
         # The number of labels and their lengths come first, so no context is the beginning of another one's bytes.
-        self._path = len(context).to_bytes(8, "little") + b"".join(_encode(label) for label in context)
+        self._path = len(context).to_bytes(8, "little") + labels
         self._state = hashlib.shake_256(_DOMAIN + self._seed + self._path)
 
     def words(self, count: int) -> WordArray:
@@ -123,7 +124,7 @@ class NoiseSource:
         if not labels:
             raise EngineInputError("a child needs at least one label")
         child = self._alike()
-        child._begin((*self._context, *labels))
+        child._begin((*self._context, *labels), self._labels + b"".join(map(_encode, labels)))
         return child
 
     def _alike(self) -> Self:

@@ -1,7 +1,7 @@
 """Estimates from released histograms: of maps by a quadtree, of small tables, and of how many trips are where.
 
 Post-processing: sees released values only. Units: trips. Maps are `(rows, columns, layers)`: one cell has `layers`
-values, each with a quadtree of its own.
+values, each with a quadtree of its own. Several maps of one shape are worked out together, `(maps, ...)`.
 Method of the quadtree: sums from the top, children pulled towards a public share of their parent. Going down, a child's
 expected value is its prior share of the parent's estimate. How much the children of a level really differ from that is
 estimated by moments over the whole level (empirical Bayes), and each noisy residual is kept by that much; then the four
@@ -11,7 +11,7 @@ Method of tables: margins first, then the part of the residuals from independenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,74 +35,81 @@ def onto_simplex(values: FloatArray, totals: FloatArray) -> FloatArray:
     excess = np.cumsum(ordered, axis=1) - totals[:, None]
     active = (ordered * np.arange(1, values.shape[1] + 1) > excess).sum(axis=1)
     last = np.maximum(active - 1, 0)
-    shift = np.take_along_axis(excess, last[:, None], axis=1) / (last + 1)[:, None]
+    shift = (excess[np.arange(len(last)), last] / (last + 1))[:, None]
     projected: FloatArray = np.where(totals[:, None] > 0, np.maximum(values - shift, 0.0), 0.0)
     return projected
 
 
-def _parents(cells: FloatArray) -> FloatArray:
-    """Sums of 2 x 2 cells; odd maps are padded with zeros."""
-    rows, columns, layers = cells.shape
-    padded = np.zeros((rows + rows % 2, columns + columns % 2, layers))
-    padded[:rows, :columns] = cells
-    sums: FloatArray = padded.reshape(padded.shape[0] // 2, 2, padded.shape[1] // 2, 2, layers).sum(axis=(1, 3))
-    return sums
+def _blocks(cells: FloatArray) -> FloatArray:
+    """`(maps, rows, 2, columns, 2, layers)`: blocks of 2 x 2 cells; odd maps are padded with zeros."""
+    maps, rows, columns, layers = cells.shape
+    if rows % 2 or columns % 2:
+        padded = np.zeros((maps, rows + rows % 2, columns + columns % 2, layers))
+        padded[:, :rows, :columns] = cells
+        cells = padded
+    return cells.reshape(maps, (rows + 1) // 2, 2, (columns + 1) // 2, 2, layers)
 
 
 def _quads(cells: FloatArray) -> FloatArray:
-    """`(parents, 4)`: the children of each parent and layer; odd maps are padded with zeros."""
-    rows, columns, layers = cells.shape
-    padded = np.zeros((rows + rows % 2, columns + columns % 2, layers))
-    padded[:rows, :columns] = cells
-    blocks = padded.reshape(padded.shape[0] // 2, 2, padded.shape[1] // 2, 2, layers)
-    return blocks.transpose(0, 2, 4, 1, 3).reshape(-1, 4)
+    """`(maps, parents, 4)`: the children of each parent and layer."""
+    return _blocks(cells).transpose(0, 1, 3, 5, 2, 4).reshape(len(cells), -1, 4)
 
 
-def shrunk(noisy: FloatArray, *, deviation: float, prior: FloatArray) -> FloatArray:
+def shrunk(noisy: FloatArray, *, deviation: FloatArray, prior: FloatArray) -> FloatArray:
     """See the module.
 
     Args:
-        noisy, prior: `(rows, columns, layers)`; the prior is non-negative, only its shares matter.
-        deviation: of the noise of each value; a sum of four has twice of it.
-    Returns: `(rows, columns, layers)`, non-negative.
+        noisy, prior: `(maps, rows, columns, layers)`; the prior is non-negative, only its shares matter.
+        deviation: `(maps,)` of the noise of each value; a sum of four has twice of it.
+    Returns: `(maps, rows, columns, layers)`, non-negative.
     """
-    levels = [(noisy, prior)]
-    while max(levels[-1][0].shape[:2]) > 1:
-        levels.append((_parents(levels[-1][0]), _parents(levels[-1][1])))
-    estimate = np.maximum(levels[-1][0], 0.0)
+    levels = [np.stack([noisy, prior])]
+    while max(levels[-1].shape[2:4]) > 1:
+        below = levels[-1]
+        sums = _blocks(below.reshape(-1, *below.shape[2:])).sum(axis=(2, 4))
+        levels.append(sums.reshape(2, -1, *sums.shape[1:]))
+    estimate: FloatArray = np.maximum(levels[-1][0], 0.0)
     for level in range(len(levels) - 2, -1, -1):
         values, shares = levels[level]
-        rows, columns, layers = values.shape
+        maps, rows, columns, layers = values.shape
         estimate = _children(
-            _quads(values), _quads(shares), estimate.reshape(-1), variance=(deviation * 2.0**level) ** 2
+            _quads(values), _quads(shares), estimate.reshape(maps, -1), variance=(deviation * 2.0**level) ** 2
         )
-        blocks = estimate.reshape((rows + 1) // 2, (columns + 1) // 2, layers, 2, 2).transpose(0, 3, 1, 4, 2)
-        estimate = blocks.reshape(rows + rows % 2, columns + columns % 2, layers)[:rows, :columns]
+        above = ((rows + 1) // 2, (columns + 1) // 2)
+        blocks = estimate.reshape(maps, *above, layers, 2, 2).transpose(0, 1, 4, 2, 5, 3)
+        estimate = blocks.reshape(maps, 2 * above[0], 2 * above[1], layers)[:, :rows, :columns]
     return estimate
 
 
-def _children(noisy: FloatArray, prior: FloatArray, totals: FloatArray, *, variance: float) -> FloatArray:
-    """`(parents, 4)` estimates of children with noise of this variance, that add up to `totals`, `(parents,)`."""
-    mass = prior.sum(axis=1, keepdims=True)
-    expected = np.where(mass > 0, prior / np.maximum(mass, _TINY), 0.0) * totals[:, None]
+def _children(noisy: FloatArray, prior: FloatArray, totals: FloatArray, *, variance: FloatArray) -> FloatArray:
+    """`(maps, parents, 4)` estimates of children with noise of this variance `(maps,)`, that add up to `totals`,
+    `(maps, parents)`.
+    """
+    maps, wide = len(noisy), variance[:, None, None]
+    mass = prior.sum(axis=2, keepdims=True)
+    expected = np.where(mass > 0, prior / np.maximum(mass, _TINY), 0.0) * totals[:, :, None]
     residual = noisy - expected
-    spread = (expected * expected).sum()
-    factor = max(((residual * residual - variance) * expected).sum() / max(spread, _TINY), 0.0)
-    kept = factor * expected / np.maximum(factor * expected + variance, _TINY)
-    return onto_simplex(expected + kept * residual, totals)
+    # Each map by itself, however many there are.
+    spread = (expected * expected).reshape(maps, -1).sum(axis=1)
+    excess = ((residual * residual - wide) * expected).reshape(maps, -1).sum(axis=1)
+    likely = np.maximum(excess / np.maximum(spread, _TINY), 0.0)[:, None, None] * expected
+    kept = likely / np.maximum(likely + wide, _TINY)
+    return onto_simplex((expected + kept * residual).reshape(-1, 4), totals.reshape(-1)).reshape(noisy.shape)
 
 
-def shrunk_over_shifts(noisy: FloatArray, *, deviation: float, prior: FloatArray) -> FloatArray:
+def shrunk_over_shifts(noisy: FloatArray, *, deviation: FloatArray, prior: FloatArray) -> FloatArray:
     """Mean of `shrunk` over four positions of the quadtree on the map: its block edges leave fewer marks."""
-    rows, columns, layers = noisy.shape
+    maps, rows, columns, layers = noisy.shape
+    shifts = [(slice(x, x + rows), slice(y, y + columns)) for x in (0, 4) for y in (0, 4)]
+    values, shares = np.zeros((2, len(shifts), maps, rows + 8, columns + 8, layers))
+    for shift, window in enumerate(shifts):
+        values[shift, :, *window], shares[shift, :, *window] = noisy, prior
+    one = (-1, *values.shape[2:])
+    found = shrunk(values.reshape(one), deviation=np.tile(deviation, len(shifts)), prior=shares.reshape(one))
+    found = found.reshape(values.shape)
     total = np.zeros_like(noisy)
-    for across in (0, 4):
-        for down in (0, 4):
-            shape = (rows + 8, columns + 8, layers)
-            values, shares = np.zeros(shape), np.zeros(shape)
-            window = (slice(across, across + rows), slice(down, down + columns))
-            values[window], shares[window] = noisy, prior
-            total += shrunk(values, deviation=deviation, prior=shares)[window]
+    for shift, window in enumerate(shifts):
+        total += found[shift, :, *window]
     return total / 4
 
 
@@ -239,10 +246,9 @@ def maps_of(noisy: Mapping[str, Noisy], grid: Grid, there: BoolArray) -> Maps:
         ((moves.sum(axis=1) + arrivals) / 2, 4 * noisy["moves"].variance),
     ]
     precision = sum(1 / variance for _, variance in looks)
-    activity = _scaled(
-        sum(values / variance for values, variance in looks) / precision,
+    (activity,) = _scaled(
+        [(sum(values / variance for values, variance in looks) / precision, precision**-0.5)],
         grid,
-        deviation=precision**-0.5,
         prior=there.astype(np.float64),
         total=total,
     )
@@ -250,33 +256,46 @@ def maps_of(noisy: Mapping[str, Noisy], grid: Grid, there: BoolArray) -> Maps:
     below = min(int(np.searchsorted(np.cumsum(ordered), MASS_CUT * activity.sum())), len(ordered) - 1)
     specks = activity < min(NOISE_CUT * precision**-0.5, ordered[below])
     prior = np.where(specks, 0.0, activity) + FLOOR * total / there.sum() * there
-    starts, ends = (
-        _scaled(counted[name], grid, deviation=noisy[name].deviation, prior=prior, total=total)
-        for name in ("starts", "ends")
-    )
     together = np.sqrt(len(groups)) * noisy["points"].deviation
-    every = _scaled(groups.sum(axis=0), grid, deviation=together, prior=prior, total=total)
-    cube = (grid.side, grid.side, len(groups))
-    each = np.repeat(every[:, None], len(groups), axis=1).reshape(cube)
-    points = (
-        shrunk_over_shifts(groups.T.reshape(cube), deviation=noisy["points"].deviation, prior=each)
-        .reshape(grid.size, -1)
-        .T
+    starts, ends, every = _scaled(
+        [*((counted[name], noisy[name].deviation) for name in counted), (groups.sum(axis=0), together)],
+        grid,
+        prior=prior,
+        total=total,
     )
+    each = np.repeat(every[:, None], len(groups), axis=1)
+    points = _one(groups.T, grid, deviation=noisy["points"].deviation, prior=each).T
     both = np.where(inside, np.sqrt(prior[:, None] * prior[np.maximum(neighbours, 0)]), 0.0)
-    cube = (grid.side, grid.side, 8)
-    flows = shrunk_over_shifts(moves.reshape(cube), deviation=noisy["moves"].deviation, prior=both.reshape(cube))
+    flows = _one(moves, grid, deviation=noisy["moves"].deviation, prior=both)
     points = np.where(there, points, 0.0)
-    return Maps(count, prior, points, starts, ends, np.where(inside, flows.reshape(grid.size, 8), 0.0))
+    return Maps(count, prior, points, starts, ends, np.where(inside, flows, 0.0))
 
 
-def _scaled(values: FloatArray, grid: Grid, *, deviation: float, prior: FloatArray, total: float) -> FloatArray:
-    """Shrunk, and scaled to `total`; the prior where nothing is left."""
-    cube = (grid.side, grid.side, 1)
-    estimate = shrunk_over_shifts(values.reshape(cube), deviation=deviation, prior=prior.reshape(cube)).reshape(-1)
-    # Where the prior is nought nothing is, whatever a projection left there.
-    estimate = np.where(prior > 0, estimate, 0.0)
-    if estimate.sum() <= 0:
-        estimate = prior
-    scaled: FloatArray = estimate * (total / estimate.sum())
-    return scaled
+def _one(values: FloatArray, grid: Grid, *, deviation: float, prior: FloatArray) -> FloatArray:
+    """One map, shrunk; all are `(cells, layers)`."""
+    cube = (1, grid.side, grid.side, values.shape[1])
+    deviations = np.array([deviation])
+    return shrunk_over_shifts(values.reshape(cube), deviation=deviations, prior=prior.reshape(cube)).reshape(
+        values.shape
+    )
+
+
+def _scaled(
+    measured: Sequence[tuple[FloatArray, float]], grid: Grid, *, prior: FloatArray, total: float
+) -> list[FloatArray]:
+    """Maps shrunk, each scaled to `total`; the prior where nothing is left.
+
+    Args: measured: the values of each, `(cells,)`, and the deviation of their noise. prior: of all of them, `(cells,)`.
+    """
+    cube = (len(measured), grid.side, grid.side, 1)
+    values = np.stack([values for values, _ in measured]).reshape(cube)
+    deviations = np.array([deviation for _, deviation in measured])
+    shares = np.broadcast_to(prior.reshape(cube[1:]), cube)
+    found = []
+    for shrunken in shrunk_over_shifts(values, deviation=deviations, prior=shares).reshape(len(measured), -1):
+        # Where the prior is nought nothing is, whatever a projection left there.
+        estimate = np.where(prior > 0, shrunken, 0.0)
+        if estimate.sum() <= 0:
+            estimate = prior
+        found.append(estimate * (total / estimate.sum()))
+    return found

@@ -273,6 +273,6 @@ def _per_cell(lengths: IntArray, rates: IntArray, chance: FloatArray) -> FloatAr
 def _fine(noisy: Noisy, grid: Grid) -> FloatArray:
     """Estimate the fine grid cell by cell, `(cells, FINE * FINE)`."""
     side = grid.side * FINE
-    cube = (side, side, 1)
-    fine = shrunk(noisy.values.reshape(cube), deviation=noisy.deviation, prior=np.ones(cube))
+    cube = (1, side, side, 1)
+    fine = shrunk(noisy.values.reshape(cube), deviation=np.array([noisy.deviation]), prior=np.ones(cube))
     return fine.reshape(grid.side, FINE, grid.side, FINE).transpose(0, 2, 1, 3).reshape(grid.size, FINE * FINE)

@@ -68,8 +68,8 @@ def _once_for_all() -> AbstractContextManager[Any]:
     return replaced(laplace, "laplace_values", cached)()
 
 
-def _begun(self: NoiseSource, context: tuple[Any, ...]) -> None:
-    _begin(self, context)
+def _begun(self: NoiseSource, context: tuple[Any, ...], labels: bytes) -> None:
+    _begin(self, context, labels)
     self._state = hashlib.shake_256(self._seed + self._path[:36])
 
 
