@@ -101,6 +101,8 @@ def test_the_report(engine: str, index: int, tmp_path: Path) -> None:
 def test_values_that_were_found_have_their_names_and_the_others_are_said(tmp_path: Path) -> None:
     """Of a table with an attribute whose values nobody listed. What cannot be shown of a name is a sign for that."""
     document = stream_of("tabular", contract_case("tabular").of_default[0]).model_dump(mode="json", exclude_none=True)
+    page = {"field": "page", "values": "discover", "max_key_bytes": 8, "least_count": 1}
+    document["domain"]["attributes"] = [{"field": "smokes", "values": [False, True]}, page]
     rows = [
         {"u": f"u{n}", "t": ONE_AN_HOUR + 3600 * (n // 200), "smokes": n % 2 == 0, "drives": n % 3 == 0, "page": page}
         for n, page in enumerate(["often", "s\x1bo", "often", "once"] * 300)
