@@ -196,7 +196,11 @@ RULES = (
         standard=STANDARD,
         others=DATA | {"aiohttp", "aiokafka"},
     ),
-    allow("agents.show.pictures", ours="agents.show.pictures schemas", others=frozenset({"numpy", "orjson"})),
+    allow(
+        "agents.show.pictures",
+        ours="agents.show.pictures agents.show.text schemas",
+        others=frozenset({"numpy", "orjson"}),
+    ),
     allow("agents.local.broker", ours="agents.local.broker schemas", standard=STANDARD, others=frozenset({"aiokafka"})),
     allow(
         "agents.local.broker.jars",
@@ -237,7 +241,8 @@ PARTS = (
         grimp.Layer("agents.show.explain"),
         grimp.Layer("agents.show.views", "agents.show.report"),
         grimp.Layer("agents.show.view"),
-        grimp.Layer("agents.show.charts", "agents.show.noise", "agents.show.pictures", "agents.show.text"),
+        grimp.Layer("agents.show.charts", "agents.show.noise", "agents.show.pictures"),
+        grimp.Layer("agents.show.text"),
     ),
     (
         grimp.Layer("engines.checks.coupling", "engines.checks.sampling"),
