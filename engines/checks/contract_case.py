@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from engines.core.contract import Release
@@ -132,6 +133,7 @@ class EngineCase:
         return Stream.model_validate(document)
 
 
+@cache  # inputs ask it for every event
 def contract_case(engine: str) -> EngineCase:
     """That of an installed engine. Raises: PrivstreamError if it has none."""
     case: EngineCase = part(engine, "contract_case")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,13 +29,6 @@ pytestmark = pytest.mark.kafka
 WATCHED = 60.0
 
 
-@pytest.fixture(scope="module")
-def own() -> Iterator[EmbeddedBroker]:
-    """A broker of this module's own, because it is killed."""
-    with EmbeddedBroker() as running:
-        yield running
-
-
 def until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + WATCHED
     while not condition():
@@ -49,34 +42,39 @@ def gone(pid: int) -> bool:
     return not state.strip() or state.strip().startswith("Z")
 
 
-async def test_records_survive_a_crash_at_the_same_address_and_a_paused_broker_keeps_silent_and_then_answers(
-    own: EmbeddedBroker,
-) -> None:
-    """It is started again from within an event loop, too."""
-    address = own.bootstrap
-    await create(address, NewTopic("survivor", 1, 1))
-    async with producing(address) as producer:
-        await producer.send_and_wait("survivor", b"before the crash")
-    own.kill()
-    assert not own.running
-    own.start()
-    assert own.bootstrap == address
-    async with producing(address, acks="all") as producer:
-        await producer.send_and_wait("survivor", b"after it")
-        own.pause()
-        try:
-            answer = await producer.send("survivor", b"while it was paused")
-            assert not (await asyncio.wait([answer], timeout=1.0))[0]
-        finally:
-            own.resume()
-        await answer
-    found = [record.value for record in await records_of(address, "survivor")]
-    assert found == [b"before the crash", b"after it", b"while it was paused"]
+async def test_a_life_with_a_crash_and_a_pause_whose_end_removes_its_folder_and_may_be_repeated() -> None:
+    """Records survive the crash, at the same address; a paused broker keeps silent, and then answers. It is started
+    again from within an event loop, too.
+    """
+    with EmbeddedBroker() as own:
+        address, folder = own.bootstrap, own.log_path.parent
+        await create(address, NewTopic("survivor", 1, 1))
+        async with producing(address) as producer:
+            await producer.send_and_wait("survivor", b"before the crash")
+        own.kill()
+        assert not own.running
+        own.start()
+        assert own.bootstrap == address
+        async with producing(address, acks="all") as producer:
+            await producer.send_and_wait("survivor", b"after it")
+            own.pause()
+            try:
+                answer = await producer.send("survivor", b"while it was paused")
+                assert not (await asyncio.wait([answer], timeout=1.0))[0]
+            finally:
+                own.resume()
+            await answer
+        found = [record.value for record in await records_of(address, "survivor")]
+        assert found == [b"before the crash", b"after it", b"while it was paused"]
+    own.stop()
+    assert not folder.exists()
+    with pytest.raises(BrokerError, match=r"call start\(\) first"):
+        _ = own.bootstrap
 
 
-def test_topics_are_never_made_by_accident(own: EmbeddedBroker) -> None:
+def test_topics_are_never_made_by_accident(bootstrap: str) -> None:
     async def scenario() -> list[str]:
-        async with admin_client(Kafka(bootstrap=own.bootstrap)) as admin:
+        async with admin_client(Kafka(bootstrap=bootstrap)) as admin:
             await admin.describe_topics(["misspelt"])
             return list(await admin.list_topics())
 
@@ -99,17 +97,6 @@ def test_it_ends_with_the_process_that_started_it_even_by_sigkill() -> None:
         parent.send_signal(signal.SIGKILL)
     until(lambda: gone(int(pid)), "the end of the orphaned broker")
     until(lambda: not Path(folder).exists(), "the removal of its folder")
-
-
-def test_stop_removes_its_folder_and_may_be_repeated() -> None:
-    broker = EmbeddedBroker()
-    broker.start()
-    folder = broker.log_path.parent
-    broker.stop()
-    broker.stop()
-    assert not folder.exists()
-    with pytest.raises(BrokerError, match=r"call start\(\) first"):
-        _ = broker.bootstrap
 
 
 def test_a_failed_start_quotes_kafkas_log_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
