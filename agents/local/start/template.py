@@ -201,7 +201,7 @@ class Template:
             if "privacy.max_contributions" not in self.values:
                 self._ask("privacy.max_contributions", Question(
                     key="max_contributions", kind="whole",
-                    text=f"How many {'keys' if spec.facts.contribution == 'pair' else 'events'} of one user count? "
+                    text=f"How many {'keys of' if spec.facts.contribution == 'pair' else 'events of'} one user count? "
                     "More are dropped; each gets a smaller part of epsilon. As many as usual users have; privstream "
                     "tune compares bounds, on public or old data",
                 ))  # fmt: skip
