@@ -27,6 +27,7 @@ LISTS = {
     "tests/start/test_init.py": "what nobody can guess, by kind of domain",
     "tests/security/test_hostile_worker.py": "streams of three kinds of keys, in one job",
     "benchmarks/scale/streams.py": "streams of every engine, in one job",
+    "benchmarks/keys/zones.py": "a benchmark of two engines",
     "benchmarks/sequence/__main__.py": "a benchmark of two engines",
 }
 """Files of tests and benchmarks that name several engines in one place, and why."""
