@@ -201,6 +201,8 @@ RULES = (
         ours="agents.show.pictures agents.show.text schemas",
         others=frozenset({"numpy", "orjson"}),
     ),
+    # Pictures of the public view write with it.
+    allow("agents.show.text", ours="schemas", others=frozenset()),
     allow("agents.local.broker", ours="agents.local.broker schemas", standard=STANDARD, others=frozenset({"aiokafka"})),
     allow(
         "agents.local.broker.jars",
