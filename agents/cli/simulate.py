@@ -27,7 +27,7 @@ from agents.cli.output import (
 )
 
 OVER = "are over the bound of their user"
-AGAIN = "are of a key that their user has had in the period, and count once"
+AGAIN = "are of a key that their user has had in the period as often as it counts"
 DROPPED = "are left out by drop of [streams.map]"
 CLIPPED = "have a value beyond a limit, which was moved there"
 

@@ -34,6 +34,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engines.core.contract import Columns, ScalarKind
+from engines.core.coordinates import coordinates_at_fault
 from engines.keys.grid import KeyGrid
 from engines.keys.values import BoundedValue
 from schemas.arrays import BoolArray, KeyArray, ReasonArray
@@ -171,8 +172,11 @@ class KeysDomain:
         """See `engines.core.contract.FaultNamingDomain`: the first field that is no part of a key, or the longest; and
         the value, where the key is none.
         """
-        value = "" if self.value is None else self.value.field
-        return [value if isinstance(row, bytes) else row[1] for row in self._written(columns)]
+        value, rows = "" if self.value is None else self.value.field, self._written(columns)
+        if self.grid is not None:
+            outside = coordinates_at_fault(columns, (self.grid.x, self.grid.y), self.grid.bounds)
+            return [value if isinstance(row, bytes) else name for row, name in zip(rows, outside, strict=True)]
+        return [value if isinstance(row, bytes) else row[1] for row in rows]
 
     def packed(self, keys: Sequence[bytes]) -> KeyArray:
         """Return `(keys, key_words)` of keys as bytes, none longer than `max_bytes`."""
@@ -204,17 +208,9 @@ class KeysDomain:
 
     def _in_cells(self, grid: KeyGrid, columns: Columns) -> list[bytes | tuple[Reason, str]]:
         x, y = columns.numbers[grid.x], columns.numbers[grid.y]
-        finite = np.isfinite(x) & np.isfinite(y)
-        return [
-            self.listed[cell] if cell >= 0 else (reason, grid.at_fault(*point))
-            for cell, reason, *point in zip(
-                grid.cells(x, y).tolist(),
-                np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).tolist(),
-                x.tolist(),
-                y.tolist(),
-                strict=True,
-            )
-        ]
+        reasons = np.where(np.isfinite(x) & np.isfinite(y), Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).tolist()
+        cells = grid.cells(x, y).tolist()
+        return [self.listed[c] if c >= 0 else (Reason(r), "") for c, r in zip(cells, reasons, strict=True)]
 
     def _key(self, values: Sequence[Any]) -> bytes | tuple[Reason, str]:
         """Return a key as bytes, or why there is none and the field at fault."""

@@ -35,19 +35,10 @@ class KeyGrid:
     def cells(self, x: FloatArray, y: FloatArray) -> IntArray:
         """Return the number of each point's cell, row by row from the lower left one; -1 outside of the box."""
         xmin, ymin, xmax, ymax = self.bounds
+        inside = (x >= xmin) & (x < xmax) & (y >= ymin) & (y < ymax)
         column, row = (
             # What rounds up to the last cell's end is in that cell.
-            np.minimum(np.floor((np.where(within, values, low) - low) / (high - low) * count), count - 1)
-            for values, low, high, count, within in (
-                (x, xmin, xmax, self.columns, (x >= xmin) & (x < xmax)),
-                (y, ymin, ymax, self.rows, (y >= ymin) & (y < ymax)),
-            )
+            np.minimum(np.floor((np.where(inside, values, low) - low) / (high - low) * count), count - 1)
+            for values, low, high, count in ((x, xmin, xmax, self.columns), (y, ymin, ymax, self.rows))
         )
-        inside = (x >= xmin) & (x < xmax) & (y >= ymin) & (y < ymax)
         return np.where(inside, row * self.columns + column, -1).astype(np.int64)
-
-    def at_fault(self, x: float, y: float) -> str:
-        """Name the coordinates that put a point outside; both where it is inside."""
-        xmin, ymin, xmax, ymax = self.bounds
-        wrong = [name for name, fits in ((self.x, xmin <= x < xmax), (self.y, ymin <= y < ymax)) if not fits]
-        return " and ".join(wrong or (self.x, self.y))

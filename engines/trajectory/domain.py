@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from engines.core.contract import Columns, FilledWords, ScalarKind, State
+from engines.core.coordinates import coordinates_at_fault
 from engines.core.noise import aggregate
 from engines.core.state import reading
-from engines.spatial.domain.base import coordinates_at_fault
 from engines.trajectory.trips import LATTICE, LATTICE_BITS, MIDDLE, Trips
 from schemas.arrays import FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.blocks import Folded

@@ -27,7 +27,7 @@ from schemas.config.domain import DomainSection, Question, TablesQuestion
 from schemas.config.options import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.series import Limits
-from schemas.config.spatial import are_degrees, check_box, geojson, named_features
+from schemas.config.spatial import are_degrees, check_box, geojson, named_features, unnamed_features
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, Number, PublicFile, PublicFileAt, Section, must, refusal
 from schemas.errors import ConfigProblem
@@ -269,6 +269,13 @@ class KeysDomainSection(DomainSection):
             return
         if len(self.sources) > 1:
             yield ConfigProblem(self.sources[1], f"is named beside {where}", "write one of keys, file and grid")
+        unnamed = 0 if self.file is None else unnamed_features(self.file, self.name_property)
+        if unnamed and listed:
+            yield ConfigProblem(
+                "name_property",
+                f'{unnamed:,} features of the file have no text in "{self.name_property}", and would be no keys',
+                "name each feature, or take it out of the file",
+            )
         if self.file is not None and not listed:
             yield ConfigProblem(
                 "name_property",

@@ -161,6 +161,13 @@ def named_features(file: PublicFile, name_property: str) -> Iterator[tuple[str, 
             yield str(name), orjson.dumps(feature.get("geometry"))
 
 
+def unnamed_features(file: PublicFile, name_property: str) -> int:
+    """Return how many features `named_features` leaves out; of a file that holds none at all, such as a list, none."""
+    document = orjson.loads(file.content)
+    every = document.get("features", [document]) if isinstance(document, dict) else ()
+    return len(every) - sum(1 for _ in named_features(file, name_property)) if every else 0
+
+
 class GeoJsonDomainSection(PlanarDomainSection):
     """`kind = "geojson"`: events in polygons, which include their borders, or near lines, onto which they are moved.
 

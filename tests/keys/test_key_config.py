@@ -141,6 +141,11 @@ def test_a_file_lists_keys_as_the_configuration_would(
             '{"type": "FeatureCollection", "features": [{"properties": {"id": 1}, "geometry": null}]}',
             'domain.name_property: no feature of the file has a text in "name"',
         ),
+        (
+            '{"type": "FeatureCollection", "features": [{"properties": {"name": "a"}, "geometry": null}, '
+            '{"properties": {"id": 1}, "geometry": null}]}',
+            'domain.name_property: 1 features of the file have no text in "name"',
+        ),
     ],
 )
 def test_a_file_without_a_list_is_refused(content: str, problem: str, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ NAMED = 3  # reasons in one line
 REPORT = "look at the records: privstream dead-letters CONFIG --show"
 REPORT_ROWS = "look at the row"
 LEFT_OUT = "left out by drop of [streams.map]"
-REPEATED = "of a key that their user has had in the period"
+REPEATED = "of a key that their user has had as often as it counts in the period"
 UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.REPEATED.name, Reason.NO_EVENT.name)
 BESIDE = (
     Reason.CLIPPED.name,

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from engines.core.contract import Columns, ScalarKind
+from engines.core.coordinates import coordinates_at_fault
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
 
 FRACTION = np.float64(2.0**-53)
@@ -35,22 +36,6 @@ def nodes_to(domain: SpatialDomain, depth: int) -> IntArray:
         level[1::2] += 1
         levels.append(level)
     return np.concatenate(levels)
-
-
-def coordinates_at_fault(
-    columns: Columns, fields: tuple[str, str], bounds: tuple[float, float, float, float]
-) -> list[str]:
-    """Name the coordinate that puts each refused point beyond the bounds; both where both do, or neither does.
-
-    >>> outside = Columns({"x": np.array([2.0, 0.5, 0.5]), "y": np.array([0.5, 2.0, 0.5])}, {}, np.ones(3, np.int8))
-    >>> coordinates_at_fault(outside, ("x", "y"), (0.0, 0.0, 1.0, 1.0))
-    ['x', 'y', 'x and y']
-    """
-    x, y = (columns.numbers[field] for field in fields)
-    xmin, ymin, xmax, ymax = bounds
-    x_fits, y_fits = (x >= xmin) & (x < xmax), (y >= ymin) & (y < ymax)
-    names = (*fields, " and ".join(fields))
-    return [names[place] for place in np.where(x_fits == y_fits, 2, np.where(x_fits, 1, 0)).tolist()]
 
 
 class PublicWords(Protocol):

@@ -1,0 +1,23 @@
+"""Points of a box, whichever engine reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engines.core.contract import Columns
+
+
+def coordinates_at_fault(
+    columns: Columns, fields: tuple[str, str], bounds: tuple[float, float, float, float]
+) -> list[str]:
+    """Name the coordinate that puts each refused point beyond the bounds; both where both do, or neither does.
+
+    >>> outside = Columns({"x": np.array([2.0, 0.5, 0.5]), "y": np.array([0.5, 2.0, 0.5])}, {}, np.ones(3, np.int8))
+    >>> coordinates_at_fault(outside, ("x", "y"), (0.0, 0.0, 1.0, 1.0))
+    ['x', 'y', 'x and y']
+    """
+    x, y = (columns.numbers[field] for field in fields)
+    xmin, ymin, xmax, ymax = bounds
+    x_fits, y_fits = (x >= xmin) & (x < xmax), (y >= ymin) & (y < ymax)
+    names = (*fields, " and ".join(fields))
+    return [names[place] for place in np.where(x_fits == y_fits, 2, np.where(x_fits, 1, 0)).tolist()]
