@@ -14,8 +14,9 @@ from agents.kafka.topics import admin_client, create_topics, topic_identities
 from schemas import steps as sequence
 from schemas import zones
 from schemas.config import Config
-from schemas.errors import BrokerError, FingerprintError
-from tests.kafka.support import add_partitions, delete, fresh_name, job_config, records_of, stream_table
+from schemas.errors import BrokerError, FingerprintError, LostTopicError
+from schemas.topics import Topics
+from tests.kafka.support import add_partitions, delete, fresh_name, job_config, producing, records_of, stream_table
 
 
 async def started(bootstrap: str, folder: Path, **overrides: Any) -> Config:
@@ -73,6 +74,21 @@ async def test_a_changed_guarantee_is_refused_by_name_and_what_may_change_may_ch
     with pytest.raises(FingerprintError, match="old key file"):
         await check(config, "key-2")
     await check(config)
+
+
+async def test_new_streams_are_refused_if_the_ledger_of_one_has_steps_that_no_fingerprint_speaks_of(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    """Whichever of them it is: nobody could tell how private these steps are. Nothing is stored then."""
+    streams = [stream_table(fresh_name("s")) for _ in range(3)]
+    config = job_config(bootstrap, tmp_path, streams=streams)
+    await create_topics(config, source_partitions=2)
+    ledger = Topics.ledger(config.streams[1].name)
+    async with producing(bootstrap) as producer:
+        await producer.send_and_wait(ledger, b"of another job", key=b"0", partition=0)
+    with pytest.raises(LostTopicError, match=f"stream {config.streams[1].name}: .* and {ledger} has steps of it"):
+        await check(config)
+    assert await records_of(bootstrap, f"{config.job.name}.fingerprints") == []
 
 
 async def test_a_source_topic_that_was_created_again_is_read_no_more(bootstrap: str, tmp_path: Path) -> None:

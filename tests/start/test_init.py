@@ -336,21 +336,13 @@ MANY = [
     {"at": BEGIN + n, "rider_id": f"r{n % 9}", "shop": f"shop-{n}", "paid": "card" if n % 2 else "cash"}
     for n in range(1500)
 ]
+OF_MANY = ("init", "--engine", "tabular", "--from", "many.jsonl", "--set", "privacy.max_contributions=4")
 
 
 def test_values_that_nobody_can_list_are_found_in_a_table(place: Path) -> None:
     """The reason stands beside it, and a delta is written; of private records nothing says how many there are."""
     write_rows(place / "many.jsonl", MANY)
-    said = (
-        "init",
-        "--engine",
-        "tabular",
-        "--from",
-        "many.jsonl",
-        "--set",
-        "privacy.max_contributions=4",
-        "--overwrite",
-    )
+    said = (*OF_MANY, "--overwrite")
     code, _, err = call(*said, "--public", "many.jsonl")
     assert code == 0, err
     stream = load_config("privstream.toml").streams[0]
@@ -376,18 +368,7 @@ def test_values_that_nobody_can_list_are_found_in_a_table(place: Path) -> None:
 
 def test_of_two_fields_of_many_values_one_is_found_and_the_other_is_asked_for(place: Path) -> None:
     write_rows(place / "many.jsonl", [{**row, "street": f"street-{n}"} for n, row in enumerate(MANY)])
-    said = (
-        "init",
-        "--engine",
-        "tabular",
-        "--from",
-        "many.jsonl",
-        "--set",
-        "privacy.max_contributions=4",
-        "--public",
-        "many.jsonl",
-    )
-    code, out, _ = call(*said)
+    code, out, _ = call(*OF_MANY, "--public", "many.jsonl")
     assert code != 0
     assert "many.jsonl has more than 1,000 different values of street" in out
     text = Path("privstream.toml").read_text()
