@@ -72,7 +72,7 @@ class Simulated:
         misfit: whether fewer than half of the rows are used, because of refusals or bounds.
         left_out: sentences about large losses by bounds and limits.
         over_bound: number of rows beyond the bound of their user.
-        repeated: number of rows of a key that their user has had in the period.
+        repeated: number of rows of a key that their user has had as often as it counts in the period.
         clipped: number of used rows with a value that was moved to a limit.
         doubted: sentences about used rows with a local time that clocks showed twice or skipped.
         dropped: number of rows that `[streams.map]` leaves out.
