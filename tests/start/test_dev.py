@@ -148,7 +148,8 @@ def block(partition: int, offset: int, **totals: dict[str, int]) -> Block:
 
 ALL = (
     "33 records read, 4 accepted, 1 over the bound, "
-    "2 of a key that their user has had as often as it counts in the period, 1 without an event, 3 left out by drop of [streams.map], "
+    "2 of a key that their user has had as often as it counts in the period, "
+    "1 without an event, 3 left out by drop of [streams.map], "
     "22 refused: WRONG_PARTITION of user_id 20, NOT_JSON 2"
 )
 
