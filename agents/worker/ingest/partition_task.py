@@ -113,19 +113,21 @@ class IngestOptions:
         poll_records: records asked of Kafka at once.
         slice_records: records worked on without giving way to anything else, of all machines of a source together: a
             slice must stay far below 0.5 s, or heartbeats of everything in this process are late.
-        flush_s, flush_share_s: how long a record waits for its block to fill, at least, and for each partition that the
-            worker has: many quiet ones cost it transactions alone. The end of a step waits for neither.
+        flush_s, flush_share_s, flush_most_s: how long a record waits for its block to fill: at least, for each
+            partition that the worker has, and at most. Many quiet partitions cost it transactions alone. The end of a
+            step waits for none of these.
     """
 
     poll_records: int = 20_000
     slice_records: int = 20_000
     flush_s: float = 1.0
-    flush_share_s: float = 0.03
+    flush_share_s: float = 0.1
+    flush_most_s: float = 30.0
     poll_timeout_ms: int = 200
 
     def flush_wait_s(self, partitions: int) -> float:
         """Return how long a record waits for its block to fill where the worker has so many partitions."""
-        return max(self.flush_s, self.flush_share_s * partitions)
+        return max(self.flush_s, min(self.flush_share_s * partitions, self.flush_most_s))
 
 
 class SourceTask:
@@ -278,7 +280,8 @@ class SourceTask:
             if self._oldest_s is None:
                 self._oldest_s = time.monotonic()
             position += count
-            await asyncio.sleep(0)
+            if position < len(records):
+                await asyncio.sleep(0)
 
     def _slice_records(self) -> int:
         """Return how many records a slice has: fewer where many machines take in each slice one after the other before

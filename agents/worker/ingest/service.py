@@ -133,6 +133,8 @@ REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 2_000
 TOGETHER = 0.2  # of the time that records wait for their block to fill, to come together before they are taken in
+TOGETHER_S = 1.0  # at most
+TURN_S = 0.02  # of work on one partition after the other, before anything else has its turn
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
 
@@ -225,7 +227,7 @@ class IngestService(LongService):
         tasks = self.partition_tasks.values()
         few = sum(map(len, fetched.values())) < FEW_RECORDS
         if few and self._pulse.ready and not any(task.awaited for task in tasks):
-            together_s = self._options.flush_wait_s(len(tasks)) * TOGETHER
+            together_s = min(self._options.flush_wait_s(len(tasks)) * TOGETHER, TOGETHER_S)
             await self.sleep(min(together_s, self._until_next_end_s()))
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
@@ -304,7 +306,14 @@ class IngestService(LongService):
         }
 
     async def _work(self, consumer: AIOKafkaConsumer, fetched: Mapping[TopicPartition, Sequence[Any]]) -> None:
+        """Take in what was fetched, giving way by time and not by partition: of hundreds each has a few records, and a
+        turn of everything else is longer than they take.
+        """
+        begun = time.monotonic()
         for source, records in fetched.items():
+            if time.monotonic() - begun > TURN_S:
+                await asyncio.sleep(0)
+                begun = time.monotonic()
             task = self.partition_tasks.get(source)
             if task is not None and records:
                 async with self._reopening(consumer, task):
@@ -313,6 +322,7 @@ class IngestService(LongService):
                         await task.take(records)
                         self._schemas.hold(consumer, task)
                         await task.flush_if_due(len(self.partition_tasks))
+        await asyncio.sleep(0)
 
     @contextlib.asynccontextmanager
     async def _reopening(self, consumer: AIOKafkaConsumer, task: SourceTask) -> AsyncIterator[None]:
