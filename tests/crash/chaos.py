@@ -2,18 +2,19 @@
 
     python -m tests.crash.chaos --kills 200
     python -m tests.crash.chaos --kills 200 --network
+    python -m tests.crash.chaos --kills 200 --streams 40
 
 Two workers, two streams; by the seed the second is of keys that are found, of cells of a grid or a table that finds
-values. A life ends by SIGKILL at a random time or at a random named failpoint, or sleeps (SIGSTOP)
-past its session and is woken. With `--network` the workers reach the broker through a proxy that delays, drops, cuts,
-holds and answers late by a seeded plan, and now and then the broker is killed and started again, stops for a while, or
-is down for up to a minute; workers' wall clocks step by up to a day, and their disks are full for a while (where this
-user may mount one). Now and then the cluster is put back to an earlier moment (`tests.crash.put_back`). The last line
-is `kills N, faults N, steps N, lost 0, double 0, bytes differing 0, events miscounted 0, stuck 0, put back N, stops N`,
-with two stops for each time that it was put back; anything else exits with code 1. `stuck` are the streams that did not
-catch up by themselves, without a kill, once all was well again; `stops` are those that the witness stopped on a cluster
-that was put back. A kill takes 3 to 5 seconds on an idle machine with two cores, and a cluster that is put back half a
-minute.
+values. Many streams, of all these kinds by turns, share four partitions and their transactions. A life ends by SIGKILL
+at a random time or at a random named failpoint, or sleeps (SIGSTOP) past its session and is woken. With `--network` the
+workers reach the broker through a proxy that delays, drops, cuts, holds and answers late by a seeded plan, and now and
+then the broker is killed and started again, stops for a while, or is down for up to a minute; workers' wall clocks step
+by up to a day, and their disks are full for a while (where this user may mount one). Now and then the cluster is put
+back to an earlier moment (`tests.crash.put_back`). The last line is `kills N, faults N, steps N, lost 0, double 0,
+bytes differing 0, events miscounted 0, stuck 0, put back N, stops N`, with a stop of each stream for each time that it
+was put back; anything else exits with code 1. `stuck` are the streams that did not catch up by themselves, without a
+kill, once all was well again; `stops` are those that the witness stopped on a cluster that was put back. A kill takes 3
+to 5 seconds on an idle machine with two cores, and a cluster that is put back half a minute.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents.local.broker.embedded import Broker, EmbeddedBroker
-from tests.crash.field import BESIDE, Field
+from tests.crash.field import Field
 from tests.crash.machine import Disk, can_mount
 from tests.crash.proxy.faults import Seeded, no_faults
 from tests.crash.proxy.server import Proxy
@@ -196,6 +197,7 @@ class Weather:
 class Outcome:
     """What a run came to."""
 
+    streams: int
     kills: int
     faults: int
     stuck: int
@@ -206,7 +208,7 @@ class Outcome:
 
     @property
     def kept(self) -> bool:
-        return self.verdict.kept and self.complete and not self.stuck and self.stops == 2 * self.put_back
+        return self.verdict.kept and self.complete and not self.stuck and self.stops == self.streams * self.put_back
 
     def __str__(self) -> str:
         return (
@@ -259,6 +261,7 @@ async def run(
     console: Console,
     network: bool = False,
     faults: int = 0,
+    streams: int = 2,
     minutes: float = float("inf"),
 ) -> Outcome | None:
     """One run on a broker of its own, until there were so many kills and faults, or `minutes` are over.
@@ -266,6 +269,8 @@ async def run(
     None if the job did not settle.
     """
     end = time.monotonic() + 60 * minutes
+    # Of many streams a worker does as many steps a second as of two.
+    pause_s, per_step = PAUSE_S * streams / 4 if streams > 2 else PAUSE_S, 40 if streams == 2 else 10
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -275,15 +280,16 @@ async def run(
     )
     with EmbeddedBroker() as broker, Progress(*columns, console=console) as progress:
         async with weather(broker, network=network, seed=seed) as (wind, bootstrap, proxy):
-            field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap, routed=True)
-            console.print(f"streams of places, and {list(BESIDE)[seed % len(BESIDE)]}")
+            field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap, count=streams, routed=True)
+            engines = sorted({f"{stream.engine} ({stream.mode})" for stream in field.config.streams})
+            console.print(f"{streams} streams: {', '.join(engines)}", markup=False)
             bar = progress.add_task("kills", total=kills, seen="")
             breaking: asyncio.Task[None] | None = None
             disks = disks_of(field, console) if network else {}
             snapshots = Snapshots(broker, field, random.Random(f"put back {seed}"))
             stuck = 0
             try:
-                await field.open(pause_s=PAUSE_S)
+                await field.open(pause_s=pause_s, per_step=per_step)
                 chaos = Chaos(field, random.Random(seed), most=kills)
                 if proxy is not None:
                     breaking = wind.begin(field, disks)
@@ -301,7 +307,7 @@ async def run(
                         await snapshots.use(chaos.kills)
                         if not snapshots.kept:
                             break
-                        field.go_on(pause_s=PAUSE_S)
+                        field.go_on(pause_s=pause_s, per_step=per_step)
                         chaos.begin()
                         if breaking is not None:
                             breaking = wind.begin(field, disks)
@@ -343,19 +349,21 @@ async def run(
     for note in verdict.notes[:50]:
         console.print(note, markup=False)
     return Outcome(
+        streams,
         chaos.kills,
         wind.faults,
         stuck,
         snapshots.put_back,
         snapshots.stops,
         verdict,
-        complete=verdict.steps == 2 * field.steps,
+        complete=verdict.steps == streams * field.steps,
     )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill workers at random and check every promise.")
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--streams", type=int, default=2, help="2, or more on four partitions")
     parser.add_argument("--network", action="store_true", help="faults of network and broker, too")
     parser.add_argument("--faults", type=int, help="with --network, at least so many; as many as kills by default")
     parser.add_argument(
@@ -375,6 +383,7 @@ def main() -> int:
                 console=console,
                 network=arguments.network,
                 faults=faults,
+                streams=arguments.streams,
                 minutes=arguments.minutes,
             )
         )

@@ -1,4 +1,4 @@
-"""The field of the crash tests: a job of two streams on a real broker, a replay without end, and workers to kill."""
+"""The field of the crash tests: a job on a real broker, a replay without end, and workers to kill."""
 
 from __future__ import annotations
 
@@ -73,38 +73,33 @@ BESIDE: Mapping[str, Mapping[str, Any]] = {
 grid; a table that finds values."""
 
 
-def two_streams(
-    bootstrap: str,
-    folder: Path,
-    *,
-    job: str | None = None,
-    names: Sequence[str] = (),
-    routed: bool = False,
-    beside: str = "keys",
-) -> Config:
-    """A job whose two streams live on different partitions of the private topics; with names of its own, or those.
+def job_of_streams(bootstrap: str, folder: Path, *, count: int = 2, seed: int = 0, routed: bool = False) -> Config:
+    """A job whose streams are of places, of which each event of a user counts, and of `BESIDE` in turns.
 
-    One is of places, and of a user each event counts.
-
-    Args: routed: whether the job places the users of the second itself. beside: which of `BESIDE` the second is.
+    Args: count: two live on different partitions of the private topics; more share four. seed: which of `BESIDE` comes
+        first. routed: whether the job places the users of the second itself.
     """
-    homes = {home_partition(name, 2): name for name in names}
-    while len(homes) < 2:
+    partitions = min(count, 4)
+    homes: dict[int, str] = {}
+    while len(homes) < partitions:
         name = fresh_name("crash")
-        homes.setdefault(home_partition(name, 2), name)
+        homes.setdefault(home_partition(name, partitions), name)
+    names = [*homes.values(), *(fresh_name("crash") for _ in range(count - partitions))]
     secret = folder / "user-key"
     secret.write_bytes(b"a secret of the crash tests, thirty-two bytes or more")
-    first, second = homes.values()
-    tables = [table(first, secret), table(second, secret, BESIDE[beside])]
+    kinds = list(BESIDE.values())
+    tables = [
+        table(name, secret, kinds[(seed + at // 2) % len(kinds)] if at % 2 else None) for at, name in enumerate(names)
+    ]
     if routed:
         tables[1]["partitioner"] = "any"
     witness = folder / "witness"
     witness.mkdir(exist_ok=True)
-    return job_config(bootstrap, folder / "data", streams=tables, job=job, witness=str(witness))
+    return job_config(bootstrap, folder / "data", streams=tables, partitions=partitions, witness=str(witness))
 
 
 def table(name: str, secret: Path, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A stream of `two_streams`. Args: more: the one of `BESIDE` that it is."""
+    """A stream of `job_of_streams`. Args: more: the one of `BESIDE` that it is."""
     found = stream_table(name, options={"depth": 8, "initial_steps": 1}) | dict(more or {})
     found["privacy"] = {**stream_table(name)["privacy"], **found["privacy"], "user_key_file": str(secret)}
     return found
@@ -142,11 +137,9 @@ class Field:
     """Feed, start, kill, settle, verify.
 
     Args:
-        seed: of the events, and which of `BESIDE` one of the streams is.
+        seed: of the events, and of `job_of_streams`, as are `count` and `routed`.
         workers_bootstrap: where the workers find the broker, if that is a proxy before it.
-        config: a job of `two_streams` that has run before.
         session_timeout_s: of the workers in their consumer groups.
-        routed: see `two_streams`.
 
     Attributes:
         environments: worker -> variables of its own, whenever it is started.
@@ -160,12 +153,11 @@ class Field:
         *,
         seed: int = 0,
         workers_bootstrap: str | None = None,
-        config: Config | None = None,
         session_timeout_s: int = 6,
+        count: int = 2,
         routed: bool = False,
     ) -> None:
-        beside = list(BESIDE)[seed % len(BESIDE)]
-        config = two_streams(bootstrap, folder, routed=routed, beside=beside) if config is None else config
+        config = job_of_streams(bootstrap, folder, count=count, seed=seed, routed=routed)
         kafka = config.kafka.model_copy(update={"session_timeout_s": session_timeout_s})
         self.config = config.model_copy(update={"kafka": kafka})
         self._workers_bootstrap = workers_bootstrap or bootstrap
