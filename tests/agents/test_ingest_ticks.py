@@ -121,6 +121,28 @@ async def test_beside_many_partitions_records_wait_longer_for_their_block_and_ti
     assert flushed == [1, 2]
 
 
+async def test_what_is_to_be_routed_waits_as_long_beside_many_partitions_as_alone(tmp_path: Path) -> None:
+    """Chaos found it: forty streams beside it, and lives of eight seconds, kept a routed stream from its first step."""
+    (tmp_path / "key").write_bytes(b"a secret of thirty-two bytes or more")
+    (tmp_path / "key").chmod(0o600)
+    privacy = {"user_key_file": str(tmp_path / "key"), "unit": "user", "user": "user", "max_contributions": 1}
+    table = stream_table("s", partitioner="any", privacy={"epsilon": 1.0, **privacy})
+    config = job_config("localhost:1", Path("unused"), streams=[table], job="ticks")
+    specs = source_specs(config, source_partitions={"s": 1}, topic_partitions={"raw.s": 1}, audit_partitions=None)
+    options = IngestOptions(flush_s=0.0, flush_share_s=1e6)
+    source = TopicPartition("raw.s", 0)
+    task = SourceTask(config, source, specs["raw.s"], options=options, counters=IngestCounters())
+    flushed = []
+
+    async def flush() -> None:
+        flushed.append(task.position)
+
+    task.flush = flush  # type: ignore[method-assign]
+    await task.take([record(0)])
+    await task.flush_if_due(80)
+    assert (task.routes, flushed) == (True, [1])
+
+
 @pytest.mark.parametrize(("each_s", "turns"), [(2**-13, 1), (2**-7, 34), (2**-4, 100)])
 async def test_taking_in_gives_way_by_time_and_not_by_partition(
     each_s: float, turns: int, monkeypatch: pytest.MonkeyPatch

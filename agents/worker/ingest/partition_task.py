@@ -115,7 +115,7 @@ class IngestOptions:
             slice must stay far below 0.5 s, or heartbeats of everything in this process are late.
         flush_s, flush_share_s, flush_most_s: how long a record waits for its block to fill: at least, for each
             partition that the worker has, and at most. Many quiet partitions cost it transactions alone. The end of a
-            step waits for none of these.
+            step waits for none of these, and what is to be routed for the first alone: nobody knows its step yet.
     """
 
     poll_records: int = 20_000
@@ -350,13 +350,18 @@ class SourceTask:
             for each in self.machines:
                 each.advance(self.position)
 
+    @property
+    def routes(self) -> bool:
+        """Whether records go on from here to a topic on which ingest meets them again."""
+        return any(isinstance(machine, PartitionRoute) for machine in self.machines)
+
     async def flush_if_due(self, partitions: int = 1) -> None:
         """Commit where a block is full, a step has ended, or a record has waited long enough. Of so many partitions."""
         if self._running is not None and self._running.done():
             await self.settled()  # a failure must be noticed even if nothing ever follows
         self._trim()
         full = any(machine.room == 0 for machine in self.machines)
-        wait_s = self._options.flush_wait_s(partitions)
+        wait_s = self._options.flush_s if self.routes else self._options.flush_wait_s(partitions)
         waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= wait_s
         if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
             await self.flush()

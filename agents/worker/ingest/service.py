@@ -227,7 +227,9 @@ class IngestService(LongService):
         tasks = self.partition_tasks.values()
         few = sum(map(len, fetched.values())) < FEW_RECORDS
         if few and self._pulse.ready and not any(task.awaited for task in tasks):
-            together_s = min(self._options.flush_wait_s(len(tasks)) * TOGETHER, TOGETHER_S)
+            routes = any(task.routes for task in tasks)
+            wait_s = self._options.flush_s if routes else self._options.flush_wait_s(len(tasks))
+            together_s = min(wait_s * TOGETHER, TOGETHER_S)
             await self.sleep(min(together_s, self._until_next_end_s()))
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
