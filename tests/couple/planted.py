@@ -75,7 +75,7 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
 SHARED = {"shares.py": "tabular"}
 """Modules that several engines draw through, and the engine that is tried."""
 FIRST = {
-    "series.papers": "series/paper",
+    "series.papers": "series/paper-binomial/8",
     "tabular.papers": "tabular/paper",
     "trajectory.papers": "trajectory/paper",
     "spatial.papers": "spatial/paper",

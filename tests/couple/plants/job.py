@@ -153,7 +153,7 @@ SPATIAL: Mapping[str, Planted | Fault] = {
     "a worker that takes over measures the last step's events again": _remeasured,
     "a bound that drops others' events": replaced(Bounds, "accept", _filtered),
     "a bound that renews within what it is for": Fault(
-        replaced(SourceSpec, "from_stream", staticmethod(_renewing)), shown_by=4
+        replaced(SourceSpec, "from_stream", staticmethod(_renewing)), shown_by=27
     ),
     "noise for one of a user's events": _whole_epsilon,
     # Beside what the engine notes, and whatever engine it is.
@@ -165,7 +165,9 @@ SPATIAL: Mapping[str, Planted | Fault] = {
         replaced(Bounds, "add", _bounds_only), _SURPLUS, shown_by=2
     ),
     "the surplus is measured when there is some": Fault(
-        edit(CorrectedEngine, "step", "    if due:\n", "    if peeked(pending)[0]:\n", peeked=peeked), _SURPLUS
+        edit(CorrectedEngine, "step", "    if due:\n", "    if peeked(pending)[0]:\n", peeked=peeked),
+        _SURPLUS,
+        shown_by=3,
     ),
     "the surplus is measured again and again": Fault(
         edit(CorrectedEngine, "step", "pending, last = np.zeros(1, np.int64), now", "last = now"),
@@ -188,6 +190,6 @@ SERIES = {
     "as many events of a user in a step as they like": Fault(
         replaced(SourceSpec, "from_stream", staticmethod(_unbounded_in_a_step)), _LONG
     ),
-    "values are clipped after they were added up": Fault(_clipped_late, _LONG),
+    "values are clipped after they were added up": Fault(_clipped_late, _LONG, shown_by=3),
 }
 PLANTS: tuple[Plant, ...] = (*plants("spatial", "default", SPATIAL), *plants("series", "default", SERIES))

@@ -135,7 +135,9 @@ PLANTS = _PUBLIC + plants(
         "a threshold for fewer people than are asked for": Fault(
             edit(selection, "_thresholds", "selection.least_count - 1 +", "selection.least_count - 2 +"), shown_by=0
         ),
-        "all of delta to the noise": partial(_unasked, KeySelection, "noise_delta", " * (1 - self.share)", ""),
+        "all of delta to the noise": Fault(
+            partial(_unasked, KeySelection, "noise_delta", " * (1 - self.share)", ""), shown_by=3
+        ),
         "noise for one key of a user": partial(
             _unasked, KeySelection, "squares", "return self.contributions * self.together**2", "return 1"
         ),
@@ -154,8 +156,8 @@ PLANTS = _PUBLIC + plants(
         ),
         "keys of fewer people are tested, too": edit(PeriodTable, "added", "whole >= least", "whole >= 1"),
         "a key of just enough people is not tested": edit(PeriodTable, "added", "whole >= least", "whole > least"),
-        "people who come to a key before enough have it are forgotten": edit(
-            PeriodTable, "added", "whole[begin:end][known] += before.people", "pass"
+        "people who come to a key before enough have it are forgotten": Fault(
+            edit(PeriodTable, "added", "whole[begin:end][known] += before.people", "pass"), shown_by=3
         ),
         "noise begins with a key's first event": edit(
             listing, "_tested", "[*[had] * (test - 1)", "[*[every] * (test - 1)"
@@ -164,12 +166,13 @@ PLANTS = _PUBLIC + plants(
             listing, "_tested", "counter.increment(nodes, moved[:index, begin:].T)", "0"
         ),
         "only keys with new events are tested": _only_new,
-        "a full table drops the keys that come last": Fault(_first_come, variant=_FEW),
+        "a full table drops the keys that come last": Fault(_first_come, variant=_FEW, shown_by=3),
         "how many keys are tested, in the ledger": edit(
             Keys, "step", '{"listed": len(added), "test": test}', '{"tested": len(peeked(table).found)}', peeked=peeked
         ),
-        "how many keys there are, in the ledger": edit(
-            Keys, "step", '{"listed": len(added), "test": test}', '{"keys": peeked(table).held}', peeked=peeked
+        "how many keys there are, in the ledger": Fault(
+            edit(Keys, "step", '{"listed": len(added), "test": test}', '{"keys": peeked(table).held}', peeked=peeked),
+            shown_by=3,
         ),
         "counts of listed keys without noise": partial(_told, _true_counts),
         "noise of a sum for the smallest value": Fault(
@@ -184,7 +187,7 @@ PLANTS = _PUBLIC + plants(
         ),
         "sums without noise": Fault(partial(_told, _true_sums, at=1), variant=_VALUE),
         "another value makes another pair": Fault(
-            edit(KeysDomain, "pairs", "keys[:, : self.key_words]", "keys"), variant=_VALUE
+            edit(KeysDomain, "pairs", "keys[:, : self.key_words]", "keys"), variant=_VALUE, shown_by=3
         ),
         "values that come before enough people have a key are forgotten": Fault(
             edit(PeriodTable, "added", "brought[begin:end][known] += before.sums", "pass"), variant=_VALUE
@@ -196,7 +199,7 @@ PLANTS = _PUBLIC + plants(
             partial(_unasked, KeySelection, "squares", "self.together**2", "self.together"), variant=_EVENTS
         ),
         "a threshold for one event of a user": Fault(
-            edit(selection, "_thresholds", "- 1 + selection.together", ""), variant=_EVENTS
+            edit(selection, "_thresholds", "- 1 + selection.together", ""), variant=_EVENTS, shown_by=0
         ),
         "one event more of a pair": Fault(
             edit(PairBounds, "_admitted", "if taken[pair] >= self.spec.pairs:", "if taken[pair] > self.spec.pairs:"),

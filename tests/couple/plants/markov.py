@@ -169,8 +169,8 @@ PAPER_PEEKS = {
 
 HIDDEN = {
     "kept parity of a true count in the last digit": Fault(partial(_told_inside, _parity), _LONG, shown_by=4),
-    "standard error of a kept count": Fault(partial(_told_inside, _error_of_truth), _LONG),
-    "parity of a kept count in an id": Fault(partial(_told_inside, _odd_id), _LONG),
+    "standard error of a kept count": Fault(partial(_told_inside, _error_of_truth), _LONG, shown_by=3),
+    "parity of a kept count in an id": Fault(partial(_told_inside, _odd_id), _LONG, shown_by=3),
     "a chain learnt of true counts": Fault(partial(_true_estimate, Learner, 0), _UNKNOWN),
     "a filter fed with true counts from some step on": Fault(
         partial(_true_estimate, Collective, _FROM), _LONG, shown_by=0
@@ -185,7 +185,7 @@ HIDDEN = {
 }
 PAPER_HIDDEN = {
     "states ordered by kept counts": Fault(partial(_told_inside, _ordered), _LONG),
-    "a note of an empty state": Fault(partial(_told_inside, _busy), _LONG),
+    "a note of an empty state": Fault(partial(_told_inside, _busy), _LONG, shown_by=3),
     "a record counts in two steps": Fault(_carried_over(), _PERIODS),
     "rare states without noise": Fault(_rounded_first(), _LONG),
     "a replaced member at half sensitivity": Fault(_HALF, _PERIODS),

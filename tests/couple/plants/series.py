@@ -334,8 +334,8 @@ DEFAULT = {
     "a threshold on a true total": Fault(threshold(), _LONG),
     "noise added by hand": Fault(by_hand(), _LONG),
     # These look inside an aggregate, or cost more than is claimed: forced runs show them.
-    "hours weighed by totals that were revealed": Fault(partial(hours_weighed, peeked), _CLOCKED),
-    "a true total's last bit in a value": Fault(partial(in_the_record, low_bit), _LONG),
+    "hours weighed by totals that were revealed": Fault(partial(hours_weighed, peeked), _CLOCKED, shown_by=3),
+    "a true total's last bit in a value": Fault(partial(in_the_record, low_bit), _LONG, shown_by=3),
     "noise of a constant seed": Fault(constant_seed(), _LONG),
     "a total counts in the next step": Fault(carried_over, _LONG),
     "totals are measured twice": Fault(twice(), _CLOCKED, shown_by=10),
@@ -344,7 +344,7 @@ DEFAULT = {
     "a restart gives the budget back": Fault(forgets_at_restart(), _CLOCKED, shown_by=0),
     "a period's budget twice in it": Fault(renewed_early(), _PERIODS),
     "half the noise: fixed": Fault(_HALF_NOISE, _LONG),
-    "half the noise: adaptive": Fault(_HALF_NOISE, _CLOCKED),
+    "half the noise: adaptive": Fault(_HALF_NOISE, _CLOCKED, shown_by=3),
     "an event in two bins": Fault(in_two_bins(), _HISTOGRAM),
     "an empty bin without noise": Fault(full_bins_alone(), _HISTOGRAM),
     "noise for one of a user's events in a histogram": Fault(
@@ -373,7 +373,7 @@ PAPER = {
     "a note of a quiet step": Fault(busy_noted, _LONG, shown_by=13),
     "first weights not accounted for": Fault(first_weights_dropped(), _LONG),
     "half the sensitivity of a reading": Fault(half_sensitivity(), _READINGS, shown_by=29),
-    "half the noise": Fault(_HALF_NOISE, _LONG),
+    "half the noise": Fault(_HALF_NOISE, _LONG, shown_by=7),
 }
 BINOMIAL = {
     "an empty step is left out": Fault(silent_when_empty(), _LONG),

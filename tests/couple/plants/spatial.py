@@ -172,10 +172,12 @@ _OP = {"domain": {"op": "what"}}
 _MAP = {"domain": geojson("Polygon", [SHELL, HOLE])}
 
 DEFAULT: Mapping[str, Planted | Fault] = {
-    "half the noise of the watch": replaced(Watch, "noisy", _louder),
+    "half the noise of the watch": Fault(replaced(Watch, "noisy", _louder), shown_by=5),
     "half the noise of a leaf": replaced(LeafCounter, "noisy", _louder),
     "a watch that counts twice, on a map": Fault(
-        edit(Watch, "step", "self.noisy(events[there], noise)", "self.noisy(2 * events[there], noise)"), _MAP
+        edit(Watch, "step", "self.noisy(events[there], noise)", "self.noisy(2 * events[there], noise)"),
+        _MAP,
+        shown_by=3,
     ),
     "a watch without noise": replaced(Watch, "noisy", _without_noise),
     "rates follow the exact counts of the watch": edit(
@@ -188,7 +190,7 @@ DEFAULT: Mapping[str, Planted | Fault] = {
     "burst groups share their noise": replaced(held.StepWork, "measure", _sharing),
     "a leaf is measured because its pending count reaches 1,000": replaced(held, "due", _due_when_full),
     "a leaf is measured because of its pending count, out of the guard's sight": Fault(
-        replaced(held, "due", _due_when_full_and_hidden), shown_by=0
+        replaced(held, "due", _due_when_full_and_hidden), shown_by=19
     ),
     "a first release shaped by the total": replaced(held, "first_release", _first_by_total),
     "a first release shaped by the total's parity": replaced(held, "first_release", _first_by_parity),

@@ -145,8 +145,9 @@ PEEKS: dict[str, Planted | Fault] = {
         ),
         EPSILON_OF_MANY,
     ),
-    "a larger block is closed by a true count": edit(
-        Learning, "due", "fresh = totals.events - now.larger.covered", "fresh = now.larger.pending.sum()"
+    "a larger block is closed by a true count": Fault(
+        edit(Learning, "due", "fresh = totals.events - now.larger.covered", "fresh = now.larger.pending.sum()"),
+        shown_by=3,
     ),
     "all blocks are closed once a million true counts wait, which no data here have": edit(
         Learning,
@@ -192,16 +193,19 @@ HIDDEN: dict[str, Planted | Fault] = {
         dearest=True,
         shown_by=6,
     ),
-    "the shares of the first larger block are dropped from the accounting": edit(
-        Learning,
-        "_settled",
-        "laws = config.laws(share, weights)",
-        "laws = config.laws(share if now.blocks else 2 * share, weights)",
+    "the shares of the first larger block are dropped from the accounting": Fault(
+        edit(
+            Learning,
+            "_settled",
+            "laws = config.laws(share, weights)",
+            "laws = config.laws(share if now.blocks else 2 * share, weights)",
+        ),
+        shown_by=15,
     ),
-    "marginals have half of their noise": edit(
-        PureShares, "cells", "LaplaceCells(share, unit)", "LaplaceCells(2 * share, unit)"
+    "marginals have half of their noise": Fault(
+        edit(PureShares, "cells", "LaplaceCells(share, unit)", "LaplaceCells(2 * share, unit)"), shown_by=3
     ),
-    "totals have half of their noise": edit(PureShares, "counter", "cost=share,", "cost=2 * share,"),
+    "totals have half of their noise": Fault(edit(PureShares, "counter", "cost=share,", "cost=2 * share,"), shown_by=3),
     "a block is measured twice, and the mean is released": edit(
         Learning,
         "close",
@@ -209,8 +213,8 @@ HIDDEN: dict[str, Planted | Fault] = {
         "both = [measure(now.ones.pending, config.of_ones.measured, laws, "
         'self.noise.child("ones", at)) for at in (0, 1)]; counts = sum(both) // 2',
     ),
-    "a row counts for each of the two values of a difference": edit(
-        Marginals, "counts", "1 - 2 * (part", "2 - 4 * (part"
+    "a row counts for each of the two values of a difference": Fault(
+        edit(Marginals, "counts", "1 - 2 * (part", "2 - 4 * (part"), shown_by=3
     ),
     "differences are drawn with the noise that they would be worth as whole cells": edit(
         Learning,
@@ -232,6 +236,7 @@ HIDDEN: dict[str, Planted | Fault] = {
         ),
         EPSILON_OF_MANY,
         dearest=True,
+        shown_by=1,
     ),
     "a row that is alone counts twice": edit(
         EventRows, "counts", "self.signs)", "self.signs * (1 + (abs(self.signs) == 1)))"
@@ -246,18 +251,24 @@ HIDDEN: dict[str, Planted | Fault] = {
         "self.inserts.after(self.inserts.level + float(peeked(changes)[0]), variance)",
         peeked=peeked,
     ),
-    "records are turned round where a step has an odd number of inserts": lambda: parity_of_inserts(
-        GrowingBlocks,
-        "_release",
-        "added=added,",
-        lambda _: 'added=added[:: -1 if ODD["now"] else 1],',
+    "records are turned round where a step has an odd number of inserts": Fault(
+        lambda: parity_of_inserts(
+            GrowingBlocks,
+            "_release",
+            "added=added,",
+            lambda _: 'added=added[:: -1 if ODD["now"] else 1],',
+        ),
+        shown_by=3,
     ),
-    "an id is left out where a step has an odd number of inserts": lambda: parity_of_inserts(
-        GrowingBlocks,
-        "step",
-        "self._rows, self._next = work.learnt, budgets, rows,",
-        lambda _: 'self._rows, self._next = work.learnt, budgets, replace(rows, serial=rows.serial + ODD["now"]),',
-        replace=replace,
+    "an id is left out where a step has an odd number of inserts": Fault(
+        lambda: parity_of_inserts(
+            GrowingBlocks,
+            "step",
+            "self._rows, self._next = work.learnt, budgets, rows,",
+            lambda _: 'self._rows, self._next = work.learnt, budgets, replace(rows, serial=rows.serial + ODD["now"]),',
+            replace=replace,
+        ),
+        shown_by=3,
     ),
     "the last digit of a variance is a true parity from step 8 on": Fault(
         lambda: parity_of_inserts(
@@ -268,8 +279,8 @@ HIDDEN: dict[str, Planted | Fault] = {
         ),
         shown_by=0,
     ),
-    "an insert is in the total of deletes as well": edit(
-        EventRows, "totals", "-self.signs[self.signs < 0].sum()", "abs(self.signs).sum()"
+    "an insert is in the total of deletes as well": Fault(
+        edit(EventRows, "totals", "-self.signs[self.signs < 0].sum()", "abs(self.signs).sum()"), shown_by=7
     ),
     "with a delta, marginals have half of their noise": Fault(
         edit(GaussianShares, "cells", "GaussianCells(share, unit)", "GaussianCells(4 * share, unit)"), DELTA
@@ -290,7 +301,7 @@ HIDDEN: dict[str, Planted | Fault] = {
         DELTA,
     ),
     "counts are refined once more than their noise": Fault(
-        edit(GaussianCells, "added", "counts * (1 << self.refined)", "counts * (2 << self.refined)"), DELTA
+        edit(GaussianCells, "added", "counts * (1 << self.refined)", "counts * (2 << self.refined)"), DELTA, shown_by=3
     ),
     # Each event at (epsilon, delta) over the number of a user's events.
     "delta is divided by the events of a user": Fault(
@@ -340,6 +351,7 @@ FINDING: dict[str, Planted | Fault] = {
             edited(Marginals, "widened", "wider.cliques != self.cliques or wider.signs != self.signs", "False"),
         ),
         FOUND,
+        shown_by=7,
     ),
     "finding values uses no budget": Fault(
         free(GrowingConfig, "whole", "- (0 if self.finding is None else self.finding.mu_squared)", ""),
@@ -361,7 +373,7 @@ FINDING: dict[str, Planted | Fault] = {
         free(FindingRule, "counter", "short(self.mu_squared)", "short(self.mu_squared * self.changes)"),
         FOUND,
         dearest=True,
-        shown_by=2,
+        shown_by=0,
     ),
     "a threshold for one event of a unit in a value": Fault(
         edit(FindingRule, "thresholds", "(least + self.changes) * RESOLUTION", "(least + 1) * RESOLUTION"), FOUND
@@ -377,7 +389,7 @@ FINDING: dict[str, Planted | Fault] = {
         ),
         FOUND,
         dearest=True,
-        shown_by=4,
+        shown_by=0,
     ),
 }
 _CARRIED = "carried[cells] += increment / self.counter.resolution"
@@ -411,7 +423,7 @@ PAPER_HIDDEN: dict[str, Planted | Fault] = {
         replaced(Selection, "choose", sees_the_best_unsealed), SINGLE, shown_by=2
     ),
     "a marginal's score is divided by its cells": Fault(
-        replaced(Selection, "choose", over_its_cells), SINGLE, shown_by=8
+        replaced(Selection, "choose", over_its_cells), SINGLE, shown_by=35
     ),
     "scores are as sensitive as the lightest marginal": Fault(lightest_weight, WEIGHTED),
     "a marginal counts all events since the stream began": edit(
@@ -425,6 +437,7 @@ PAPER_HIDDEN: dict[str, Planted | Fault] = {
             "(self.penalty * expected_noise(self.counter)) * (1 + 4 * events.max())",
         ),
         SINGLE,
+        shown_by=3,
     ),
     "rounds after the first are dropped from the accounting": edit(
         RoundsConfig, "parts", "share = self.epsilon * _HALF / rounds", "share = self.epsilon * _HALF"
