@@ -42,7 +42,11 @@ LONG = {tuple(name.split("/")[:2]): name for name, _ in reversed(TRIED)}
 
 @pytest.mark.parametrize("name", [name for name, _ in TRIED])
 def test_neighbours_cannot_be_told_apart(name: str) -> None:
-    verdict = couple(name, dict(SETTINGS)[name], 1, steps=STEPS if name in LONG.values() else SHORT)
+    """The engine runs sealed where the pair is long, and where `test_guarded` does not try its setting."""
+    engine, mode, number = name.split("/")
+    long = name in LONG.values()
+    sealing = long or int(number) >= len(contract_case(engine).tried(mode))
+    verdict = couple(name, dict(SETTINGS)[name], 1, steps=STEPS if long else SHORT, sealing=sealing)
     assert not verdict.broken
     assert verdict.share <= 1 + 1e-9
 
