@@ -91,14 +91,13 @@ def test_what_is_measured_while_events_are_gathered_is_published_and_stands_in_t
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_one_event_beyond_the_bound_is_in_one_measurement(name: str, mode: str) -> None:
     """The noise being equal, it moves one measured number by one, whenever it comes."""
+    surplus = [5] * 40
+    found = _measured(run(counting(name, mode), surplus, count=1))
+    assert len(found) < 20, "gathered for longer and longer"
     for at in range(12):
-        surplus = [5] * 40
-        found = [_measured(run(counting(name, mode), surplus, count=1))]
-        surplus[at] += 1
-        found.append(_measured(run(counting(name, mode), surplus, count=1)))
-        moved = [abs(one - other) for one, other in zip(*found, strict=True)]
-        assert sum(moved) == 1, at
-    assert len(found[0]) < 20, "gathered for longer and longer"
+        more = [each + (step == at) for step, each in enumerate(surplus)]
+        moved = _measured(run(counting(name, mode), more, count=1))
+        assert sum(abs(one - other) for one, other in zip(found, moved, strict=True)) == 1, at
 
 
 def _measured(releases: list[Release]) -> list[int]:
