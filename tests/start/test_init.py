@@ -135,19 +135,22 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         path.write_text("\n".join(map(json.dumps, rows)))
 
 
-FILES = [("csv", False), ("parquet", True), ("jsonl", False), ("jsonl", True), ("parquet", False)]
-"""Endings, and whether fields are within another one: texts and typed values come first."""
+TEXTS, TYPED = ("csv", False), ("parquet", True)
+"""An ending, and whether fields are within another one."""
+FILES = [
+    *((*KINDS[0], *file, FORMS) for file in (TEXTS, TYPED)),
+    *((*KINDS[0], *file, ("s", "iso")) for file in (("jsonl", False), ("jsonl", True), ("parquet", False))),
+    *((*kind, *file, (form,)) for kind in KINDS[1:] for file, form in ((TEXTS, "s"), (TYPED, "iso"))),
+]
+"""Times are read from texts or from typed values, whatever the engine: the first has all forms of both."""
 
 
-@pytest.mark.parametrize(
-    ("engine", "kind", "ending", "nested"),
-    [(*kind, *file) for kind in KINDS for file in (FILES if kind == KINDS[0] else FILES[:2])],
-)
+@pytest.mark.parametrize(("engine", "kind", "ending", "nested", "forms"), FILES)
 def test_whatever_the_file_and_its_times_what_is_written_reads_it(
-    place: Path, engine: str, kind: str, ending: str, nested: bool
+    place: Path, engine: str, kind: str, ending: str, nested: bool, forms: Sequence[str]
 ) -> None:
     """A part of a time stands beside it, and is not taken for it."""
-    for form in FORMS if (engine, kind) == KINDS[0] else ("s", "iso"):
+    for form in forms:
         made: list[dict[str, Any]] = [
             {"hour": n % 24, "day": n, **row, "at": told(BEGIN + 86400 * (n // USERS), form)}
             for n, row in enumerate(rows())
