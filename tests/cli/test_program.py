@@ -65,10 +65,9 @@ def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path, few_trips: Path) -> None:
     folder = tmp_path / "out"
     folder.write_text("a file where a folder should be")
-    data = "examples/nyc_taxi/taxi_2016_01_sample_20k.csv.gz"
-    result = run("simulate", "examples/taxi.toml", data, "--out", str(folder))
+    result = run("simulate", "examples/taxi.toml", str(few_trips), "--out", str(folder))
     assert result.returncode == 2
     assert "fix: name a folder" in result.stderr

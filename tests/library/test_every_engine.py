@@ -69,7 +69,7 @@ def test_it_releases_what_simulate_releases(engine: str, tmp_path: Path) -> None
     config = config_from_mapping({"kafka": NO_CLUSTER, "streams": [tables]})
     (done,) = simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", SimulateOptions(seed=5))
     expected = [json.loads(line)["digest"] for line in (done.folder / "ledger.jsonl").read_text().splitlines()]
-    releases, _ = reopened(tables, rows, tmp_path / "s.state")
+    releases = configure(tables, insecure_seed=5).run(rows, until=STEPS)
     assert [each.ledger["digest"] for each in releases] == expected
     assert len({each.ledger["draw"] for each in releases}) == len(releases)
     assert [each.ledger["previous_chain"] for each in releases[1:]] == [each.ledger["chain"] for each in releases[:-1]]
