@@ -307,7 +307,7 @@ def progress_back(next_offset: int) -> int:
     first.advance(next_offset)
     hop = first.seal()
     assert hop is not None
-    second.load(hop.progress.value)
+    second.load([hop.progress.value])
     return second.next_offset
 
 
@@ -505,8 +505,7 @@ def test_bounds_are_read_as_they_were_stored(charged: tuple[BoundSpec, np.ndarra
     assert log.bounds is not None
     assert told(log.bounds) == tables
     restored = BucketLog("s", 0, _bounds_of(spec))
-    for snapshot in log.write(next_offset=9, budget_bytes=1 << 40):
-        restored.load(snapshot.value)
+    restored.load([snapshot.value for snapshot in log.write(next_offset=9, budget_bytes=1 << 40)])
     assert restored.bounds is not None
     assert told(restored.bounds) == tables
     assert same(restored.snapshots, log.snapshots)

@@ -6,6 +6,7 @@ Who a client is: `agents.kafka.security`. Why it is not answered: `agents.kafka.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.consumer.fetcher import READ_UNCOMMITTED
 from aiokafka.errors import KafkaError
 
 from agents.kafka.answers import Answers, heed
@@ -173,29 +175,42 @@ async def learn_leaders(consumer: AIOKafkaConsumer, topics: Collection[str]) -> 
     await consumer._client.set_topics(topics)
 
 
+async def ends_of_everything(consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
+    """Ask a consumer of committed records where partitions end with all that was written, open transactions included.
+
+    aiokafka tells only those who read everything. Here a copy of what asks for its consumer asks, once: a client of its
+    own takes longer to start than all that is asked of it, and a worker with 200 streams had hundreds of them.
+    """
+    asking = copy.copy(consumer._fetcher)
+    asking._isolation_level = READ_UNCOMMITTED
+    found: dict[Any, int] = await asking.end_offsets(partitions, consumer._request_timeout_ms)
+    return found
+
+
 @asynccontextmanager
 async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[LogReader]:
     """Open a private topic's partition for reading to its end. Raises: BrokerError."""
     tp = TopicPartition(topic, partition)
-    common = {"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "none", **security_kwargs(kafka)}
-    # The end of everything is only told to those who read everything; the committed end could stand before records
-    # that are committed, held back by another's open transaction.
-    everything = AIOKafkaConsumer(**common, isolation_level="read_uncommitted")
-    committed = AIOKafkaConsumer(**common, isolation_level="read_committed", max_partition_fetch_bytes=4 << 20)
-    answers = heed(everything._client)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap,
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        max_partition_fetch_bytes=4 << 20,
+        **security_kwargs(kafka),
+    )
+    answers = heed(consumer._client)
     try:
-        await everything.start()
-        await learn_leaders(everything, [topic])
-        end = (await everything.end_offsets([tp]))[tp]
-        answers = heed(committed._client)
-        await committed.start()
-        committed.assign([tp])
-        beginning = (await committed.beginning_offsets([tp]))[tp]
-        yield LogReader(tp, beginning, end, committed, answers)
+        await consumer.start()
+        await learn_leaders(consumer, [topic])
+        # The committed end could stand before records that are committed, held back by another's open transaction.
+        end = (await ends_of_everything(consumer, [tp]))[tp]
+        consumer.assign([tp])
+        beginning = (await consumer.beginning_offsets([tp]))[tp]
+        yield LogReader(tp, beginning, end, consumer, answers)
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, f"{topic}-{partition} cannot be read", error, answers) from error
     finally:
-        await close_client(everything, committed)
+        await close_client(consumer)
 
 
 async def read_to_end(
@@ -322,23 +337,26 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
         wait: until no transaction is open on them: a record behind an open one cannot be seen.
     Raises: HangingTransactionError if one stays open; BrokerError if the cluster does not answer.
     """
-    common: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap, "group_id": None, "enable_auto_commit": False}
-    # A seek waits for the fetch under way, and that one waits where nothing comes: by default half a second.
-    common |= {"fetch_max_wait_ms": 20, **security_kwargs(kafka)}
-    everything = AIOKafkaConsumer(**common, isolation_level="read_uncommitted")
-    committed = AIOKafkaConsumer(**common, isolation_level="read_committed")
+    committed = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap,
+        group_id=None,
+        enable_auto_commit=False,
+        # A seek waits for the fetch under way, and that one waits where nothing comes: by default half a second.
+        fetch_max_wait_ms=20,
+        isolation_level="read_committed",
+        **security_kwargs(kafka),
+    )
     answers = heed(committed._client)
     partitions = [TopicPartition(*tp) for tp in tps]
     try:
-        await everything.start()
-        await learn_leaders(everything, {tp.topic for tp in partitions})
         await committed.start()
+        await learn_leaders(committed, {tp.topic for tp in partitions})
         committed.assign(partitions)
         begins = await committed.beginning_offsets(partitions)
         begun, reminder = time.monotonic(), Reminder()
         while True:
             ends = await committed.end_offsets(partitions)
-            there = await everything.end_offsets(partitions) if wait else ends
+            there = await ends_of_everything(committed, partitions) if wait else ends
             if (behind := next((tp for tp in partitions if ends[tp] < there[tp]), None)) is None:
                 break
             open_there = hanging(behind.topic, behind.partition, f"read up to offset {ends[behind]}")
@@ -351,7 +369,7 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, "the topics cannot be read", error, answers) from error
     finally:
-        await close_client(everything, committed)
+        await close_client(committed)
 
 
 async def fenced_anew(

@@ -107,8 +107,7 @@ class LocalJob(LocalIngest):
         Raises: GapError, WireError, if they contradict each other.
         """
         [machine] = self.machines
-        for snapshot in snapshots.values():
-            machine.load(snapshot)
+        machine.load(list(snapshots.values()))
         if candidate is not None:
             self.stepper.restore(candidate)
         self.position = first_block

@@ -15,7 +15,12 @@ from mode import Service
 import agents.kafka.clients
 import agents.worker.audit
 from agents.kafka.clients import close_client
-from agents.kafka.lifecycle.cancellations import LongService, finish_before_cancellation, raise_stray_cancellation
+from agents.kafka.lifecycle.cancellations import (
+    LongService,
+    finish_before_cancellation,
+    raise_stray_cancellation,
+    together,
+)
 from agents.worker.audit import AuditStreamTask
 from agents.worker.ingest import service
 from agents.worker.ingest.service import IngestService
@@ -251,3 +256,27 @@ async def test_who_is_cancelled_leaves_no_consumer_open(
     await asyncio.wait([task])
     assert task.cancelled()
     assert [each.stopped for each in made] == [True] * len(made)
+
+
+async def test_of_pieces_of_work_beside_each_other_the_first_to_fail_ends_all() -> None:
+    """By its own error, and not by a group of them; what was under way is over when it is raised."""
+    ended: list[str] = []
+
+    async def long() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("long")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise BrokerError("not now")
+
+    with pytest.raises(BrokerError, match="not now"):
+        await together("restoring", long(), fails())
+    assert ended == ["long"]
+
+
+async def test_a_piece_of_work_that_a_library_cuts_off_is_not_done() -> None:
+    with pytest.raises(StrayCancellationError, match="restoring was cut off"):
+        await together("restoring", asyncio.sleep(0), stray())

@@ -87,9 +87,8 @@ class World:
         """Fenced and restored."""
         self.epochs[partition] += 1
         machine = PartitionIngest(replace(self.spec, partitions=partitions or self.stored), partition)
-        for key, value in self.snapshots.items():
-            if key.decode().split("/")[1] == str(partition):
-                machine.load(value)
+        mine = [value for key, value in self.snapshots.items() if key.decode().split("/")[1] == str(partition)]
+        machine.load(mine)
         for offset, value in self.blocks:
             if (block := Block.decode(value)).partition == partition:
                 machine.apply(block, at=offset, trimmed_to=self.beginning)

@@ -96,12 +96,10 @@ def test_charges_and_snapshots_restore_the_bounds_and_what_is_forgotten_is_never
 
 
 def copy_tables(old: Bounds, new: Bounds) -> None:
-    """What `BucketLog` does: every slot of every table, put into another worker's tables."""
+    """What `BucketLog` does: every slot of every table, in another worker's tables."""
     for kind, slot, table in old.tables():
-        for bucket in range(BUCKETS):
-            users, counts = table.bucket(bucket)
-            if len(users):
-                new.put(**{kind: slot}, users=users, counts=counts)
+        buckets = {bucket: table.bucket(bucket) for bucket in range(BUCKETS)}
+        new.fill(kind, slot, {bucket: held for bucket, held in buckets.items() if len(held[0])})
 
 
 def test_expired_periods_give_their_memory_back() -> None:

@@ -91,8 +91,7 @@ class CrashingTasks(RuleBasedStateMachine):
         """A new task: fence, then restore."""
         self.epoch += 1
         machine = PartitionIngest(self.spec, 0)
-        for value in self.snapshots.values():
-            machine.load(value)
+        machine.load(list(self.snapshots.values()))
         for offset, value in self.blocks:
             machine.apply(Block.decode(value), at=offset, trimmed_to=self.beginning)
         machine.check_restored(trimmed_to=self.beginning)
@@ -251,9 +250,11 @@ def snapshot_and_block() -> tuple[PartitionIngest, Block, Snapshot, Block]:
 def test_somebody_elses_snapshot_is_refused() -> None:
     _, _, snapshot, _ = snapshot_and_block()
     with pytest.raises(GapError, match="other bounds"):
-        PartitionIngest(SPEC, 1).load(snapshot.value)
+        PartitionIngest(SPEC, 1).load([snapshot.value])
+    with pytest.raises(GapError, match="other bounds"):
+        PartitionIngest(SPEC, 0).load([snapshot.value, snapshot.value])
     with pytest.raises(WireError):
-        PartitionIngest(SPEC, 0).load(b"nonsense")
+        PartitionIngest(SPEC, 0).load([b"nonsense"])
 
 
 @pytest.mark.parametrize("cut", [None, 2, 4], ids=["alone", "its block cut shorter", "its block cut longer"])
@@ -263,7 +264,7 @@ def test_a_snapshot_without_its_block_is_refused(cut: int | None) -> None:
     """
     _, first, snapshot, second = snapshot_and_block()
     machine = PartitionIngest(SPEC, 0)
-    machine.load(snapshot.value)
+    machine.load([snapshot.value])
     machine.apply(first)
 
     def restore() -> None:

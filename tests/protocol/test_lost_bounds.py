@@ -64,8 +64,7 @@ class History:
 
     def restored(self, snapshots: dict[bytes, bytes]) -> PartitionIngest:
         machine = PartitionIngest(self.spec, 0)
-        for value in snapshots.values():
-            machine.load(value)
+        machine.load(list(snapshots.values()))
         for at, block in self.blocks:
             machine.apply(block, at=at, trimmed_to=self.trimmed_to)
         machine.check_restored(trimmed_to=self.trimmed_to)

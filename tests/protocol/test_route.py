@@ -87,7 +87,7 @@ class Cluster:
         router = PartitionRoute(ROUTER, partition)
         [key] = router.snapshot_keys
         if key in self.progress:
-            router.load(self.progress[key])
+            router.load([self.progress[key]])
         assert self.places.get(partition, Places()).get(ROUTER.name, 0) == router.next_offset
         router.resume(router.next_offset)
         return self.epochs[partition], router
@@ -319,9 +319,9 @@ def test_progress_is_of_one_router() -> None:
     assert hop is not None
     other = PartitionRoute(ROUTER, 1)
     with pytest.raises(GapError, match="another router"):
-        other.load(hop.progress.value)
+        other.load([hop.progress.value])
     with pytest.raises(WireError):
-        other.load(b"nonsense")
+        other.load([b"nonsense"])
     with pytest.raises(GapError, match="comes next"):
         router.take([RawRecord(4, 0, None, body())])
     assert router.seal() is None

@@ -28,10 +28,12 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_table, "RECENT_SHARE", 3)
 
 
-@given(BATCHES)
-def test_it_is_a_dictionary(batches: list[dict[tuple[int, int], int]]) -> None:
+@given(BATCHES, st.integers(0, 12))
+def test_it_is_a_dictionary(batches: list[dict[tuple[int, int], int]], restored_before: int) -> None:
     table, told = UserTable(largest_count=255), dict[tuple[int, int], int]()
-    for batch in batches:
+    for index, batch in enumerate(batches):
+        if index == restored_before:
+            table = UserTable.of_buckets(255, {bucket: table.bucket(bucket) for bucket in range(BUCKETS)})
         found = table.find(_hashes(batch))
         assert found.counts.tolist() == [told.get(user, 0) for user in batch]
         found.write(np.array(list(batch.values()), np.int64))
@@ -85,8 +87,8 @@ def test_one_batch_rewrites_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch)
     assert max(each.fullness for each in table._segments) < 4
 
 
-def test_users_that_come_back_bucket_by_bucket_are_rewritten_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As snapshots bring them at a start: in ascending order, so that one segment gets all that a batch has."""
+def test_users_in_ascending_order_are_rewritten_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One segment gets all that a batch has."""
     monkeypatch.setattr(user_table, "SEGMENT_USERS", 1 << 10)
     monkeypatch.setattr(user_table, "_LEAST_RECENT", 64)
     monkeypatch.setattr(user_table, "_REWRITTEN", 1 << 10)
@@ -108,6 +110,29 @@ def test_users_that_come_back_bucket_by_bucket_are_rewritten_a_few_times_each(mo
     assert len(table) == users
     assert rewritten < 5 * users, "2.3 times each; 26 where a segment is never divided"
     assert max(len(each.run) for each in table._segments) <= 4 << 10
+
+
+def test_what_snapshots_hold_is_divided_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into segments as they are where users come by and by; a bucket that has no snapshot has no users."""
+    monkeypatch.setattr(user_table, "SEGMENT_USERS", 1 << 10)
+    hashes = np.random.default_rng(5).integers(0, 1 << 64, (1 << 15, 2), dtype=np.uint64)
+    bucket, counts = buckets_of(hashes), np.arange(1 << 15) % 200
+    there = {each: (hashes[bucket == each], counts[bucket == each]) for each in range(BUCKETS) if each % 5}
+    table = UserTable.of_buckets(200, there)
+    assert (table.read(hashes) == np.where(bucket % 5, counts, 0)).all()
+    assert len(table) == (bucket % 5 != 0).sum()
+    assert [each.bits for each in table._segments] == [64 - 5] * 32
+
+
+@pytest.mark.parametrize("bucket", [0, 1, 3, 255])
+def test_a_user_among_those_of_another_bucket_is_an_error(bucket: int) -> None:
+    """Nobody would find that user there, and it would be counted anew."""
+    users = np.array([[(2 << 56) + 5, 7]], np.uint64)
+    assert UserTable.of_buckets(9, {2: (users, np.array([9]))}).read(users).tolist() == [9]
+    with pytest.raises(ValueError, match="not theirs"):
+        UserTable.of_buckets(9, {bucket: (users, np.array([9]))})
+    with pytest.raises(ValueError, match="outside 0 to"):
+        UserTable.of_buckets(9, {2: (users, np.array([10]))})
 
 
 @pytest.mark.parametrize("largest", [255, 65_535, 70_000])

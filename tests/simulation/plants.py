@@ -123,25 +123,25 @@ async def _first_snapshots(config: Any, topics: Any, tasks: Any) -> None:
         for record in records:
             if record.key in keys:
                 first.setdefault(record.key, record.value)
-        for value in first.values():
-            machine.load(value)
+        if first:
+            machine.load(list(first.values()))
 
 
 def pairs_forgotten() -> Patches:
     """Who goes on where another worker was knows how many keys its users have had, and not which."""
-    fold, put = BucketLog.fold, Bounds.put
+    fold, fill = BucketLog.fold, Bounds.fill
 
     def folded(self: Any, block: Any, *, at: int) -> None:
         kept = block.users[:, 2] < ADMITTED
         fold(self, replace(block, users=block.users[kept], increments=block.increments[kept]), at=at)
 
-    def loaded(self: Any, *, period: int | None = None, **rest: Any) -> None:
-        if period is None or period < ADMITTED:
-            put(self, period=period, **rest)
+    def filled(self: Any, kind: Any, slot: int, buckets: Any) -> None:
+        if slot < ADMITTED:
+            fill(self, kind, slot, buckets)
 
     return {
         "agents.protocol.ingest.snapshots.BucketLog.fold": folded,
-        "agents.protocol.ingest.bounds.Bounds.put": loaded,
+        "agents.protocol.ingest.bounds.Bounds.fill": filled,
     }
 
 

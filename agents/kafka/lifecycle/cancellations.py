@@ -9,7 +9,7 @@ worker lives on, and nothing says so. Every part that lives as long as its worke
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Self, TypeVar
 
 from mode import Service
@@ -34,6 +34,19 @@ async def raise_stray_cancellation(awaitable: Awaitable[Result], what: str) -> R
         if task is None or task.cancelling():
             raise
         raise StrayCancellationError(f"{what} was cut off: a Kafka client cancelled what it waited for") from error
+
+
+async def together(what: str, *works: Coroutine[Any, Any, None]) -> None:
+    """Do pieces of work beside each other. Where one fails, the others are cancelled and waited for.
+
+    Raises: what the first one failed of; StrayCancellationError, as above; CancelledError.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(raise_stray_cancellation(work, what))
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0]  # noqa: B904  # with what it was raised from
 
 
 async def finish_before_cancellation(awaitable: Awaitable[Result]) -> Result:

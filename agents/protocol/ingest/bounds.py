@@ -17,13 +17,13 @@ The counts stand in tables like those of users, under slots from `SURPLUS` on, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from agents.protocol.ingest.user_table import BUCKETS, Hashes, UserTable
+from agents.protocol.ingest.user_table import BUCKETS, Counts, Hashes, UserTable
 from schemas.arrays import BoolArray, IntArray, KeyArray, distinct
 
 Kind = Literal["period", "step"]
@@ -204,13 +204,13 @@ class Bounds:
         """Return whether rows of this slot name a step, and no period."""
         return slot < ADMITTED and self.spec.max_per_step is not None
 
-    def put(self, *, period: int | None = None, step: int | None = None, users: Hashes, counts: IntArray) -> None:
-        """Set counts of distinct users, from a snapshot, in the table of a period or of a step."""
-        if period is not None and period >= SURPLUS and self._beyond is not None:
-            self._beyond.put(period=period - SURPLUS, users=users, counts=counts)
+    def fill(self, kind: Kind, slot: int, buckets: Mapping[int, tuple[Hashes, Counts]]) -> None:
+        """Set the table of a period or of a step to what snapshots hold, see `UserTable.of_buckets`."""
+        if slot >= SURPLUS and self._beyond is not None:
+            self._beyond.fill(kind, slot - SURPLUS, buckets)
             return
-        table = self._table("step", step or 0) if period is None else self._table("period", period)
-        table.find(users).write(counts)
+        tables = self.periods if kind == "period" else self.steps
+        tables[slot] = UserTable.of_buckets(self._largest(kind, slot), buckets)
 
     def expire(self, open_step: int) -> None:
         """Forget what no event can join any more: steps before the open one, and the periods before its own."""
@@ -222,7 +222,7 @@ class Bounds:
         if self._beyond is not None:
             self._beyond.expire(open_step)
 
-    def tables(self) -> Iterator[tuple[str, int, UserTable]]:
+    def tables(self) -> Iterator[tuple[Kind, int, UserTable]]:
         """Yield kind ("period" or "step"), slot and table of all that is remembered: what snapshots hold."""
         yield from (("period", slot, table) for slot, table in sorted(self.periods.items()))
         yield from (("step", slot, table) for slot, table in sorted(self.steps.items()))

@@ -151,9 +151,9 @@ class PartitionIngest:
             return ()
         return tuple(BucketLog.key(self.spec.stream, self.partition, bucket) for bucket in range(BUCKETS))
 
-    def load(self, snapshot: bytes) -> None:
-        """Take in the latest snapshot of a bucket; all of them before any block. Raises: WireError, GapError."""
-        self._log.load(snapshot)
+    def load(self, snapshots: Sequence[bytes]) -> None:
+        """Take in the latest record of each of `snapshot_keys`, before any block. Raises: WireError, GapError."""
+        self._log.load(snapshots)
 
     def apply(self, block: Block, *, at: int = 0, trimmed_to: int = 0) -> None:
         """Fold one of this partition's committed blocks, in order.

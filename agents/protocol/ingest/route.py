@@ -103,8 +103,9 @@ class PartitionRoute:
     def snapshot_keys(self) -> tuple[bytes, ...]:
         return (f"{self.spec.stream}/{self.partition}/route".encode(),)
 
-    def load(self, progress: bytes) -> None:
+    def load(self, snapshots: Sequence[bytes]) -> None:
         """Go on where the last committed transaction ended. Raises: WireError, GapError if it is another router's."""
+        [progress] = snapshots
         header, _ = decode(Kind.ROUTE, progress)
         if (header["stream"], header["partition"]) != (self.spec.stream, self.partition):
             raise GapError(f"{self}: the progress of another router")

@@ -16,17 +16,19 @@ counts nothing of this partition yet, and says up to where of the other one, as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from agents.protocol.ingest.bounds import Bounds
-from agents.protocol.ingest.user_table import BUCKETS, buckets_of
+from agents.protocol.ingest.bounds import Bounds, Kind
+from agents.protocol.ingest.user_table import BUCKETS, Counts, Hashes, buckets_of
+from schemas import wire
 from schemas.arrays import narrowed
 from schemas.blocks import Block
 from schemas.errors import GapError
-from schemas.wire import Kind, decode, encode
+from schemas.wire import decode, encode
 
 CLEAN = -1
 NO_COPY = -1
@@ -116,19 +118,30 @@ class BucketLog:
         clean = charged[self._needs[charged] == CLEAN]
         self._needs[clean] = at
 
-    def load(self, value: bytes) -> None:
-        """Take in the latest snapshot of a bucket, before any block. Raises: WireError, GapError if it is another's."""
-        header, arrays = decode(Kind.BOUNDS, value)
-        if (header["stream"], header["partition"]) != (self.stream, self.partition) or self.bounds is None:
-            raise GapError(f"stream {self.stream}, source partition {self.partition}: a snapshot of other bounds")
-        self._written_to[header["bucket"]] = header["upto"]
-        self._copies[header["bucket"]] = header.get("copied", NO_COPY)
-        for period in header["periods"]:
-            counts = arrays[f"period_counts/{period}"].astype(np.int64)
-            self.bounds.put(period=period, users=arrays[f"period_users/{period}"], counts=counts)
-        for step in header["steps"]:
-            counts = arrays[f"step_counts/{step}"].astype(np.int64)
-            self.bounds.put(step=step, users=arrays[f"step_users/{step}"], counts=counts)
+    def load(self, snapshots: Iterable[bytes]) -> None:
+        """Take in the latest snapshot of each bucket that has one, before any block.
+
+        Raises: WireError; GapError if one is another's.
+        """
+        bounds = self.bounds
+        tables: dict[tuple[Kind, int], dict[int, tuple[Hashes, Counts]]] = defaultdict(dict)
+        loaded: set[int] = set()
+        for value in snapshots:
+            header, arrays = decode(wire.Kind.BOUNDS, value)
+            bucket = header["bucket"]
+            of_others = (header["stream"], header["partition"]) != (self.stream, self.partition)
+            if of_others or bounds is None or bucket in loaded:
+                raise GapError(f"stream {self.stream}, source partition {self.partition}: a snapshot of other bounds")
+            loaded.add(bucket)
+            self._written_to[bucket] = header["upto"]
+            self._copies[bucket] = header.get("copied", NO_COPY)
+            kinds: tuple[Kind, Kind] = "period", "step"
+            for kind in kinds:
+                for slot in header[f"{kind}s"]:
+                    tables[kind, slot][bucket] = arrays[f"{kind}_users/{slot}"], arrays[f"{kind}_counts/{slot}"]
+        if bounds is not None:
+            for (kind, slot), buckets in tables.items():
+                bounds.fill(kind, slot, buckets)
 
     def fold(self, block: Block, *, at: int) -> None:
         """Take in a later block of this partition; what its snapshots already count is passed over.
@@ -208,10 +221,10 @@ class BucketLog:
         header = {"stream": self.stream, "partition": self.partition, "bucket": bucket, "upto": upto}
         header |= {} if self.copied is None else {"copied": self.copied}
         arrays: dict[str, np.ndarray] = {}
-        slots: dict[str, list[int]] = {"period": [], "step": []}
+        slots: dict[Kind, list[int]] = {"period": [], "step": []}
         for kind, slot, table in self.bounds.tables():
             users, counts = table.bucket(bucket)
             arrays[f"{kind}_users/{slot}"] = users
             arrays[f"{kind}_counts/{slot}"] = narrowed(counts, np.uint32)
             slots[kind].append(slot)
-        return encode(Kind.BOUNDS, {**header, "periods": slots["period"], "steps": slots["step"]}, arrays)
+        return encode(wire.Kind.BOUNDS, {**header, "periods": slots["period"], "steps": slots["step"]}, arrays)

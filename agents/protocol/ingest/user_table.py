@@ -9,7 +9,8 @@ two. Only so much is rewritten with each batch, whatever is full, so that nobody
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from schemas.arrays import BoolArray, IntArray
 
 Words = npt.NDArray[np.uint64]
 Hashes = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.integer[Any]]
 
 BUCKETS = 256
 SEGMENT_USERS = 1 << 20
@@ -43,6 +45,44 @@ class UserTable:
         self._users = 0
         self._segments = [_Segment(0, 64, _Run.empty(np.min_scalar_type(largest_count)))]
         self._begins: Words = np.zeros(1, np.uint64)
+
+    @staticmethod
+    def of_buckets(largest_count: int, buckets: Mapping[int, tuple[Hashes, Counts]]) -> UserTable:
+        """Return a table of what `bucket` said of another one; who is not named there has no user. Nobody is looked up,
+        and each user is put in its place once.
+
+        Raises: ValueError for a user of another bucket, whom nobody would find, and for a count that does not fit.
+        """
+        table = UserTable(largest_count)
+        none = np.zeros((0, 2), np.uint64), np.zeros(0, np.uint8)
+        table._segments = list(table._filled(0, 64, [buckets.get(bucket, none) for bucket in range(BUCKETS)]))
+        table._begins = np.array([each.begin for each in table._segments], np.uint64)
+        table._users = sum(len(each.run) for each in table._segments)
+        return table
+
+    def _filled(self, begin: int, bits: int, buckets: Sequence[tuple[Hashes, Counts]]) -> Iterator[_Segment]:
+        """Yield segments of a range of hashes, which are the users of these buckets."""
+        if len(buckets) > 1 and sum(len(users) for users, _ in buckets) > SEGMENT_USERS:
+            half, middle = len(buckets) // 2, begin + (1 << bits - 1)
+            yield from self._filled(begin, bits - 1, buckets[:half])
+            yield from self._filled(middle, bits - 1, buckets[half:])
+            return
+        users = np.concatenate([users for users, _ in buckets])
+        counts = np.concatenate([counts for _, counts in buckets])
+        self._check(counts)
+        first = users[:, 0]
+        order = np.argsort(first, kind="stable")  # two sorted runs of each bucket: nearly in order
+        run = _Run(first[order], users[order, 1], counts[order].astype(np.min_scalar_type(self._largest)))
+        sizes = np.bincount(buckets_of(users), minlength=BUCKETS)
+        low = begin >> 56
+        if sizes[low : low + len(buckets)].tolist() != [len(users) for users, _ in buckets]:
+            raise ValueError("users among those of a bucket that is not theirs")
+        yield _Segment(begin, bits, run)
+
+    def _check(self, counts: Counts) -> None:
+        """Check counts. Raises: ValueError, if one would be stored as another number."""
+        if len(counts) and not 0 <= int(counts.min()) <= int(counts.max()) <= self._largest:
+            raise ValueError(f"a count outside 0 to {self._largest}, the largest of this table")
 
     def __len__(self) -> int:
         return self._users
@@ -122,8 +162,7 @@ class FoundUsers:
 
         Raises: ValueError, if one is above the largest, or below 0: it would be stored as another number.
         """
-        if len(counts) and not 0 <= int(counts.min()) <= int(counts.max()) <= self._table._largest:
-            raise ValueError(f"a count outside 0 to {self._table._largest}, the largest of this table")
+        self._table._check(counts)
         if self._order is not None:
             counts = counts[self._order]
         entered = 0

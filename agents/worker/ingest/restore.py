@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer
 
 from agents.kafka.clients import log_reader
+from agents.kafka.lifecycle.cancellations import together
 from agents.kafka.lifecycle.logs import about
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import Places, starts
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from schemas.config import Config
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 2
+"""Private partitions that are read beside each other: one is waited for while the snapshots of another are unpacked, in
+threads. All snapshots of so many are in memory until then.
+"""
 
 
 async def restore(
@@ -103,16 +109,24 @@ async def _load_snapshots(config: Config, topics: Topics, tasks: Sequence[Source
             partition = bounds_partition(machine.spec.stream, machine.partition, topics.partitions)
             for key in machine.snapshot_keys:
                 wanted[partition][key] = task, machine
-    for partition, keys in sorted(wanted.items()):
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def load(partition: int, keys: Mapping[bytes, tuple[SourceTask, Machine]]) -> None:
         latest: dict[bytes, bytes] = {}
-        async with log_reader(config.kafka, topics.bounds, partition) as reader:
-            async for records in reader.read():
-                latest.update((record.key, record.value) for record in records if record.key in keys)
-        for key, value in latest.items():
-            task, machine = keys[key]
-            with task.serving(machine):
-                machine.load(value)
-            await asyncio.sleep(0)
+        found: dict[tuple[SourceTask, Machine], list[bytes]] = defaultdict(list)
+        async with room:
+            async with log_reader(config.kafka, topics.bounds, partition) as reader:
+                async for records in reader.read():
+                    latest.update((record.key, record.value) for record in records if record.key in keys)
+            while latest:
+                key, value = latest.popitem()
+                found[keys[key]].append(value)
+            while found:
+                (task, machine), snapshots = found.popitem()
+                with task.serving(machine):
+                    await asyncio.to_thread(machine.load, snapshots)
+
+    await together("restoring bounds", *(load(*each) for each in sorted(wanted.items())))
 
 
 def _clocked(tasks: Sequence[SourceTask]) -> list[tuple[SourceTask, PartitionIngest]]:
@@ -123,9 +137,11 @@ async def _fold_blocks(config: Config, topics: Topics, tasks: Sequence[SourceTas
     wanted: dict[tuple[str, int], dict[tuple[str, int], tuple[SourceTask, PartitionIngest]]] = defaultdict(dict)
     for task, machine in _clocked(tasks):
         wanted[place_of_blocks(machine.spec, topics)][machine.spec.stream, machine.partition] = task, machine
-    for (topic, partition), mine in sorted(wanted.items()):
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def fold(place: tuple[str, int], mine: Mapping[tuple[str, int], tuple[SourceTask, PartitionIngest]]) -> None:
         streams = {stream.encode() for stream, _ in mine}
-        async with log_reader(config.kafka, topic, partition) as reader:
+        async with room, log_reader(config.kafka, *place) as reader:
             async for records in reader.read():
                 for record in records:
                     if record.key in streams:
@@ -134,6 +150,8 @@ async def _fold_blocks(config: Config, topics: Topics, tasks: Sequence[SourceTas
             for task, machine in mine.values():
                 with task.serving(machine):  # once more where it has failed: the first error stands
                     machine.check_restored(trimmed_to=reader.beginning)
+
+    await together("restoring places", *(fold(*each) for each in sorted(wanted.items())))
 
 
 def _fold(record: Any, mine: Mapping[tuple[str, int], tuple[SourceTask, PartitionIngest]], beginning: int) -> None:
