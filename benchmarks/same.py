@@ -40,7 +40,7 @@ from agents.local.offline.processes import process_pool
 from engines.checks.coupling import OutputAdversary, Recorder
 from schemas.blocks import Block
 from schemas.config import ENGINES
-from schemas.releases import Candidate, iter_framed
+from schemas.releases import Candidate, unframe_records
 
 STEPS = 44
 SEED = 1
@@ -86,7 +86,7 @@ def _candidate(candidate: Candidate) -> Mapping[str, object]:
     arrays = {
         name: array[1:] if name.rpartition("/")[2] == "header" else array for name, array in candidate.arrays.items()
     }
-    records = [_public(*record) for record in iter_framed(candidate.payload)]
+    records = [_public(*record) for record in unframe_records(candidate.payload)]
     ledger = orjson.loads(candidate.ledger)
     return {
         "stream": candidate.stream,

@@ -17,6 +17,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import orjson
 
+from schemas.arrays import IntArray, narrowed
+from schemas.byte_columns import ByteColumn, Bytes, Piece, lengths_of, side_by_side
 from schemas.errors import WireError
 from schemas.wire import Kind, decode, encode, frame, unframe, unframe_first
 
@@ -52,6 +54,8 @@ class PublicRecord(NamedTuple):
 
 
 _FRAME = struct.Struct("<BIi")
+_HEAD = np.dtype([("channel", "u1"), ("key", "<u4"), ("value", "<i4")])
+"""The same, of many records."""
 _NUMBERS = {channel: number for number, channel in enumerate(CHANNELS)}
 
 
@@ -70,40 +74,101 @@ def frame_records(records: Iterable[PublicRecord]) -> bytes:
     return bytes(framed)
 
 
+def frame_column(channel: Channel, keys: ByteColumn, value: Sequence[Piece] | None) -> bytes:
+    """Return the bytes of `frame_records` for many records of a channel; `value` None is that of tombstones."""
+    heads = np.empty(len(keys), _HEAD)
+    heads["channel"], heads["key"] = _NUMBERS[channel], narrowed(keys.lengths, _HEAD["key"])
+    heads["value"] = -1 if value is None else narrowed(lengths_of(value, len(keys)), _HEAD["value"])
+    return side_by_side([ByteColumn.fixed(heads), keys, *(value or ())], len(keys))
+
+
 def unframe_records(data: bytes) -> list[PublicRecord]:
     """Return the records in framed bytes. Raises: WireError if the bytes are damaged."""
-    check_frames(data)
-    return list(iter_framed(data))
+    return list(Frames.of(data))
 
 
-def check_frames(data: bytes) -> None:
-    """Check that `iter_framed` can read all of the bytes. Raises: WireError."""
-    unpack = _FRAME.unpack_from
-    offset = 0
-    try:
-        while offset < len(data):
-            channel, key_size, size = unpack(data, offset)
-            CHANNELS[channel]
-            offset += _FRAME.size + key_size + max(size, 0)
-    except (struct.error, IndexError):
-        offset = -1
-    if offset != len(data):
+@dataclass(frozen=True, slots=True, eq=False)
+class Frames:
+    """Where the records are in framed bytes.
+
+    Attributes:
+        data: the bytes, `(size,)` uint8.
+        channels: `(records,)` places in `CHANNELS`.
+        begins: `(records,)` of the keys; a value is right behind its key.
+        keys, values: `(records,)` sizes; a value of -1 is none.
+    """
+
+    data: Bytes
+    channels: IntArray
+    begins: IntArray
+    keys: IntArray
+    values: IntArray
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    @staticmethod
+    def of(data: bytes) -> Frames:
+        """Find the records. Raises: WireError if the bytes are damaged."""
+        raw = np.frombuffer(data, np.uint8)
+        # Texts have no NUL, so where all is text heads are easily seen. Whether they are heads is whether each begins
+        # where the one before ends.
+        likely = (raw[:-8] < len(CHANNELS)) & (raw[2:-6] == 0) & (raw[3:-5] == 0) & (raw[4:-4] == 0)
+        likely &= (raw[8:] == 0) | (raw[8:] == 0xFF)
+        for at in (np.flatnonzero(likely), None):
+            frames, ends = Frames._at(raw, _followed(data) if at is None else at)
+            begins = frames.begins - _FRAME.size
+            if (
+                np.array_equal(np.append(begins, len(raw)), np.insert(ends, 0, 0))
+                and (frames.channels < len(CHANNELS)).all()
+            ):
+                return frames
         raise WireError("the frame of public records is damaged")
 
+    @staticmethod
+    def _at(raw: Bytes, begins: IntArray) -> tuple[Frames, IntArray]:
+        """Read frames that begin there; return where each ends, too."""
+        heads = raw[begins[:, None] + np.arange(_FRAME.size)].view(_HEAD).ravel()
+        keys, values = heads["key"].astype(np.int64), np.maximum(heads["value"].astype(np.int64), -1)
+        frames = Frames(raw, heads["channel"].astype(np.int64), begins + _FRAME.size, keys, values)
+        return frames, frames.begins + keys + np.maximum(values, 0)
 
-def iter_framed(data: bytes) -> Iterator[PublicRecord]:
-    """Yield the records in bytes that passed `check_frames`, one at a time: a list of a million takes 300 MB."""
-    unpack, new = _FRAME.unpack_from, tuple.__new__  # the constructor of a named tuple takes twice as long
-    offset, end, header = 0, len(data), _FRAME.size
-    while offset < end:
-        channel, key_size, size = unpack(data, offset)
-        key = offset + header
-        value = offset = key + key_size
-        if size < 0:
-            yield new(PublicRecord, (CHANNELS[channel], data[key:value], None))
-        else:
-            offset += size
-            yield new(PublicRecord, (CHANNELS[channel], data[key:value], data[value:offset]))
+    def of_channel(self, channel: Channel) -> Frames:
+        """Return the frames of the records of a channel."""
+        return self.only(np.flatnonzero(self.channels == _NUMBERS[channel]))
+
+    def only(self, rows: IntArray | slice) -> Frames:
+        """Return the frames of these records."""
+        return Frames(self.data, self.channels[rows], self.begins[rows], self.keys[rows], self.values[rows])
+
+    @property
+    def columns(self) -> tuple[ByteColumn, ByteColumn]:
+        """Keys and values as columns, a tombstone with an empty one. Memory: records times the longest."""
+        return (
+            ByteColumn.cut(self.data, self.begins, self.keys),
+            ByteColumn.cut(self.data, self.begins + self.keys, np.maximum(self.values, 0)),
+        )
+
+    def __iter__(self) -> Iterator[PublicRecord]:
+        """Yield the records, one at a time: a list of a million takes 300 MB."""
+        data, new = self.data.tobytes(), tuple.__new__  # the constructor of a named tuple takes twice as long
+        for channel, begin, key, size in zip(
+            *(each.tolist() for each in (self.channels, self.begins, self.keys, self.values)), strict=True
+        ):
+            value = begin + key
+            yield new(
+                PublicRecord, (CHANNELS[channel], data[begin:value], None if size < 0 else data[value : value + size])
+            )
+
+
+def _followed(data: bytes) -> IntArray:
+    """Return where frames begin, each where the one before says that it ends."""
+    begins, offset, unpack = list[int](), 0, _FRAME.unpack_from
+    while offset + _FRAME.size <= len(data):
+        begins.append(offset)
+        _, key, value = unpack(data, offset)
+        offset += _FRAME.size + key + max(value, 0)
+    return np.array(begins, np.int64)
 
 
 def sha256(*parts: bytes) -> str:

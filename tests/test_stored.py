@@ -73,6 +73,7 @@ from schemas.releases import (
     split_into_chunks,
     unframe_records,
 )
+from tests.columns import rows_of
 from tests.examples import examples
 from tests.protocol.ingest_runs import SPEC
 from tests.schemas.golden import same
@@ -192,7 +193,8 @@ def rows(draw: st.DrawFn) -> dict[str, list[Any]]:
 
 
 def rows_back(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    read = [orjson.loads(row) for row in json_rows(columns)]
+    count = len(next(iter(columns.values())))
+    read = [orjson.loads(row) for row in rows_of(json_rows(columns), count)]
     return {name: [row[name] for row in read] for name in columns}
 
 
@@ -530,12 +532,16 @@ NOT_STORED: Mapping[str, str] = {
     "agents.protocol.release.public_records.measurement_records": "public; tests/protocol/test_public_records.py",
     "agents.protocol.replay.ReplayPlan.progress": "shown while a replay runs",
     "agents.protocol.replay.place_by_user": "bytes of ids as they came",
+    "agents.kafka.batches.RecordBatch._build": "Kafka's protocol; tests/agents/test_batches.py",
     "agents.kafka.broker_clock.BrokerClock._ask": "a question for the broker's time; nobody reads its value",
     "agents.kafka.stop_log.keep": "calls stop_log.encode",
     "agents.kafka.stop_log.record": "calls stop_log.encode",
     "agents.kafka.topics.Id.encode": "Kafka's protocol",
     "agents.worker.probes.application": "an answer to a probe",
     "agents.worker.table.DurableTable.records": "tests/protocol/test_state_pieces.py; its body has a digest",
+    "schemas.byte_columns.side_by_side": "bytes of rows that are there already",
+    "schemas.releases.Frames.__iter__": "reads frames",
+    "schemas.releases.frame_column": "writes what frame_records does; tests/schemas/test_wire.py",
     "schemas.releases._join_parts": "a part of Candidate.encode; tests/protocol/test_state_pieces.py",
     "schemas.releases.link": "hashed",
     "schemas.releases.sha256": "hashed",
@@ -595,6 +601,7 @@ NARROW: Mapping[str, str] = {
     "agents.protocol.ingest.user_table": "places in a segment; counts are checked by `FoundUsers.write`",
     "agents.protocol.partitioner": "hashes of 32 bits, as Kafka's clients compute them",
     "agents.protocol.release.dating": "narrowed",
+    "schemas.releases": "narrowed sizes of keys and values",
     "engines.tabular.records": "narrowed codes, of attributes with MAX_VALUES at most",
 }
 """Modules that name types of two or four bytes, and why what they hold fits."""

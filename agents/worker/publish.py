@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiokafka.errors import KafkaError
 
+from agents.kafka.batches import RecordBatch
 from agents.kafka.clients import LogQueue, close_client, fenced_anew, fenced_producer, log_reader, tail
 from agents.kafka.lifecycle.cancellations import raise_stray_cancellation
 from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
@@ -32,7 +33,7 @@ from agents.worker.metrics import DELAY, FENCES, LATE, PHASES, PUBLISHED, show_p
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.errors import BrokerError, ForgottenIdError, LostTopicError, RecordSizeError
-from schemas.releases import STEP_HEADER, Channel, LogRecord, PublicRecord, decode_log_record, public_step
+from schemas.releases import CHANNELS, STEP_HEADER, Channel, Frames, LogRecord, decode_log_record, public_step
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -339,11 +340,11 @@ class PublishStreamTask:
         await self._producer.begin_transaction()
         await self._send(due, lambda each: each.data)
         failpoint("publish_data_appended")
-        await self._send(due, lambda each: [each.ledger_record])
+        await self._send(due, lambda each: each.ledger_record)
         failpoint("publish_ledger_appended")
         await self._producer.commit_transaction()
 
-    async def _send(self, due: Sequence[Publication], records: Callable[[Publication], Iterable[PublicRecord]]) -> None:
+    async def _send(self, due: Sequence[Publication], frames_of: Callable[[Publication], Frames]) -> None:
         """Append these records of each step."""
         name = self._stream.name
         topics = {
@@ -352,22 +353,25 @@ class PublishStreamTask:
             "ledger": Topics.ledger(name),
         }
         pending: list[asyncio.Future[Any]] = []
-        # Whole batches: `send` of one record after the other is ten times slower, and blocks the event loop meanwhile.
-        batches: dict[Channel, Any] = {}
+        batches = {channel: RecordBatch() for channel in CHANNELS}
         try:
             for publication in due:
-                headers = [(STEP_HEADER, b"%d" % publication.step)]
+                header = STEP_HEADER, b"%d" % publication.step
                 time_ms = self._clock.end_of(publication.step) // 1000
-                for channel, key, value in records(publication):
-                    batch = batches.get(channel)
-                    if batch is None or batch.append(timestamp=time_ms, key=key, value=value, headers=headers) is None:
-                        if batch is not None:
-                            pending.append(await self._producer.send_batch(batch, topics[channel], partition=0))
-                            await asyncio.sleep(0)
-                        batch = batches[channel] = self._producer.create_batch()
-                        batch.append(timestamp=time_ms, key=key, value=value, headers=headers)
+                frames = frames_of(publication)
+                for channel in CHANNELS:
+                    left = frames.of_channel(channel)
+                    while len(left):
+                        taken = batches[channel].extend(left, time_ms=time_ms, header=header)
+                        if len(left := left.only(slice(taken, None))):
+                            pending.append(
+                                await self._producer.send_batch(batches[channel], topics[channel], partition=0)
+                            )
+                            batches[channel] = RecordBatch()
+                        await asyncio.sleep(0)  # a whole batch must not keep everything else waiting
             for channel, batch in batches.items():
-                pending.append(await self._producer.send_batch(batch, topics[channel], partition=0))
+                if batch.record_count():
+                    pending.append(await self._producer.send_batch(batch, topics[channel], partition=0))
             await asyncio.gather(*pending)
         except BaseException:
             for each in pending:  # nobody else asks what became of them

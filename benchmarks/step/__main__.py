@@ -17,6 +17,7 @@ from rich.table import Table
 
 import benchmarks.step
 from benchmarks.size import QUICK, sized
+from benchmarks.step.big import big_steps
 from benchmarks.step.breakdown import Clock, watching
 from benchmarks.step.city import DOMAIN, EVENTS, MODES, City, Engine, fresh
 from benchmarks.step.small import PARTS, small_steps
@@ -115,12 +116,26 @@ def small(ages: tuple[int, ...], rounds: int) -> None:
     print(json.dumps({e: {a: [round(each, 2) for each in row] for a, row in of.items()} for e, of in found.items()}))
 
 
+def big(per_step: int, warm: int, rounds: int) -> None:
+    """Print what 10^6 events of a big stream cost."""
+    found = big_steps(per_step, warm, rounds)
+    table = Table("seconds for 10^6 events", *found)
+    for part in next(iter(found.values())):
+        table.add_row(part, *(f"{rows[part]:.2f}" for rows in found.values()))
+    Console(stderr=True, width=100).print(table)
+    print(json.dumps({e: {part: round(each, 3) for part, each in rows.items()} for e, rows in found.items()}))
+
+
 def main() -> None:
     """Run and print; see the package."""
     parser = argparse.ArgumentParser(description=benchmarks.step.__doc__)
     parser.add_argument("--quick", action="store_true", default=QUICK, help="up to 10^6, fewer")
     parser.add_argument("--small", action="store_true", help="of every engine, one step of a hundred events alone")
+    parser.add_argument("--big", action="store_true", help="of big streams, each stage of 10^6 events alone")
     arguments = parser.parse_args()
+    if arguments.big:
+        big(*sized((10_000, 20, 30), smallest=(200, 1, 1)))
+        return
     if arguments.small:
         small(*sized(((20, 200), 40), smallest=((1,), 2)))
         return

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.record.memory_records import MemoryRecords
 
 import agents.worker.topic_watch
+from agents.kafka.batches import RecordBatch
 from agents.kafka.lifecycle.stops import Part, Stops
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.protocol.release.publisher import Publication
@@ -26,20 +28,11 @@ from tests.agents.test_streams_of_others import Partition
 from tests.kafka.support import job_config, stream_table
 
 
-class Batch(list[dict[str, Any]]):
-    """With room for all."""
-
-    def append(self, **record: Any) -> bool:  # type: ignore[override]
-        super().append(record)
-        return True
-
-
 class PublicTopics(Producer):
-    def create_batch(self) -> Batch:
-        return Batch()
-
-    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[None]:
-        sent = [await self.send(topic, record["value"], record["key"], partition) for record in batch]
+    async def send_batch(self, batch: RecordBatch, topic: str, *, partition: int) -> asyncio.Future[None]:
+        records = MemoryRecords(bytes(batch._build())).next_batch()
+        assert records is not None
+        sent = [await self.send(topic, record.value, record.key, partition) for record in records]
         return sent[-1]
 
 

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.release.json_rows import json_rows
-from agents.protocol.release.public_records import MOST_BYTES, measurement_records, release_records
+from agents.protocol.release.public_records import MOST_BYTES, framed_release, measurement_records
 from engines.core.contract import Release, SyntheticRecord
 from engines.core.many_records import PART, ManyRecords, RecordColumns, parts_of
 from schemas.errors import EngineInputError
+from schemas.releases import unframe_records
+from tests.columns import rows_of
 from tests.examples import examples
 
 VALUE = 2**60  # 19 digits and a comma
@@ -99,25 +101,26 @@ def by_itself(columns: dict[str, list[Any]]) -> list[bytes]:
 
 @given(columns=ROWS)
 def test_rows_have_the_bytes_that_each_has_by_itself(columns: dict[str, list[Any]]) -> None:
-    assert list(json_rows(columns)) == by_itself(columns)
+    assert rows_of(json_rows(columns), len(next(iter(columns.values())))) == by_itself(columns)
 
 
 def test_equal_values_of_other_types_are_told_apart() -> None:
     columns: dict[str, list[Any]] = {"a%b": [1, True, 1.0, None], "b": ["1", 1, "},{", [1, 2]], "c": [1, 1.0, True, 0]}
-    assert list(json_rows(columns)) == by_itself(columns)
+    assert rows_of(json_rows(columns), len(next(iter(columns.values())))) == by_itself(columns)
 
 
 @pytest.mark.parametrize("columns", [{"x": [2**70]}, {"x": [1, {3}]}, {3: [1]}, {"x": ["\ud800"]}])
 def test_what_is_no_json_is_refused(columns: Any) -> None:
     with pytest.raises(TypeError):
-        list(json_rows(columns))
+        json_rows(columns)
 
 
 # --- Any records ------------------------------------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["x", "y", "kind", "at"])
+IDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 RECORDS = st.lists(
-    st.builds(SyntheticRecord, st.text(), st.dictionaries(NAMES, SCALARS), st.none() | st.integers(0, 9)), max_size=12
+    st.builds(SyntheticRecord, IDS, st.dictionaries(NAMES, SCALARS), st.none() | st.integers(1, 9)), max_size=12
 )
 
 
@@ -136,12 +139,16 @@ def test_a_release_has_the_bytes_of_its_records(records: list[SyntheticRecord]) 
     def steps_of(part: RecordColumns) -> Sequence[int]:
         return [7 if step is None else step for step in part.steps or ()]
 
-    found = release_records(
-        Release(7, records, (), (), 0), time_field="at", steps_of=steps_of, time_of="t{}".format, rows=json_rows
-    )
-    assert [(each.key, each.value) for each in found] == [
-        (record.id.encode(), orjson.dumps({"at": f"t{7 if record.step is None else record.step}", **record.fields}))
-        for record in records
+    release = Release(7, records, ["gone", "ö"], [{"n": 3}], 0)
+    framed = framed_release(release, time_field="at", steps_of=steps_of, time_of="t{}".format, rows=json_rows)
+    assert unframe_records(framed) == [
+        ("synthetic", b"gone", None),
+        ("synthetic", "ö".encode(), None),
+        *(
+            ("synthetic", record.id.encode(), orjson.dumps({"at": f"t{record.step or 7}", **record.fields}))
+            for record in records
+        ),
+        ("measurements", b"7", b'{"step":7,"n":3}'),
     ]
 
 

@@ -24,6 +24,7 @@ from schemas.config import ENGINES, Config, Stream
 from schemas.config.load import config_from_mapping
 from schemas.errors import ConfigError, WireError
 from schemas.releases import Candidate, sha256, unframe_records
+from tests.columns import rows_of
 from tests.consume.runs import case_run, seed_of
 from tests.examples import examples
 from tests.kafka.support import stream_table
@@ -175,8 +176,8 @@ def test_what_is_written_is_read_as_plain_json_has_it(
     (stream,) = configured(**TABLE, time=timing, output={"format": output}).streams
     written, plain = record_format(stream, ID), record_format(stream.revised(output={"format": "json"}))
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    values = list(written.rows({"at": [written.time(at_s * 10**6)] * len(rows), **columns}))
-    expected = list(plain.rows({"at": [plain.time(at_s * 10**6)] * len(rows), **columns}))
+    values = rows_of(written.rows({"at": [written.time(at_s * 10**6)] * len(rows), **columns}), len(rows))
+    expected = rows_of(plain.rows({"at": [plain.time(at_s * 10**6)] * len(rows), **columns}), len(rows))
     assert len(values) == len(rows)
     for value, as_json in zip(values, expected, strict=True):
         assert kinds(written.read(value)) == kinds(plain.read(as_json))
@@ -187,7 +188,7 @@ def test_what_is_written_is_read_as_plain_json_has_it(
             check.validate(orjson.loads(value[5:]))
     if output == "avro":
         with pytest.raises(ValueError, match="strange"):
-            list(written.rows({"at": [0], **{name: column[:1] for name, column in columns.items()}, "strange": [1]}))
+            written.rows({"at": [0], **{name: column[:1] for name, column in columns.items()}, "strange": [1]})
 
 
 @pytest.mark.parametrize("output", ["json", *TYPED])
@@ -208,7 +209,7 @@ def test_a_record_of_another_format_is_refused() -> None:
     columns: dict[str, list[Any]] = {"mixed": [None], "whole": [1], "flag": [True], "number": [0.5], "age": [3]}
     for name, stream in streams.items():
         form = record_format(stream, ID)
-        (value,) = form.rows({"at": [form.time(0)], **columns})
+        (value,) = rows_of(form.rows({"at": [form.time(0)], **columns}), 1)
         assert form.read(value)["at"] == 0
         for other in streams.keys() - {name}:
             with pytest.raises(WireError, match="is this the configuration"):

@@ -13,6 +13,7 @@ from zstandard import ZstdCompressor, ZstdDecompressor, frame_content_size
 
 from schemas import wire
 from schemas.blocks import Block, Folded
+from schemas.byte_columns import ByteColumn, Piece
 from schemas.errors import EncodedSizeError, RecordError, WireError
 from schemas.events import encode_tick, read_tick
 from schemas.releases import (
@@ -21,10 +22,14 @@ from schemas.releases import (
     STEP_HEADER,
     STEP_LIMIT,
     Candidate,
+    Channel,
     Chunk,
+    Frames,
     PublicRecord,
     Seed,
+    _followed,
     decode_log_record,
+    frame_column,
     frame_records,
     join_chunks,
     link,
@@ -128,9 +133,41 @@ def test_folding_wide_keys_agrees_with_a_dictionary(rows: list[tuple[int, int]])
 def test_frames_are_inverse(records: list[PublicRecord]) -> None:
     framed = frame_records(records)
     assert unframe_records(framed) == records
+    assert Frames.of(framed).begins.tolist() == (_followed(framed) + 9).tolist()
     if framed:
         with pytest.raises(WireError):
             unframe_records(framed[:-1])
+
+
+TEXTS = st.lists(st.tuples(st.text("kö", max_size=300), st.text("vw", max_size=600)), max_size=10)
+
+
+@given(TEXTS, st.sampled_from(CHANNELS), st.booleans())
+def test_frames_of_columns_are_those_of_the_records(
+    rows: list[tuple[str, str]], channel: Channel, withdrawn: bool
+) -> None:
+    keys, values = ([row[at].encode() for row in rows] for at in range(2))
+    records = [
+        PublicRecord(channel, key, None if withdrawn else b"<%b>" % value)
+        for key, value in zip(keys, values, strict=True)
+    ]
+    value: list[Piece] | None = None if withdrawn else [b"<", ByteColumn.of(values), b">"]
+    assert frame_column(channel, ByteColumn.of(keys), value) == frame_records(records)
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 9, 255]), max_size=60).map(bytes))
+def test_any_bytes_are_frames_that_follow_each_other_or_refused(data: bytes) -> None:
+    """Bytes that look like heads within keys and values lead nobody astray."""
+    begins, offset = [], 0
+    while offset + 9 <= len(data) and data[offset] < len(CHANNELS):
+        key, value = (int.from_bytes(data[offset + at : offset + at + 4], "little", signed=at == 5) for at in (1, 5))
+        begins.append(offset + 9)
+        offset += 9 + key + max(value, 0)
+    if offset != len(data):
+        with pytest.raises(WireError):
+            Frames.of(data)
+    else:
+        assert Frames.of(data).begins.tolist() == begins
 
 
 @given(st.binary(min_size=1, max_size=500), st.integers(1, 60))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.release.json_rows import json_rows
-from agents.protocol.release.public_records import ledger_entry, release_records
+from agents.protocol.release.public_records import framed_release, ledger_entry
 from agents.readers.watch import public as module
 from agents.readers.watch.public import StreamSeen
 from agents.show.pictures import Picture, PointPicture, SeriesPicture, StatePicture, TripPicture
@@ -22,7 +22,7 @@ from engines.core.many_records import RecordColumns
 from schemas.config import Stream
 from schemas.config.load import config_from_mapping
 from schemas.guarantee import Guarantee, Mechanism
-from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256
+from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256, unframe_records
 from tests.kafka.support import stream_table
 
 EPSILON = Fraction(1, 3)
@@ -58,8 +58,8 @@ def published(steps: int, *, fewer: int = 0) -> Published:
         def steps_of(part: RecordColumns, at: int = step) -> list[int]:
             return [at] * len(part.ids)
 
-        records = list(release_records(release, time_field="at", steps_of=steps_of, time_of=int, rows=json_rows))
-        digest = sha256(frame_records(records))
+        framed = framed_release(release, time_field="at", steps_of=steps_of, time_of=int, rows=json_rows)
+        records, digest = unframe_records(framed), sha256(framed)
         words, chain = ledger_entry(
             release, STREAM, GUARANTEE, spent=EPSILON, start_us=step * HOUR_US, end_us=(step + 1) * HOUR_US,
             digest=digest, previous_chain=chain, draw="00" * 16,

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
+from agents.protocol.release.dating import fixed_width
 from engines.core.accounting.streams import StreamCost, price_of_periods
 from engines.core.contract import Release
 from engines.core.many_records import RecordColumns, parts_of
+from schemas.byte_columns import ByteColumn, Piece
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.ledger import LedgerEntry, LedgerGuarantee, LedgerRenewal
-from schemas.releases import PublicRecord
+from schemas.releases import PublicRecord, frame_column, frame_records
 from schemas.steps import CalendarLength
 from schemas.zones import zone
 
@@ -45,15 +47,15 @@ def raw_time(at_us: int, *, time_format: str, timezone: str) -> str | int | floa
     return local.isoformat() if time_format == "iso" else local.strftime(time_format)
 
 
-def release_records(
+def framed_release(
     release: Release,
     *,
     time_field: str,
     steps_of: Callable[[RecordColumns], Sequence[int]],
     time_of: Callable[[int], str | int | float],
-    rows: Callable[[Mapping[str, Sequence[Any]]], Iterator[bytes]],
-) -> Iterator[PublicRecord]:
-    """Yield synthetic records, tombstones and measurements of a step, in the order in which they are published.
+    rows: Callable[[Mapping[str, Sequence[Any]]], Sequence[Piece]],
+) -> bytes:
+    """Return synthetic records, tombstones and measurements of a step, framed in the order in which they are published.
 
     Tombstones come first: a reader that stops in between holds too few records, never withdrawn ones.
 
@@ -62,18 +64,21 @@ def release_records(
         time_of: the value of the time field for a step.
         rows: values of synthetic records from columns, as `agents.protocol.release.record_formats` writes them.
     """
-    for key in release.removed:
-        yield PublicRecord("synthetic", key.encode(), None)
+    framed = [frame_column("synthetic", ByteColumn.without_nul(fixed_width(release.removed)), None)]
     values: dict[int, str | int | float] = {}
     for part in parts_of(release.added):
         steps = steps_of(part)
         values |= {step: time_of(step) for step in set(steps) - values.keys()}
         written = rows({time_field: [values[step] for step in steps], **part.fields})
-        for name, row in zip(part.ids, written, strict=True):
-            yield PublicRecord("synthetic", name.encode(), row)
-    for measurement in release.measurements:
-        for words in measurement_records({"step": release.step, **measurement}):
-            yield PublicRecord("measurements", b"%d" % release.step, words)
+        framed.append(frame_column("synthetic", ByteColumn.without_nul(fixed_width(part.ids)), written))
+    framed.append(
+        frame_records(
+            PublicRecord("measurements", b"%d" % release.step, words)
+            for measurement in release.measurements
+            for words in measurement_records({"step": release.step, **measurement})
+        )
+    )
+    return b"".join(framed)
 
 
 def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:

@@ -8,7 +8,7 @@ sees twice is the same bytes twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agents.protocol.release.log import LogView
@@ -18,10 +18,10 @@ from schemas.releases import (
     GENESIS,
     Candidate,
     Channel,
+    Frames,
     LogRecord,
     PublicRecord,
-    check_frames,
-    iter_framed,
+    frame_records,
     link,
 )
 from schemas.topics import Topics
@@ -46,18 +46,18 @@ class Publication:
     live: bool = False
 
     @property
-    def data(self) -> Iterator[PublicRecord]:
-        """Synthetic records and measurements, one at a time."""
-        return iter_framed(self.payload)
+    def data(self) -> Frames:
+        """Synthetic records and measurements."""
+        return Frames.of(self.payload)
 
     @property
-    def ledger_record(self) -> PublicRecord:
-        return PublicRecord("ledger", b"%d" % self.step, self.ledger)
+    def ledger_record(self) -> Frames:
+        return Frames.of(frame_records([PublicRecord("ledger", b"%d" % self.step, self.ledger)]))
 
     @property
     def records(self) -> tuple[PublicRecord, ...]:
         """All records of the step, in their order."""
-        return (*self.data, self.ledger_record)
+        return (*self.data, *self.ledger_record)
 
     @property
     def size(self) -> int:
@@ -153,7 +153,7 @@ class StreamPublisher:
             )
         if candidate.previous_chain != chain:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
-        check_frames(candidate.payload)  # here, where it stops the stream: its transaction would end the worker
+        Frames.of(candidate.payload)  # here, where it stops the stream: its transaction would end the worker
         what = candidate.payload, candidate.ledger, candidate.chain, candidate.live
         publication = Publication(self.stream, candidate.step, *what)
         self._waiting.append(publication)

@@ -27,6 +27,7 @@ import orjson
 from agents.protocol.formats.contract import SchemaText
 from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.public_records import instant, raw_time
+from schemas.byte_columns import ByteColumn, Piece
 from schemas.config.engines import RecordKind
 from schemas.config.output import OutputFormat
 from schemas.config.timing import NUMERIC_FORMATS, epoch_us
@@ -74,7 +75,7 @@ class RecordFormat(ABC):
         """Return the value of the time field for microseconds since the epoch."""
 
     @abstractmethod
-    def rows(self, columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
+    def rows(self, columns: Mapping[str, Sequence[Any]]) -> Sequence[Piece]:
         """Yield values of records, row by row. Args: columns: fields in order, with times as `time` has them."""
 
     def read(self, value: bytes) -> dict[str, Any]:
@@ -135,7 +136,7 @@ class JsonRecords(RecordFormat):
     def time(self, at_us: int) -> str | int | float:
         return self._raw_time(at_us)
 
-    def rows(self, columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
+    def rows(self, columns: Mapping[str, Sequence[Any]]) -> Sequence[Piece]:
         return json_rows(columns)
 
     def _read(self, value: bytes) -> dict[str, Any]:
@@ -153,8 +154,8 @@ class JsonSchemaRecords(RecordFormat):
     def time(self, at_us: int) -> str:
         return instant(at_us).isoformat()
 
-    def rows(self, columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
-        return (self._head + row for row in json_rows(columns))
+    def rows(self, columns: Mapping[str, Sequence[Any]]) -> Sequence[Piece]:
+        return [self._head, *json_rows(columns)]
 
     def _read(self, value: bytes) -> dict[str, Any]:
         record = dict(orjson.loads(self._body(value)))
@@ -196,7 +197,10 @@ class AvroRecords(RecordFormat):
     def time(self, at_us: int) -> int:
         return at_us
 
-    def rows(self, columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
+    def rows(self, columns: Mapping[str, Sequence[Any]]) -> Sequence[Piece]:
+        return [ByteColumn.of([*self._rows(columns)])]
+
+    def _rows(self, columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
         import fastavro
 
         names, write = tuple(columns), fastavro.schemaless_writer

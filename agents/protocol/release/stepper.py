@@ -16,7 +16,7 @@ import numpy as np
 from agents.protocol.clock import StepClock
 from agents.protocol.release.dating import Dating
 from agents.protocol.release.merge import BlockMerge
-from agents.protocol.release.public_records import ledger_entry, release_records
+from agents.protocol.release.public_records import framed_release, ledger_entry
 from agents.protocol.release.record_formats import JsonRecords, RecordFormat
 from engines.core.accounting.accountant import Accountant, paid
 from engines.core.contract import Batch, Engine, Release
@@ -25,7 +25,7 @@ from engines.core.noise import NoiseSource
 from engines.core.registry import build_domain, build_engine
 from schemas.blocks import Block
 from schemas.errors import GapError, WireError
-from schemas.releases import GENESIS, Candidate, frame_records, sha256
+from schemas.releases import GENESIS, Candidate, sha256
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -111,14 +111,12 @@ class Stepper:
         batch = Batch(step, self.merge.take(step), self.merge.take_surplus(step))
         release = self.engine.step(batch, noise)
         start_us, end_us = self.clock.start_of(step), self.clock.end_of(step)
-        payload = frame_records(
-            release_records(
-                release,
-                time_field=self.stream.time.field,
-                steps_of=self._steps_of(release),
-                time_of=lambda step: self._records.time(self.clock.start_of(step)),
-                rows=self._records.rows,
-            )
+        payload = framed_release(
+            release,
+            time_field=self.stream.time.field,
+            steps_of=self._steps_of(release),
+            time_of=lambda step: self._records.time(self.clock.start_of(step)),
+            rows=self._records.rows,
         )
         digest = sha256(payload)
         guarantee = self.engine.guarantee()
