@@ -100,7 +100,8 @@ def side_by_side(pieces: Sequence[Piece], rows: int) -> bytes:
                 cells[:, place] = np.frombuffer(piece, np.uint8)
             else:
                 cells[:, place] = piece.cells[some]
-                there[:, place] = np.arange(width) < piece.lengths[some, None]
+                if (lengths := piece.lengths[some]).min() < width:
+                    there[:, place] = np.arange(width) < lengths[:, None]
         parts.append(cells[there].tobytes())
     return b"".join(parts)
 

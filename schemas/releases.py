@@ -273,7 +273,7 @@ class Candidate:
         state = _join_parts({"stream": self.stream, "step": self.step}, self.arrays)
         header = {name: getattr(self, name) for name in _HEADER} | {"state": sha256(state)}
         parts = {"payload": np.frombuffer(self.payload, np.uint8), "ledger": np.frombuffer(self.ledger, np.uint8)}
-        return Encoded(encode(Kind.RELEASE, header, parts, level=3), state)
+        return Encoded(encode(Kind.RELEASE, header, parts), state)
 
     @staticmethod
     def decode(release: bytes, state: bytes | None = None) -> Candidate:
@@ -315,7 +315,7 @@ def _join_parts(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> 
     large = {name: array for name, array in arrays.items() if array.nbytes >= PART_BYTES}
     groups = [{name: array for name, array in arrays.items() if name not in large}]
     groups += [{name: array} for name, array in large.items()]
-    parts = [encode(Kind.STATE_PART, {}, group, level=3) for group in groups]
+    parts = [encode(Kind.STATE_PART, {}, group) for group in groups]
     return b"".join([frame(Kind.STATE, {**header, "parts": [len(part) for part in parts]}, b""), *parts])
 
 

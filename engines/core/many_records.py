@@ -12,11 +12,37 @@ from itertools import groupby, islice
 from operator import eq
 from typing import Any, TypeVar, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from engines.core.contract import SyntheticRecord
 
 PART = 1 << 14
 """Most records in one part."""
 Item = TypeVar("Item")
+
+
+class FixedIds(Sequence[str]):
+    """Ids that become texts when they are read. Args: names: `(ids,)` in ASCII, without NUL."""
+
+    def __init__(self, names: npt.NDArray[np.bytes_]) -> None:
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        texts: list[str] = self.names.astype(np.str_).tolist()
+        return iter(texts)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> FixedIds: ...
+
+    def __getitem__(self, index: int | slice) -> str | FixedIds:
+        return FixedIds(self.names[index]) if isinstance(index, slice) else self.names[index].decode()
 
 
 @dataclass(frozen=True, slots=True)

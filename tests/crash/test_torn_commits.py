@@ -35,7 +35,7 @@ from agents.worker.publish import PublishStreamTask, PublishTask
 from schemas.config import Config, parse_config
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError, GapError, OutcomeUnknownError
-from schemas.releases import GENESIS, STEP_HEADER, PublicRecord, Seed, frame_records, public_step, sha256
+from schemas.releases import GENESIS, STEP_HEADER, Frames, PublicRecord, Seed, frame_records, public_step, sha256
 from tests.crash.proxy.faults import Fault, Kind, Once, Plan
 from tests.crash.proxy.frames import Request
 from tests.crash.proxy.server import Held, Proxy
@@ -159,7 +159,7 @@ def publications(stream: str, steps: int) -> list[Publication]:
         digest = sha256(frame_records(data))
         entry = entry_like(stream=stream, step=step, digest=digest, previous_chain=chain)
         chain = entry.chain
-        found.append(Publication(stream, step, frame_records(data), entry.encode(), chain))
+        found.append(Publication(stream, step, Frames.of(frame_records(data)), entry.encode(), chain))
     return found
 
 

@@ -23,7 +23,17 @@ from agents.worker.publish import PublishStreamTask, PublishTask
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import ForkError
-from schemas.releases import Candidate, Chunk, PublicRecord, Seed, frame_records, link, sha256, split_into_chunks
+from schemas.releases import (
+    Candidate,
+    Chunk,
+    Frames,
+    PublicRecord,
+    Seed,
+    frame_records,
+    link,
+    sha256,
+    split_into_chunks,
+)
 from schemas.topics import Topics
 from tests.entries import entry_like
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
@@ -175,7 +185,7 @@ async def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str,
     await stream_tasks[1].open(second.kafka)
 
     def step(value: bytes) -> Publication:
-        return Publication(name, 0, b"", value, "0" * 64)
+        return Publication(name, 0, Frames.of(b""), value, "0" * 64)
 
     with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
         await stream_tasks[0].publish([step(b"first")])
@@ -210,11 +220,13 @@ async def test_steps_of_many_batches_are_public_once_whole_and_in_order(
             Publication(
                 name,
                 step,
-                frame_records(
-                    [
-                        *(PublicRecord("synthetic", key, worker * 600) for key in keys),
-                        PublicRecord("measurements", b"%d" % step, worker),
-                    ]
+                Frames.of(
+                    frame_records(
+                        [
+                            *(PublicRecord("synthetic", key, worker * 600) for key in keys),
+                            PublicRecord("measurements", b"%d" % step, worker),
+                        ]
+                    )
                 ),
                 worker,
                 "0" * 64,

@@ -108,7 +108,7 @@ def fold(keys: KeyArray) -> Folded:
 
 
 MAX_LETTERS = 2_000
-_HEADERS = attrgetter("headers")
+_HEADERS, _TIMESTAMP = attrgetter("headers"), attrgetter("timestamp")
 
 
 class PartitionIngest:
@@ -454,7 +454,7 @@ class PartitionIngest:
         rows = np.flatnonzero(reasons == 0)
         if len(rows) == 0:
             return reasons, at_fault
-        arrivals_us = np.fromiter((record.timestamp for record in records), np.int64, len(records)) * 1000
+        arrivals_us = np.fromiter(map(_TIMESTAMP, records), np.int64, len(records)) * 1000
         seen = self._filter.run(decoded, ticked[rows], arrivals_us[rows])
         good = np.flatnonzero(seen.reasons == 0)
         keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.core.contract import Release
-from engines.core.many_records import PART, RecordColumns
+from engines.core.many_records import PART, FixedIds, RecordColumns
 from schemas.arrays import BoolArray, IntArray, narrowed
 from schemas.errors import EngineInputError
 from schemas.wire import Kind, decode, encode
@@ -95,9 +95,8 @@ class SortedSteps(NamedTuple):
     def only(self, stay: BoolArray) -> SortedSteps:
         return SortedSteps(self.ids[stay], self.steps[stay])
 
-    def merged(self, others: SortedSteps) -> SortedSteps:
-        """Return these and others, of other ids."""
-        at = np.searchsorted(self.ids, others.ids)
+    def merged(self, others: SortedSteps, at: IntArray) -> SortedSteps:
+        """Return these and others, of other ids, which `find` places there."""
         # The wider type comes first, since `np.insert` cuts what it inserts.
         wide = self.ids.astype(np.promote_types(self.ids.dtype, others.ids.dtype), copy=False)
         return SortedSteps(np.insert(wide, at, others.ids), np.insert(self.steps, at, others.steps))
@@ -136,15 +135,17 @@ class StepTable:
         """Take note that the arrays were written, and see to it that the next ones are not long."""
         self._written += int(np.count_nonzero(self._gone)) + len(self._new.ids)
         if self._written >= len(self._old.ids):
-            self._renew(self._old.only(~self._gone).merged(self._new))
+            stay = self._old.only(~self._gone)
+            self._renew(stay.merged(self._new, stay.find(self._new.ids)[0]))
 
     def add(self, ids: IdArray, steps: IntArray) -> None:
         """Take in `(n,)` ids and their steps. Raises: EngineInputError if one of the ids is there already."""
         order = np.argsort(ids, kind="stable")
         ids, steps = ids[order], steps[order]
-        if (ids[1:] == ids[:-1]).any() or self._new.find(ids)[1].any() or self._find_old(ids)[1].any():
+        at, there = self._new.find(ids)
+        if (ids[1:] == ids[:-1]).any() or there.any() or self._find_old(ids)[1].any():
             raise EngineInputError("an engine added a record under the id of one that is alive")
-        self._new = self._new.merged(SortedSteps(ids, narrowed(steps, _STEP)))
+        self._new = self._new.merged(SortedSteps(ids, narrowed(steps, _STEP)), at)
 
     def pop(self, ids: IdArray) -> IntArray:
         """Remove `(n,)` ids; return their steps, in that order. Raises: EngineInputError if one is not there."""
@@ -168,7 +169,7 @@ class StepTable:
 
     def _renew(self, alive: SortedSteps) -> None:
         self._old, self._gone = alive, np.zeros(len(alive.ids), np.bool_)
-        self._packed = encode(Kind.STATE_PART, {}, alive.arrays(), level=3)
+        self._packed = encode(Kind.STATE_PART, {}, alive.arrays())
         self._new, self._written = SortedSteps.none(), 0
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -206,6 +207,8 @@ def fixed_width(names: Iterable[str]) -> IdArray:
     >>> fixed_width(["1-0", "1-0f"])
     array([b'1-0', b'1-0f'], dtype='|S4')
     """
+    if isinstance(names, FixedIds):
+        return names.names
     rest, parts = iter(names), [np.zeros(0, "S1")]
     while part := list(islice(rest, PART)):
         text = "".join(part)

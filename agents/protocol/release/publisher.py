@@ -32,7 +32,7 @@ class Publication:
     """One step to be published, whole, in one transaction; the ledger record is last.
 
     Attributes:
-        payload: the framed records of the step.
+        data: synthetic records and measurements.
         ledger: value of the ledger record.
         chain: the digest of all public bytes up to this step, see `link`.
         live: closed by the wall clock after a replay had gone live; see `Candidate.live`.
@@ -40,15 +40,10 @@ class Publication:
 
     stream: str
     step: int
-    payload: bytes = field(repr=False)
+    data: Frames = field(repr=False)
     ledger: bytes = field(repr=False)
     chain: str
     live: bool = False
-
-    @property
-    def data(self) -> Frames:
-        """Synthetic records and measurements."""
-        return Frames.of(self.payload)
 
     @property
     def ledger_record(self) -> Frames:
@@ -62,7 +57,7 @@ class Publication:
     @property
     def size(self) -> int:
         """The size in bytes."""
-        return len(self.payload) + len(self.ledger)
+        return len(self.data.data) + len(self.ledger)
 
 
 class StreamPublisher:
@@ -153,8 +148,8 @@ class StreamPublisher:
             )
         if candidate.previous_chain != chain:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
-        Frames.of(candidate.payload)  # here, where it stops the stream: its transaction would end the worker
-        what = candidate.payload, candidate.ledger, candidate.chain, candidate.live
+        # Here, where damage stops the stream: its transaction would end the worker.
+        what = Frames.of(candidate.payload), candidate.ledger, candidate.chain, candidate.live
         publication = Publication(self.stream, candidate.step, *what)
         self._waiting.append(publication)
         return publication
