@@ -141,7 +141,7 @@ def plot(curves: dict[str, np.ndarray], few: dict[str, np.ndarray], many: dict[s
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(16, 5.2), constrained_layout=True)
+    figure, axes = plt.subplots(1, 3, figsize=(16, 5.2), layout=sized("constrained", smallest="none"))
     at = np.arange(1, PLOTTED + 1)
     for axis, title, chosen in (
         (axes[0], f"Known horizon T = {PLOTTED}", [n for n in curves if not endless(n)]),

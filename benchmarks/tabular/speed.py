@@ -27,7 +27,7 @@ from engines.tabular.papers.model import JunctionTree
 
 STREAM = "adult-randomised-200"
 SPEED = Run("speed", "adult", "default", 0)
-MODEL_CELLS = sized(4096, smallest=300)
+MODEL_CELLS = sized(4096, smallest=250)
 EPSILON = sized(Fraction(1), smallest=Fraction(1000))
 """At the smallest size so much that pairs are measured in the few steps that there are: else nothing is refitted."""
 ITERATIONS, REFITS = sized((1000, 5), smallest=(2, 1))
