@@ -25,7 +25,6 @@ from schemas.events import TICK_HEADER, encode_going_live
 from tests.kafka.support import job_config, stream_table
 
 START_S = 1_577_836_800
-SOURCE_TOPIC = "raw.s"
 RECORDS = 12
 
 

@@ -143,7 +143,6 @@ class Field:
 
     Attributes:
         environments: worker -> variables of its own, whenever it is started.
-        trees: worker -> folder of the program that it runs, if that is another version.
     """
 
     def __init__(
@@ -165,7 +164,6 @@ class Field:
         self.folder = folder
         self.workers: dict[str, Worker] = {}
         self.environments: dict[str, dict[str, str]] = {}
-        self.trees: dict[str, Path] = {}
         self.clocks: dict[str, Clock] = {}
         self.steps = 0
         self.kills = 0
@@ -268,7 +266,7 @@ class Field:
                 env=environment,
                 stdout=output,
                 stderr=output,
-                cwd=self.trees.get(name, ROOT),
+                cwd=ROOT,
             )
         worker = self.workers[name] = Worker(name, process, failpoint, log, log_begins=log_begins)
         return worker

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 INVALID_EPOCH, INVALID_TXN_STATE, INVALID_MAPPING, CONCURRENT = 47, 48, 49, 51
 UNKNOWN_TOPIC = 3
-OFFSETS = "__consumer_offsets"
 
 
 @dataclass(slots=True)

@@ -229,10 +229,6 @@ async def test_a_port_that_is_taken_and_a_short_secret_are_refused_with_what_to_
             pass
 
 
-def token_in(address: str | None) -> str:
-    return (address or "").partition("#token=")[2]
-
-
 def test_tokens_are_in_no_representation() -> None:
     page = LivePage("h", 1, "http://h/public#token=abc", "http://h/operator#token=abc")
     assert "abc" not in repr(page)
