@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engines.core.contract import Columns
 from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.domain.box import BoxDomain
-from engines.spatial.points import Counts, Placement, PointIds, PointRecords, Prefixes, difference, node_depths
+from engines.spatial.points import Counts, Placement, PointIds, PointRecords, Prefixes, _texts, difference, node_depths
 from tests.examples import examples
 from tests.spatial.shapes import encoded, inside, lines, network, patchwork, polygons, square_metres
 
@@ -201,3 +201,16 @@ def test_structural_zeros_never_get_points() -> None:
     assert shapely.intersects_xy(geometry, *added.coordinates()).all()
     codes, _ = encoded(domain, *inside(geometry, 1, 500).T)
     assert np.isin(codes, (nodes[leaf] << (12 - depths[leaf])) - (1 << 12)).all()
+
+
+@settings(max_examples=examples(0.3))
+@given(
+    depth=st.integers(1, 40),
+    points=st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40) | st.integers(0, 300)), max_size=9),
+)
+def test_ids_are_cell_and_index_in_hexadecimal(depth: int, points: list[tuple[int, int]]) -> None:
+    cells, indices = [cell % (1 << depth) for cell, _ in points], [index for _, index in points]
+    ids = _texts(np.array(cells, np.int64) + (1 << depth), np.array(indices, np.int64), depth=depth)
+    expected = [f"{cell:0{-(-depth // 4)}x}-{index:x}" for cell, index in zip(cells, indices, strict=True)]
+    assert list(ids) == expected == [ids[at] for at in range(len(ids))]
+    assert list(ids[::2]) == expected[::2]
