@@ -169,7 +169,7 @@ class StepTable:
 
     def _renew(self, alive: SortedSteps) -> None:
         self._old, self._gone = alive, np.zeros(len(alive.ids), np.bool_)
-        self._packed = encode(Kind.STATE_PART, {}, alive.arrays())
+        self._packed = encode(Kind.STATE_PART, {}, alive.arrays(), level=3)
         self._new, self._written = SortedSteps.none(), 0
 
     def arrays(self) -> dict[str, np.ndarray]:
