@@ -26,7 +26,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     from agents.protocol.formats.build import InputFormat
     from agents.protocol.release.record_formats import check_library
     from agents.show.explain.words import promise, step_warning
-    from agents.show.view import expected_error
+    from agents.show.view import expected_error, view_of
     from agents.worker.ingest.specs import user_keys
     from schemas.config import format_length
     from schemas.topics import Topics
@@ -38,7 +38,8 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
         InputFormat.from_stream(stream)
         check_library(stream)
     with working("building domains and engines", quiet=as_json):
-        remarks = {name: list(said) for name, said in check_streams(loaded).items()}
+        check_streams(loaded)
+        remarks = {stream.name: list(view_of(stream).warnings(stream)) for stream in loaded.streams}
     for stream in loaded.streams:
         if remark := backlog_remark(stream, time.time_ns() // 1000):
             remarks.setdefault(stream.name, []).append(remark)

@@ -5,10 +5,8 @@ Only this shows whether the geometry of a map can be used, and whether noise can
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.show.view import view_of
 from engines.core.registry import build_domain, build_engine
 from schemas.config.values import prefixed
 from schemas.errors import BudgetError, ConfigError, ConfigProblem, EngineInputError
@@ -17,24 +15,19 @@ if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
 
-def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
+def check_streams(config: Config) -> None:
     """Build the domain, the engine and the guarantee of every stream.
 
-    Returns: warnings for operators, by the name of the stream.
     Raises: ConfigError with all streams that cannot be built.
     """
     problems: list[ConfigProblem] = []
-    warnings: dict[str, Sequence[str]] = {}
     for index, stream in enumerate(config.streams):
         try:
             check_stream(stream)
         except ConfigError as error:
             problems += prefixed(f"streams[{index}]", error.problems)
-        else:
-            warnings[stream.name] = tuple(view_of(stream).warnings(stream))
     if problems:
         raise ConfigError(problems)
-    return warnings
 
 
 def check_stream(stream: Stream) -> None:
