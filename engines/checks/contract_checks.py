@@ -73,13 +73,14 @@ def contents(release: Release) -> tuple[Any, ...]:
     """All that a release lets out, in a form that can be compared."""
     return (
         release.step,
-        [(record.id, dict(record.fields), record.step) for record in release.added],
+        [(record.id, dict(record.fields), record.step, record.weight) for record in release.added],
         list(release.removed),
         [dict(measurement) for measurement in release.measurements],
         release.total,
         release.gathered,
         dict(release.notes),
         list(release.spans),
+        release.weight,
     )
 
 
@@ -196,19 +197,30 @@ def check_state_is_kept(make_engine: MakeEngine, state: State) -> int:
 
 
 def check_releases_add_up(releases: Sequence[Release]) -> None:
-    """Applying all releases in order gives the synthetic data: no id comes twice or goes without having come."""
-    alive: set[str] = set()
+    """Applying all releases in order gives the synthetic data: no id comes twice or goes without having come, but that
+    of a record whose weight changes.
+    """
+    alive: dict[str, int | None] = {}
     for release in releases:
-        removed, added = list(release.removed), [record.id for record in release.added]
+        removed, added = list(release.removed), {record.id: record.weight for record in release.added}
         _require("an id is withdrawn once, and only while it is alive", len(set(removed)) == len(removed))
-        _require("only what is alive can be withdrawn", alive.issuperset(removed))
-        alive.difference_update(removed)
-        _require("an id appears once", len(set(added)) == len(added) and alive.isdisjoint(added))
+        _require("only what is alive can be withdrawn", alive.keys() >= set(removed))
+        for name in removed:
+            del alive[name]
+        again = alive.keys() & added.keys()
+        _require(
+            "an id appears once, or with another weight",
+            len(added) == len(release.added) and all(alive[name] != added[name] for name in again),
+        )
         _require(
             "no id has a NUL, which tables of fixed width drop at its end", not any("\0" in name for name in added)
         )
         alive.update(added)
         _require("total is the number of records alive", release.total == len(alive))
+        weights = [weight for weight in alive.values() if weight is not None]
+        _require("all records are weighted, or none is", len(weights) in (0, len(alive)))
+        _require("a record stands for one event at least", all(weight >= 1 for weight in weights))
+        _require("weights are those of the events", not alive or release.weight == (sum(weights) if weights else None))
         if release.gathered:
             _require("a gathering step releases nothing", not (added or removed or release.measurements))
 

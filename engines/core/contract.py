@@ -48,11 +48,16 @@ class SyntheticRecord:
 
     `step` is the step whose events the record represents, if the engine has `EngineFacts.dates_records`. Otherwise it
     is None: the records together represent all live events, and no record has an event time of its own.
+
+    `weight` is the number of events that the record represents, if the stream's records are weighted
+    (`EngineFacts.weighs_records`). Such a record is added again, under its id, whenever its weight changes. Otherwise
+    it is None: each record represents one event.
     """
 
     id: str
     fields: Mapping[str, Any]
     step: int | None = None
+    weight: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +65,8 @@ class Release:
     """The whole output of a step. Public once published.
 
     Attributes:
-        added, removed: records that are added, ids that are withdrawn. Applied in order, they give the synthetic data.
+        added, removed: records that are added, ids that are withdrawn. Applied in order, they give the synthetic data;
+            a weighted record takes the place of the one with its id.
         measurements: JSON-able noisy measurements, with variances.
         total: number of synthetic records after this step.
         gathered: True if the engine only collected events in this step and releases no data yet. A surplus measured
@@ -68,6 +74,7 @@ class Release:
         notes: public facts for the ledger, such as the number of leaves.
         spans: for records without a step, when the new events arrived, as measured: pairs (since, weight), where
             `weight` of them arrived in steps since + 1 to this one. Public. Empty: all arrived in this step.
+        weight: number of events that the records together stand for, if they are weighted; None: one each.
     """
 
     step: int
@@ -78,6 +85,12 @@ class Release:
     gathered: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
     spans: Sequence[tuple[int, float]] = ()
+    weight: int | None = None
+
+    @property
+    def events(self) -> int:
+        """Number of events that the synthetic records stand for."""
+        return self.total if self.weight is None else self.weight
 
 
 ScalarKind = Literal["text", "number", "boolean"]

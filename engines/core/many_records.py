@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import eq
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -53,19 +53,23 @@ class RecordColumns:
         ids: `(records,)`.
         fields: in their order, each with `(records,)` JSON-able values.
         steps: `(records,)`; None: no record has a step.
+        weights: `(records,)`; None: each record stands for one event.
     """
 
     ids: Sequence[str]
     fields: Mapping[str, Sequence[Any]]
     steps: Sequence[int | None] | None = None
+    weights: Sequence[int] | None = None
 
     def records(self) -> Iterator[SyntheticRecord]:
         """Yield the records in order."""
         names = tuple(self.fields)
         rows = zip(*self.fields.values(), strict=True) if names else ((),) * len(self.ids)
-        steps = (None,) * len(self.ids) if self.steps is None else self.steps
-        for name, values, step in zip(self.ids, rows, steps, strict=True):
-            yield SyntheticRecord(name, dict(zip(names, values, strict=True)), step)
+        nothing = (None,) * len(self.ids)
+        steps = nothing if self.steps is None else self.steps
+        weights = nothing if self.weights is None else self.weights
+        for name, values, step, weight in zip(self.ids, rows, steps, weights, strict=True):
+            yield SyntheticRecord(name, dict(zip(names, values, strict=True)), step, weight)
 
 
 class MadeWhenRead(Sequence[Item]):
@@ -118,20 +122,30 @@ class ManyRecords(MadeWhenRead[SyntheticRecord]):
         return self.part(rows).records()
 
 
+class Change(NamedTuple):
+    """How the synthetic records of one release come to be those of the next: see `engines.core.contract.Release`."""
+
+    added: Sequence[SyntheticRecord]
+    removed: Sequence[str]
+    total: int
+    weight: int | None
+
+
 def parts_of(records: Sequence[SyntheticRecord]) -> Iterator[RecordColumns]:
     """Yield records as columns, in order and at most `PART` at a time.
 
     >>> one = SyntheticRecord("a", {"x": 1}), SyntheticRecord("b", {"x": 2})
     >>> list(parts_of(one))
-    [RecordColumns(ids=['a', 'b'], fields={'x': [1, 2]}, steps=[None, None])]
+    [RecordColumns(ids=['a', 'b'], fields={'x': [1, 2]}, steps=[None, None], weights=None)]
     """
     if isinstance(records, ManyRecords):
         yield from records.parts()
         return
-    for names, alike in groupby(records, key=lambda record: tuple(record.fields)):
+    for (names, _), alike in groupby(records, key=lambda record: (tuple(record.fields), record.weight is None)):
         while part := list(islice(alike, PART)):
             yield RecordColumns(
                 [record.id for record in part],
                 {name: [record.fields[name] for record in part] for name in names},
                 [record.step for record in part],
+                [record.weight for record in part if record.weight is not None] or None,
             )

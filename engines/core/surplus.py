@@ -127,7 +127,7 @@ class CorrectedEngine:
         self._next, self._last = now + 1, last
         if release.gathered:
             return replace(release, notes={**release.notes, **found})
-        return replace(release, notes={**release.notes, **found, **_notes(release.total, beyond, noisy, deviation)})
+        return replace(release, notes={**release.notes, **found, **_notes(release.events, beyond, noisy, deviation)})
 
     def _own(self) -> Guarantee:
         """Return the guarantee of the surplus only."""

@@ -71,6 +71,7 @@ def build(stream: Stream) -> Engine:
             initial_steps=options.initial_steps,
             max_leaves=options.max_leaves,
             ttl_steps=stream.ttl_steps,
+            weighted=stream.weighted,
         )
     )
 
@@ -89,6 +90,7 @@ def _paper(stream: Stream) -> Engine:
             initial_steps=options.initial_steps,
             threshold=ceil(options.threshold),
             ttl_steps=stream.ttl_steps,
+            weighted=stream.weighted,
             counter=partial(COUNTERS[options.counter], options.horizon or 1),
         )
     )

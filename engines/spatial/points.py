@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from engines.core.many_records import FixedIds, MadeWhenRead, ManyRecords, RecordColumns
+from engines.core.many_records import Change, FixedIds, MadeWhenRead, ManyRecords, RecordColumns
 from engines.spatial.domain.base import FRACTION, SHARE_BITS, SpatialDomain
 from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray
 from schemas.errors import EngineInputError
@@ -139,6 +139,17 @@ class Counts:
     @property
     def total(self) -> int:
         return int(self.counts.sum())
+
+    def finest(self, placement: Placement) -> Counts:
+        """Return the counts of finest cells: those in which the points lie."""
+        nodes, depths, counts = self.nodes, self.depths, self.counts
+        while (inner := placement.divisible(nodes, depths)).any():
+            at, level, many = nodes[inner], depths[inner] + 1, counts[inner]
+            first = placement.first_of(at, level - 1, many)
+            nodes = np.concatenate([nodes[~inner], 2 * at, 2 * at + 1])
+            depths = np.concatenate([depths[~inner], level, level])
+            counts = np.concatenate([counts[~inner], first, many - first])
+        return Counts(nodes, depths, counts)
 
 
 def node_depths(nodes: IntArray) -> IntArray:
@@ -314,7 +325,7 @@ def difference(
     >>> two = Counts(np.array([2, 3]), np.array([1, 1]), np.array([1, 0]))
     >>> added, removed = difference(box, Placement("docs"), before=nothing, after=two)
     >>> list(added), list(removed)
-    ([SyntheticRecord(id='1-0', fields={'x': 0.1995, 'y': 0.7014}, step=None)], [])
+    ([SyntheticRecord(id='1-0', fields={'x': 0.1995, 'y': 0.7014}, step=None, weight=None)], [])
     """
     starts = before.nodes << (domain.depth - before.depths)
     starts_after = after.nodes << (domain.depth - after.depths)
@@ -329,3 +340,70 @@ def difference(
     new = Prefixes.of(placement, cells[grown], was[grown], now[grown], depth=domain.depth)
     old = Prefixes.of(placement, cells[shrunk], now[shrunk], was[shrunk], depth=domain.depth)
     return PointRecords(domain, new), PointIds(old)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellRecords(ManyRecords):
+    """One synthetic record for each of some cells, made when it is read.
+
+    It lies at the first point of its cell, which never moves, and its id is the cell's: the heap number in hexadecimal.
+
+    Attributes:
+        nodes: `(cells,)` int64 heap numbers. weights: `(cells,)` int64, how many points each cell has.
+    """
+
+    domain: SpatialDomain
+    placement: Placement
+    nodes: IntArray
+    weights: IntArray
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def part(self, rows: range) -> RecordColumns:
+        at = slice(rows.start, rows.stop, rows.step)
+        nodes, first = self.nodes[at], np.zeros(len(self.nodes[at]), np.int64)
+        columns = self.domain.placed(self.placement, *_descend(self.placement, nodes, first, depth=self.domain.depth))
+        return RecordColumns(
+            cell_ids(nodes),
+            dict(zip(self.domain.record_fields, columns, strict=True)),
+            weights=self.weights[at].tolist(),
+        )
+
+
+def cell_ids(nodes: IntArray) -> list[str]:
+    """Return the ids of weighted records of cells."""
+    return [f"{node:x}" for node in nodes.tolist()]
+
+
+def _weights(domain: SpatialDomain, placement: Placement, counts: Counts) -> Counts:
+    """Return the cells that have a weighted record: leaves, or what is below them where records name finest cells."""
+    cells = counts.finest(placement) if domain.named else counts
+    (there,) = np.nonzero(cells.counts)
+    there = there[np.argsort(cells.nodes[there])]
+    return Counts(cells.nodes[there], cells.depths[there], cells.counts[there])
+
+
+def change(domain: SpatialDomain, placement: Placement, *, before: Counts, after: Counts, weighted: bool) -> Change:
+    """Return how the synthetic records change with released counts: points, or weighted records of cells.
+
+    >>> from engines.spatial.domain.box import BoxDomain
+    >>> box, nothing = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=2), Counts.nothing()
+    >>> five = Counts(np.array([2, 3]), np.array([1, 1]), np.array([5, 0]))
+    >>> found = change(box, Placement("docs"), before=nothing, after=five, weighted=True)
+    >>> list(found.added), found.total, found.weight
+    ([SyntheticRecord(id='2', fields={'x': 0.1995, 'y': 0.7014}, step=None, weight=5)], 1, 5)
+    """
+    if not weighted:
+        added, removed = difference(domain, placement, before=before, after=after)
+        return Change(added, removed, after.total, None)
+    old, new = (_weights(domain, placement, counts) for counts in (before, after))
+    at = np.minimum(np.searchsorted(old.nodes, new.nodes), max(len(old.nodes) - 1, 0))
+    same = (
+        (old.nodes[at] == new.nodes) & (old.counts[at] == new.counts)
+        if len(old.nodes)
+        else np.zeros(len(new.nodes), np.bool_)
+    )
+    records = CellRecords(domain, placement, new.nodes[~same], new.counts[~same])
+    gone = np.setdiff1d(old.nodes, new.nodes, assume_unique=True)
+    return Change(records, cell_ids(gone), len(new.nodes), new.total)

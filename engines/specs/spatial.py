@@ -24,6 +24,7 @@ SPEC = EngineSpec(
         modes=("default", "paper"),
         measured_expiry=frozenset({"paper"}),
         counts_surplus=frozenset({"default"}),
+        weighs_records=True,
         # 2: a smaller lambda of PrivTree.
         noise_versions={"paper": 2},
     ),

@@ -20,6 +20,7 @@ SPEC = EngineSpec(
         thresholds={"default": FINDING_DELTA},
         measured_expiry=frozenset({"paper"}),
         counts_surplus=frozenset({"default"}),
+        weighs_records=True,
     ),
     domains={"table": TableDomainSection},
     options=TabularOptions,

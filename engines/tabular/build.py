@@ -77,6 +77,7 @@ def build(stream: Stream) -> Engine:
         "ttl_steps": stream.ttl_steps,
         "max_cells": options.max_cells,
         "records": options.records,
+        "weighted": stream.weighted,
         "churn": Fraction(options.churn),
     }
     if stream.mode == "default":

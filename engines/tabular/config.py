@@ -27,6 +27,7 @@ class TableConfig(ABC):
         ttl_steps: steps after which an insert is gone by itself. Not with `deletable`.
         max_cells: of all marginals together; memory and a step's work are proportional to them.
         records: False releases measurements only.
+        weighted: synthetic records are weighted ones, one for each different row.
         churn: rows that a step may change, as a share of the table, beyond twice the events that it is thought to have.
     Raises: EngineInputError if the marginals have too many cells.
     """
@@ -41,6 +42,7 @@ class TableConfig(ABC):
     ttl_steps: int | None = None
     max_cells: int = 4_000_000
     records: bool = True
+    weighted: bool = False
     churn: Fraction = Fraction(1, 50)
 
     def __post_init__(self) -> None:

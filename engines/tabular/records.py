@@ -20,12 +20,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from engines.core.contract import State
-from engines.core.many_records import ManyRecords, RecordColumns
+from engines.core.many_records import Change, ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource, uniform_below
 from engines.core.state import reading
 from engines.tabular.domain import RowKeys, TableDomain
 from engines.tabular.marginals import Marginals
-from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray, narrowed
+from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, WordArray, narrowed
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
 CANDIDATES = 4
@@ -103,10 +104,27 @@ class Rows:
         added = RowRecords(domain, key, self.codes[new], self.ids[new], self.origins[new])
         return added, [record_id(serial) for serial in gone.tolist()]
 
+    def change(self, before: Rows, domain: TableDomain, key: int, *, weighted: bool) -> Change:
+        """Return how the synthetic records come to be these rows: see `since`, or `WeightedRows`."""
+        if not weighted:
+            added, removed = self.since(before, domain, key)
+            return Change(added, removed, len(self), None)
+        old, new = (Folded.from_keys(rows.keys(domain)) for rows in (before, self))
+        keys = old.merge(new).keys
+        nothing = Folded(keys, np.zeros(len(keys), np.int64))
+        was, now = nothing.merge(old).counts, nothing.merge(new).counts
+        changed, gone = (now > 0) & (now != was), (now == 0) & (was > 0)
+        codes = RowKeys(domain.sizes).codes(keys)
+        records = WeightedRows(domain, key, codes[changed], now[changed])
+        return Change(records, row_ids(codes[gone]), len(new.keys), len(self))
+
+    def keys(self, domain: TableDomain) -> KeyArray:
+        """Return `(rows, words)` keys, equal for equal rows."""
+        return RowKeys(domain.sizes).pack(self.codes.astype(np.int64), np.ones(len(self), np.int8))
+
     def arrays(self, domain: TableDomain) -> State:
-        keys = RowKeys(domain.sizes).pack(self.codes.astype(np.int64), np.ones(len(self), np.int8))
         return {
-            "rows/keys": keys,
+            "rows/keys": self.keys(domain),
             "rows/ids": self.ids.copy(),
             "rows/origins": self.origins.copy(),
             "rows/serial": np.array([self.serial], np.int64),
@@ -442,4 +460,49 @@ class RowRecords(ManyRecords):
         return RecordColumns(
             [record_id(serial) for serial in self.ids[at].tolist()],
             dict(zip(self.domain.names, columns, strict=True)),
+        )
+
+
+def row_ids(codes: IntArray) -> list[str]:
+    """Return the ids of weighted records of rows: their codes in hexadecimal, which never change their meaning.
+
+    >>> row_ids(np.array([[0, 17], [3, 2]]))
+    ['0-11', '3-2']
+    """
+    form = "-".join(["%x"] * codes.shape[1])
+    return [form % tuple(row) for row in codes.tolist()]
+
+
+def _origins_of(codes: IntArray) -> IntArray:
+    """Return `(rows,)` words that place numbers in their bins: a fixed function of the row."""
+    words = np.zeros(len(codes), np.uint64)
+    for column in codes.T:
+        words = _mix(words * _GAMMA + column.astype(np.uint64) + np.uint64(1))
+    return words.view(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedRows(ManyRecords):
+    """One record for each of some different rows, made when it is read. Its id and its numbers follow from the row.
+
+    Attributes:
+        key: see `stream_key`.
+        codes: `(rows, attributes)` int64. weights: `(rows,)` int64, how many rows there are of each.
+    """
+
+    domain: TableDomain
+    key: int
+    codes: IntArray
+    weights: IntArray
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def part(self, rows: range) -> RecordColumns:
+        """See `ManyRecords`."""
+        at = slice(rows.start, rows.stop, rows.step)
+        codes = self.codes[at]
+        columns = self.domain.decode_values(codes, places(self.key, _origins_of(codes), codes.shape[1]))
+        return RecordColumns(
+            row_ids(codes), dict(zip(self.domain.names, columns, strict=True)), weights=self.weights[at].tolist()
         )

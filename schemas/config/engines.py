@@ -57,6 +57,8 @@ class EngineFacts:
         dates_records: whether each synthetic record belongs to one step, which it names. If not, the records together
             stand for everything alive, and the job dates them where it can (`Stream.record_times`, docs/time.md).
         records_are_counts: whether synthetic records are noisy counts, of which questions are answered.
+        weighs_records: whether the engine can release one record with a weight in place of many that are alike
+            (`[streams.records] form = "weighted"`).
     """
 
     modes: tuple[str, ...]
@@ -73,6 +75,7 @@ class EngineFacts:
     contribution: Literal["event", "pair"] = "event"
     dates_records: bool = False
     records_are_counts: bool = False
+    weighs_records: bool = False
 
     def requires_delta(self, mode: str | None, domain: DomainSection) -> bool:
         """Say whether a mode has no guarantee for this domain without a delta."""

@@ -15,11 +15,12 @@ from pydantic import AfterValidator, Field, SerializeAsAny, StrictBool, Validati
 
 from schemas.config.discovery import DOMAINS, ENGINES, measures_expiry
 from schemas.config.domain import DomainSection
-from schemas.config.engines import EngineFacts, EngineSpec, RecordFields
+from schemas.config.engines import INTEGER, EngineFacts, EngineSpec, RecordFields
 from schemas.config.formats import InputParts, Source
 from schemas.config.options import OptionsSection, TripOptionsSection
 from schemas.config.output import OutputSection
 from schemas.config.privacy import MAX_DELTA, SURPLUS_SHARE, Privacy
+from schemas.config.records import WEIGHT, RecordsSection
 from schemas.config.timing import RecordTimes, Timing
 from schemas.config.values import (
     Duration,
@@ -117,6 +118,8 @@ class Stream(Source):
     """Delay of the publication of a step after its end and grace."""
     output: OutputSection = Field(default_factory=OutputSection)
     """Format of the synthetic records; absent: plain JSON."""
+    records: RecordsSection = Field(default_factory=RecordsSection)
+    """What a synthetic record stands for; absent: one event."""
     privacy: Privacy
     time: Timing
     domain: Domain
@@ -127,6 +130,12 @@ class Stream(Source):
     def problems(self) -> Iterator[ConfigProblem]:
         """Yield what synthetic records, and the schema of the output, cannot say."""
         fields = self.record_fields
+        if self.weighted and WEIGHT in ENGINES[self.engine].records(self.domain):
+            yield ConfigProblem(
+                "records.form",
+                f'field "{WEIGHT}" of synthetic records would be their weight and a value of the engine',
+                "name another field, such as one that [streams.map] computes",
+            )
         if self.time.field in fields:
             yield ConfigProblem(
                 "time.field",
@@ -181,7 +190,13 @@ class Stream(Source):
     @property
     def record_fields(self) -> RecordFields:
         """All fields of synthetic records but their time, in order, each with the kinds of its values."""
-        return ENGINES[self.engine].records(self.domain)
+        own = ENGINES[self.engine].records(self.domain)
+        return {**own, WEIGHT: INTEGER} if self.weighted else own
+
+    @property
+    def weighted(self) -> bool:
+        """Whether a synthetic record stands for as many events as its weight says."""
+        return self.records.weighted
 
     @property
     def decay(self) -> Fraction:
@@ -194,7 +209,8 @@ class Stream(Source):
         """What the time of a synthetic record says; None if the engine dates its records."""
         if self.facts.dates_records:
             return None
-        return self.time.records or ("dated" if self.domain.deletion_key is None else "released")
+        datable = self.domain.deletion_key is None and not self.weighted
+        return self.time.records or ("dated" if datable else "released")
 
     @property
     def publish_delay_us(self) -> int:
@@ -333,6 +349,7 @@ class Stream(Source):
             "domain": self.domain.fingerprint_fields(),
             "options": self.options.fingerprint_fields(),
             **({"output": {"format": self.output.format}} if self.output.typed else {}),
+            **({"records": {"form": self.records.form}} if self.weighted else {}),
             # It is absent for the first version.
             **({"noise": self.noise_version} if self.noise_version > 1 else {}),
         }
@@ -345,6 +362,7 @@ class StreamParts(InputParts):
     engine: str | None = None
     mode: str | None = None
     options: OptionsSection | None = None
+    records: RecordsSection | None = None
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Yield contradictions between the readable parts."""
@@ -354,6 +372,7 @@ class StreamParts(InputParts):
         yield from self._budget()
         yield from self._periods()
         yield from self._deletions()
+        yield from self._records()
         yield from self._roles()
         yield from self.input_problems()
 
@@ -474,9 +493,6 @@ class StreamParts(InputParts):
 
     def _deletions(self) -> Iterator[ConfigProblem]:
         key = self.domain.deletion_key if self.domain is not None else None
-        if self.time is not None and self._facts is not None:
-            own = self._facts.dates_records
-            yield from prefixed("time", self.time.records_problems(own=own, deletion_key=key))
         if key is None or self.privacy is None:
             return
         if key == "ttl" and not measures_expiry(self.engine or "", self.mode or ""):
@@ -487,6 +503,20 @@ class StreamParts(InputParts):
                 f"is 1, but with {key} an insert and its delete are two contributions",
                 "set max_contributions = 2 or more",
             )
+
+    def _records(self) -> Iterator[ConfigProblem]:
+        """Refuse a form that records of the engine cannot have, and dates that they cannot have."""
+        if (facts := self._facts) is None:
+            return
+        weighted = self.records is not None and self.records.weighted
+        if self.records is not None:
+            others = " or ".join(f'"{name}"' for name, spec in ENGINES.items() if spec.facts.weighs_records)
+            able = facts.weighs_records
+            yield from prefixed("records", self.records.engine_problems(self.engine or "", able=able, others=others))
+        if self.time is not None:
+            key = self.domain.deletion_key if self.domain is not None else None
+            own = facts.dates_records
+            yield from prefixed("time", self.time.records_problems(own=own, deletion_key=key, weighted=weighted))
 
     def _roles(self) -> Iterator[ConfigProblem]:
         roles: dict[str, list[str]] = defaultdict(list)

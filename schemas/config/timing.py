@@ -135,8 +135,8 @@ class Timing(Section):
 
     records: RecordTimes | None = Field(None, examples=["dated"])
     """Time of a synthetic record if records together stand for everything alive: the step that it stands for (`dated`),
-    or the one that `released` it (docs/time.md). Absent: `dated`, or with `op` or `ttl` `released`. Engines whose
-    records are of one step always date them.
+    or the one that `released` it (docs/time.md). Absent: `dated`, or with `op`, `ttl` or weighted records `released`.
+    Engines whose records are of one step always date them.
     """
 
     @property
@@ -209,12 +209,13 @@ class Timing(Section):
         """`grace` in microseconds."""
         return microseconds(self.grace)
 
-    def records_problems(self, *, own: bool, deletion_key: str | None) -> Iterator[ConfigProblem]:
+    def records_problems(self, *, own: bool, deletion_key: str | None, weighted: bool) -> Iterator[ConfigProblem]:
         """Refuse dated records where they cannot be dated, and either choice where they always are.
 
         Args:
             own: whether the engine dates its records.
             deletion_key: the key that says how events are deleted; None if they stay.
+            weighted: whether a record stands for several events (`[streams.records]`).
         """
         if own and self.records is not None:
             yield ConfigProblem("records", "has no effect: this engine always dates its records", "remove the key")
@@ -224,6 +225,12 @@ class Timing(Section):
                 f'"dated" is for events that stay: with {deletion_key} records stand for the events alive now, and '
                 "their ages are not measured",
                 f"remove the key, or domain.{deletion_key}; the measurements show when events came",
+            )
+        elif weighted and self.records == "dated":
+            yield ConfigProblem(
+                "records",
+                'is "dated", but with records.form = "weighted" a record stands for events of many steps',
+                'remove the key, or set records.form = "single"; the measurements show when events came',
             )
 
     def problems(self) -> Iterator[ConfigProblem]:

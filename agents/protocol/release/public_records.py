@@ -18,6 +18,7 @@ from engines.core.accounting.streams import StreamCost, price_of_periods
 from engines.core.contract import Release
 from engines.core.many_records import RecordColumns, parts_of
 from schemas.byte_columns import ByteColumn, Piece
+from schemas.config.records import WEIGHT
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
@@ -69,7 +70,8 @@ def framed_release(
     for part in parts_of(release.added):
         steps = steps_of(part)
         values |= {step: time_of(step) for step in set(steps) - values.keys()}
-        written = rows({time_field: [values[step] for step in steps], **part.fields})
+        weights = {} if part.weights is None else {WEIGHT: part.weights}
+        written = rows({time_field: [values[step] for step in steps], **part.fields, **weights})
         framed.append(frame_column("synthetic", ByteColumn.without_nul(fixed_width(part.ids)), written))
     framed.append(
         frame_records(
@@ -178,7 +180,7 @@ def ledger_entry(
         epsilon_spent=float(spent * stream.contributions),
         renewal=_renewal(stream, release.step),
         guarantee=msgspec.convert(guarantee.as_json(), LedgerGuarantee),
-        notes=dict(release.notes),
+        notes={**release.notes, **({} if release.weight is None else {WEIGHT: release.weight})},
         witness=witness or msgspec.UNSET,
     ).with_chain()
     return entry.encode(), entry.chain

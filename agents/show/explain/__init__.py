@@ -66,6 +66,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
             *([renewal.sentence()] if renewal else ()),
             *view_of(stream).remarks(stream),
             words.record_time(stream),
+            *([words.record_form(stream)] if stream.weighted else ()),
             *([guarantee.note] if guarantee.note else []),
             *(roads.sentences() if roads else ()),
         ),

@@ -15,6 +15,7 @@ from engines.core.accounting.streams import StreamCost, price_of_periods
 from engines.core.accounting.user_level import group_delta
 from schemas.config import Stream, format_duration, format_length
 from schemas.config.privacy import Privacy
+from schemas.config.records import WEIGHT
 from schemas.guarantee import Guarantee, format_percent, max_posterior
 from schemas.steps import CalendarLength, Length
 from schemas.topics import Topics
@@ -70,11 +71,19 @@ def record_time(stream: Stream) -> str:
             f"The {field} of a synthetic record is the begin of the step whose events it stands for, as far as that "
             "was measured: records may be counted by it, for a trend."
         )
-    undatable = stream.domain.deletion_key is not None
+    undatable = stream.domain.deletion_key is not None or stream.weighted
     other = "the ledger or the measurements show it" if undatable else 'leave records = "released" out'
     return (
         f"The {field} of a synthetic record is the begin of the step that released it, NOT when its events were: do "
         f"not count records by it. For a trend, {other} (docs/time.md)."
+    )
+
+
+def record_form(stream: Stream) -> str:
+    """Return what a weighted record stands for, and that it costs nothing."""
+    return (
+        f"A synthetic record stands for as many events as its {WEIGHT} says: a count is the sum of weights. It is made "
+        "of what is released anyhow, by post-processing: with the same noise, and at no further epsilon."
     )
 
 

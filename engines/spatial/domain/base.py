@@ -56,6 +56,7 @@ class SpatialDomain(ABC):
 
     Attributes:
         halved: True where every cell of depth < `depth` has two children of equal share, so that none need be asked.
+        named: True where a synthetic record names its finest cell, so that one record cannot stand for several.
     """
 
     number_fields: tuple[str, ...] = ()
@@ -63,6 +64,7 @@ class SpatialDomain(ABC):
     value_fields: Mapping[str, frozenset[ScalarKind]] = MappingProxyType({})
     words = 1
     halved = False
+    named = False
 
     @property
     @abstractmethod

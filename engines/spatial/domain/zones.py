@@ -35,6 +35,8 @@ class ZoneDomain(SpatialDomain):
     Raises: EngineInputError if no zone has a measure, or one has a measure that is none.
     """
 
+    named = True
+
     def __init__(
         self, field: str, names: Sequence[str], measures: Sequence[float], maps: Sequence[MappedDomain] = ()
     ) -> None:

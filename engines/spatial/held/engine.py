@@ -51,7 +51,7 @@ from engines.spatial.held.measure import (
 )
 from engines.spatial.held.pace import follow, unknown
 from engines.spatial.held.tree import HeldTree
-from engines.spatial.points import Placement, difference, node_depths
+from engines.spatial.points import Placement, change, node_depths
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -76,6 +76,7 @@ class HeldConfig:
         initial_steps: steps 0 .. initial_steps - 1 are gathered into the release of step initial_steps - 1.
         max_leaves: of the tree; work and memory of a step are proportional to it.
         ttl_steps: steps after which an insert is gone by itself, at no further cost. A delete fades after it, too.
+        weighted: synthetic records are weighted ones of cells, in place of points.
     """
 
     name: str
@@ -84,6 +85,7 @@ class HeldConfig:
     initial_steps: int = 1
     max_leaves: int = 4096
     ttl_steps: int | None = None
+    weighted: bool = False
 
     @property
     def start_depth(self) -> int:
@@ -314,20 +316,25 @@ class HeldLeaves:
         return StepWork(self.config, now, self._tree.copy(), self._average, self._doubts, self._windows, noise)
 
     def _released(self, work: StepWork, budgets: Budgets, *, hot: int, beyond: float) -> Release:
-        tree, domain = work.tree, self.config.domain
+        tree = work.tree
         estimates = work.estimates().with_more(beyond)
         tree.counts = project(tree, estimates, placement=self.config.placement)
-        after = tree.released()
-        added, removed = difference(domain, self.config.placement, before=self._tree.released(), after=after)
+        changed = change(
+            self.config.domain,
+            self.config.placement,
+            before=self._tree.released(),
+            after=tree.released(),
+            weighted=self.config.weighted,
+        )
         self._tree, self._average, self._doubts, self._windows = tree, work.average, work.doubts, work.windows
         self._gathered, self._started, self._next = Gathered.empty(), True, work.now + 1
         self._budgets = budgets
         return Release(
             step=work.now,
-            added=added,
-            removed=removed,
+            added=changed.added,
+            removed=changed.removed,
             measurements=self._measurements(work.measured, estimates),
-            total=after.total,
+            total=changed.total,
             notes={
                 "leaves": len(tree.leaves),
                 "depth": int(tree.depths[-1]),
@@ -335,6 +342,7 @@ class HeldLeaves:
                 "hot": hot,
             },
             spans=spans(work.measured, now=work.now),
+            weight=changed.weight,
         )
 
     def _measurements(self, measured: Sequence[MeasuredLeaves], estimates: Estimates) -> list[dict[str, Any]]:

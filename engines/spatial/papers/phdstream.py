@@ -32,7 +32,7 @@ from engines.core.state import Expiry, check_batch, flag_of, head, loaded, merge
 from engines.spatial.changes import Changes
 from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.papers.tree import Tree, counted, descend, measured
-from engines.spatial.points import Counts, Placement, difference, node_depths
+from engines.spatial.points import Counts, Placement, change, node_depths
 from engines.spatial.split import SplitRule
 from schemas.arrays import FloatArray, IntArray
 from schemas.blocks import Folded
@@ -124,6 +124,7 @@ class PHDStreamConfig:
         threshold: events above which a cell is divided.
         ttl_steps: steps after which an insert is deleted by itself; the delete is measured like any other.
         counter: of each leaf, over the steps in which it is one.
+        weighted: synthetic records are weighted ones of cells, in place of points.
     Raises: EngineInputError.
     """
 
@@ -135,6 +136,7 @@ class PHDStreamConfig:
     threshold: int = 0
     ttl_steps: int | None = None
     counter: Recipe = SIMPLE
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a counter that a pure guarantee cannot rest on, as what was released decides when it is activated."""
@@ -229,7 +231,9 @@ class PHDStream:
             depth=config.domain.depth,
             resolution=counters.counter.resolution,
         )
-        added, removed = difference(config.domain, self._placement, before=self._released, after=released)
+        changed = change(
+            config.domain, self._placement, before=self._released, after=released, weighted=config.weighted
+        )
         at = np.searchsorted(tree.nodes, nodes)
         measurements = self._measurements(nodes, depths, increments, tree.counts[at], variances[at])
         self._tree, self._released, self._counters = tree, released, counters
@@ -238,16 +242,17 @@ class PHDStream:
         self._next, self._budgets = batch.step + 1, budgets
         return Release(
             step=batch.step,
-            added=added,
-            removed=removed,
+            added=changed.added,
+            removed=changed.removed,
             measurements=measurements,
-            total=released.total,
+            total=changed.total,
             notes={
                 "leaves": len(nodes),
                 "depth": int(depths.max()),
                 "cells": len(released.nodes),
             },
             spans=[(-1, 1.0)] if first else [],
+            weight=changed.weight,
         )
 
     def _measurements(

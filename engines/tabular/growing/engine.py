@@ -114,23 +114,24 @@ class GrowingBlocks:
 
     def _release(self, now: int, work: Learning, rows: Rows, tested: Tested | None) -> Release:
         learnt, config = work.learnt, work.config
-        added, removed = rows.since(self._rows, config.domain, stream_key(config.name))
+        changed = rows.change(self._rows, config.domain, stream_key(config.name), weighted=config.weighted)
         return Release(
             step=now,
-            added=added,
-            removed=removed,
+            added=changed.added,
+            removed=changed.removed,
             measurements=[
                 self._totals_json(learnt.totals),
                 *([] if tested is None or config.finding is None else [tested.json(config.finding)]),
                 *self._marginals_json(config, work.measured),
             ],
-            total=len(rows),
+            total=changed.total,
             notes={
                 "rows_estimate": round(learnt.totals.alive),
                 "blocks": len(learnt.evidence.settled) + len(learnt.evidence.recent),
                 "measured": len(work.measured),
                 **({} if config.domain.discovered is None else {"values": len(config.domain.discovered[1].found)}),
             },
+            weight=changed.weight,
         )
 
     def _totals_json(self, totals: Totals) -> dict[str, Any]:

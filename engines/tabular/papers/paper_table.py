@@ -97,18 +97,19 @@ class PaperTable:
         before, after = self._rows, self._followed(learnt, noise.child("rows"))
         self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
         self._rows = after
-        added, removed = after.since(before, config.domain, self._key)
+        changed = after.change(before, config.domain, self._key, weighted=config.weighted)
         return Release(
             step=batch.step,
-            added=added,
-            removed=removed,
+            added=changed.added,
+            removed=changed.removed,
             measurements=self._measurements(learnt),
-            total=len(after),
+            total=changed.total,
             notes={
                 "rows_estimate": round(learnt.total),
                 "measured": len(learnt.measured),
                 "model_cells": parts.fitter.tree.cells,
             },
+            weight=changed.weight,
         )
 
     def _followed(self, learnt: LearntStep, noise: NoiseSource) -> Rows:
