@@ -50,7 +50,7 @@ UTILITY_FIELDS: Mapping[str, str] = {
     "events": "True held-out events of the step. PRIVATE.",
     "events_alive": "True held-out events alive, which synthetic_points estimates; null if the engine compares single "
     "steps, so that a record does not stand for an event. PRIVATE.",
-    "synthetic_points": "Synthetic records alive.",
+    "synthetic_points": "Synthetic records alive; with weights their sum.",
     "gathered": "As in the ledger.",
     "metrics": "Errors by name, see the engine's page. PRIVATE.",
     "counts": "Held-out records by reason, see Reasons. PRIVATE.",

@@ -21,6 +21,7 @@ import orjson
 
 from agents.show.text import value_text
 from schemas.arrays import FloatArray
+from schemas.config.records import WEIGHT
 from schemas.releases import STEP_LIMIT
 
 HISTORY = 400
@@ -52,6 +53,13 @@ def limit(level: int) -> int:
     return (1 << 64) >> level
 
 
+def total_of(counted: int, kept: int, level: int, *, weighted: bool) -> int:
+    """Return how many records there are, of which so many are in the sample of one in 2**level. Where they come again
+    with another weight, those beyond the sample cannot be told from new ones, and the sample says it.
+    """
+    return kept << level if weighted and level else max(counted, kept)
+
+
 class Picture:
     """What a stream's public records show. This one keeps nothing: the page then shows the ledger's counts alone.
 
@@ -67,7 +75,9 @@ class Picture:
     binary = False
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        """Take in a record that appears in `step`; one that is there comes again, and is passed over."""
+        """Take in a record that appears in `step`. One that is there comes again, and is passed over, or takes the
+        place of the one with its key and another weight.
+        """
 
     def remove(self, step: int, key: str) -> None:
         """Take away a record that is withdrawn in `step`; unknown ones are passed over: topics are compacted."""
@@ -88,8 +98,21 @@ class Picture:
         return b"{}"
 
 
-_POINT = np.dtype([("place", np.uint64), ("xy", np.float32, 2), ("born", np.int32), ("died", np.int32)])
+_POINT = np.dtype(
+    [("place", np.uint64), ("xy", np.float32, 2), ("born", np.int32), ("died", np.int32), ("weight", np.int32)]
+)
 """A point; `died` is -1 while it is there."""
+MOST_WEIGHT = 2**31 - 1
+
+
+def weight_of(fields: Mapping[str, Any], *, weighted: bool) -> int:
+    """Return how many events a record stands for. Raises: KeyError, TypeError, ValueError if it does not say it."""
+    if not weighted:
+        return 1
+    weight = fields[WEIGHT]
+    if type(weight) is not int or not 1 <= weight <= MOST_WEIGHT:
+        raise ValueError("no weight")
+    return weight
 
 
 class PointPicture(Picture):
@@ -103,6 +126,7 @@ class PointPicture(Picture):
         bounds: of the map. Where they go beyond 180 degrees, longitudes below them go around the earth.
         outline: polygons or lines, `(points, 2)` each, in the records' coordinates.
         degrees: coordinates are longitude and latitude.
+        weighted: records have weights. One whose weight changes is drawn as one that goes and another that comes.
     """
 
     kind = "points"
@@ -116,8 +140,10 @@ class PointPicture(Picture):
         *,
         outline: Sequence[FloatArray] = (),
         degrees: bool = False,
+        weighted: bool = False,
         capacity: int = MOST_POINTS,
     ) -> None:
+        self._weighted = weighted
         self._fields, self._bounds, self._outline, self._degrees = (x, y), bounds, outline, degrees
         self._capacity = capacity
         self._alive: dict[int, int] = {}
@@ -128,9 +154,10 @@ class PointPicture(Picture):
         self._whole: tuple[Mapping[str, Any], bytes] = ({}, b"")
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        self.put(step, place(key), float(fields[self._fields[0]]), float(fields[self._fields[1]]))
+        weight = weight_of(fields, weighted=self._weighted)
+        self.put(step, place(key), float(fields[self._fields[0]]), float(fields[self._fields[1]]), weight)
 
-    def put(self, step: int, where: int, x: float, y: float) -> bool:
+    def put(self, step: int, where: int, x: float, y: float, weight: int = 1) -> bool:
         """Take in a point whose key has this `place`. Returns: whether it was not there.
 
         Raises: ValueError if a coordinate is no number that a float32 holds.
@@ -140,8 +167,10 @@ class PointPicture(Picture):
             raise ValueError("a point that is nowhere")
         if self._degrees and x < xmin:
             x += 360.0
-        if where in self._alive:
-            return False
+        if (at := self._alive.get(where)) is not None:
+            if self._points["weight"][at] == weight:
+                return False
+            self._remove(step, where)
         self._total += 1
         self._newest = max(self._newest, step)
         if where >= limit(self._level):
@@ -150,14 +179,16 @@ class PointPicture(Picture):
             self._thin()
             if where >= limit(self._level):
                 return True
-        self._points[self._used] = where, (x - xmin, y - ymin), step, -1
+        self._points[self._used] = where, (x - xmin, y - ymin), step, -1, weight
         self._alive[where] = self._used
         self._used += 1
         return True
 
     def remove(self, step: int, key: str) -> None:
         self._newest = max(self._newest, step)
-        where = place(key)
+        self._remove(step, place(key))
+
+    def _remove(self, step: int, where: int) -> None:
         at = self._alive.pop(where, None)
         if at is not None:
             self._points["died"][at] = step
@@ -173,13 +204,14 @@ class PointPicture(Picture):
             "bounds": self._bounds,
             "degrees": self._degrees,
             "outline": [np.round(line, 6).tolist() for line in self._outline],
+            "weighted": self._weighted,
         }
 
     def shown(self) -> Mapping[str, Any]:
         return {
             "shown": len(self._alive),
-            "total": max(self._total, len(self._alive)),
-            "what": "points",
+            "total": total_of(self._total, len(self._alive), self._level, weighted=self._weighted),
+            "what": "places with weights" if self._weighted else "points",
             "first": self._first(),
         }
 
@@ -187,7 +219,8 @@ class PointPicture(Picture):
         """Return points and deaths after those the page has of the generation that it names; else all of them.
 
         A header of JSON behind its length (uint32), padded to four bytes; then x and y of each point (float32), the
-        steps of birth (int32), and of each death the number of the point and its step (int32).
+        steps of birth (int32), of weighted points their weights (int32), and of each death the number of the point and
+        its step (int32).
         """
         same = query.get("generation") == self._generation
         points = min(max(query.get("points", 0), 0), self._used) if same else 0
@@ -213,7 +246,8 @@ class PointPicture(Picture):
         words = orjson.dumps(header)
         words += b" " * (-len(words) % 4)
         added = self._points[points : self._used]
-        parts = (added["xy"], added["born"], died, self._points["died"][died])
+        weights = (added["weight"],) if self._weighted else ()
+        parts = (added["xy"], added["born"], *weights, died, self._points["died"][died])
         little = [np.ascontiguousarray(part, part.dtype.newbyteorder("<")).tobytes() for part in parts]
         return b"".join([len(words).to_bytes(4, "little"), words, *little])
 
@@ -416,17 +450,21 @@ class TablePicture(Picture):
     """Rows that appear and are withdrawn, as one marginal for each attribute.
 
     Beyond `capacity` rows every second one goes, by a hash of its key, and shares are those of the rest.
+
+    Args: weighted: records have weights, which are what is counted.
     """
 
     kind = "table"
 
-    def __init__(self, marginals: Sequence[AttributeCells], *, capacity: int = MOST_ROWS) -> None:
-        self._marginals = marginals
+    def __init__(
+        self, marginals: Sequence[AttributeCells], *, weighted: bool = False, capacity: int = MOST_ROWS
+    ) -> None:
+        self._marginals, self._weighted = marginals, weighted
         self._known = [each.known for each in marginals]
         sizes = [each.size + 2 for each in marginals]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         self._counts = np.zeros(int(self._starts[-1]), np.int64)
-        self._rows: dict[int, np.ndarray] = {}
+        self._rows: dict[int, tuple[np.ndarray, int]] = {}
         self._history: dict[int, np.ndarray] = {}
         self._keep = max(2, min(HISTORY, MOST_CELLS // max(len(self._counts), 1)))
         self._capacity, self._level, self._total = capacity, 0, 0
@@ -440,29 +478,34 @@ class TablePicture(Picture):
             ],
             np.int32,
         )
+        weight = weight_of(fields, weighted=self._weighted)
         self._roll(step)
         where = place(key)
         if where in self._rows:
-            return
+            if self._rows[where][1] == weight:
+                return
+            self._remove(where)
         self._total += 1
         if where >= limit(self._level):
             return
-        self._rows[where] = cells
-        self._counts[cells] += 1
+        self._rows[where] = cells, weight
+        self._counts[cells] += weight
         if len(self._rows) > self._capacity:
             self._level += 1
             self._rows = {each: row for each, row in self._rows.items() if each < limit(self._level)}
             self._counts[:] = 0
-            for row in self._rows.values():
-                self._counts[row] += 1
+            for row, many in self._rows.values():
+                self._counts[row] += many
 
     def remove(self, step: int, key: str) -> None:
         self._roll(step)
-        where = place(key)
-        cells = self._rows.pop(where, None)
-        if cells is not None:
-            self._counts[cells] -= 1
-        self._total -= cells is not None or where >= limit(self._level)
+        self._remove(place(key))
+
+    def _remove(self, where: int) -> None:
+        row = self._rows.pop(where, None)
+        if row is not None:
+            self._counts[row[0]] -= row[1]
+        self._total -= row is not None or where >= limit(self._level)
 
     def end(self, step: int) -> None:
         self._newest = max(self._newest, step)
@@ -471,7 +514,7 @@ class TablePicture(Picture):
     def _roll(self, step: int) -> None:
         """Keep the counts of the steps before, which are over: records of later steps can come before a step's end."""
         for over in range(max(self._next, step - self._keep), step):
-            self._history[over] = self._counts.astype(np.int32)
+            self._history[over] = self._counts.copy()
         self._next = max(self._next, step)
         while len(self._history) > self._keep:
             del self._history[next(iter(self._history))]
@@ -488,8 +531,8 @@ class TablePicture(Picture):
         first = next(iter(self._history), 0)
         return {
             "shown": len(self._rows),
-            "total": max(self._total, len(self._rows)),
-            "what": "rows",
+            "total": total_of(self._total, len(self._rows), self._level, weighted=self._weighted),
+            "what": "different rows" if self._weighted else "rows",
             "first": first,
         }
 

@@ -10,4 +10,7 @@ long to settle, and three times as many points move.
 events to public records, since that is what a worker with many streams does most. It is counted by the process, so that
 a busy machine changes it less. `--big` measures the same of 10^6 events of one big stream, stage by stage, from batches
 that a broker sends to batches that it is sent.
+
+`--forms` (ARGS=--forms) measures two steps of 10^6 events, from events to the batches that a producer sends: where each
+event is a record, and where records have weights (`[streams.records]`). By the process, both forms in turns.
 """

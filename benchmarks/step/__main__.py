@@ -20,6 +20,7 @@ from benchmarks.size import QUICK, sized
 from benchmarks.step.big import big_steps
 from benchmarks.step.breakdown import Clock, watching
 from benchmarks.step.city import DOMAIN, EVENTS, MODES, City, Engine, fresh
+from benchmarks.step.forms import ALL_PARTS, costs
 from benchmarks.step.small import PARTS, small_steps
 from benchmarks.step.twin import Twin
 from engines.core.contract import Batch, Release
@@ -126,15 +127,33 @@ def big(per_step: int, warm: int, rounds: int) -> None:
     print(json.dumps({e: {part: round(each, 3) for part, each in rows.items()} for e, rows in found.items()}))
 
 
+def forms(events: int, steps: int) -> None:
+    """Print what large steps cost in either form of records."""
+    table = Table("engine", "step", "form", *(f"{part} s" for part in ALL_PARTS), "all s", "records", "MB")
+    report: dict[str, object] = {}
+    for engine, step, found in costs(events, steps):
+        for form, cost in found.items():
+            seconds = [round(each, 2) for each in cost.seconds]
+            total, size = round(sum(cost.seconds), 2), round(cost.size / 1e6, 2)
+            table.add_row(engine, str(step), form, *map(str, seconds), str(total), f"{cost.records:,}", str(size))
+            report[f"{engine}_{step}_{form}"] = {"cpu_s": total, "records": cost.records, "mb": size}
+    Console(stderr=True, width=120).print(table)
+    print(json.dumps({"events": events, **report}))
+
+
 def main() -> None:
     """Run and print; see the package."""
     parser = argparse.ArgumentParser(description=benchmarks.step.__doc__)
     parser.add_argument("--quick", action="store_true", default=QUICK, help="up to 10^6, fewer")
     parser.add_argument("--small", action="store_true", help="of every engine, one step of a hundred events alone")
     parser.add_argument("--big", action="store_true", help="of big streams, each stage of 10^6 events alone")
+    parser.add_argument("--forms", action="store_true", help="one record for each event against records with weights")
     arguments = parser.parse_args()
     if arguments.big:
         big(*sized((10_000, 20, 30), smallest=(200, 1, 1)))
+        return
+    if arguments.forms:
+        forms(*sized((10**5 if arguments.quick else 10**6, 2), smallest=(200, 1)))
         return
     if arguments.small:
         small(*sized(((20, 200), 40), smallest=((1,), 2)))

@@ -38,6 +38,7 @@ class Mirror:
     def __init__(self) -> None:
         self.generation = -1
         self.points: list[tuple[float, float, int]] = []
+        self.weights: list[int] = []
         self.died: dict[int, int] = {}
         self.deaths = 0
 
@@ -53,12 +54,15 @@ class Mirror:
         added, dead = header["points"] - header["from_point"], header["deaths"] - header["from_death"]
         rest = body[4 + size :]
         assert (4 + size) % 4 == 0
-        assert len(rest) == 12 * added + 8 * dead
+        width = 16 if picture.about()["weighted"] else 12
+        assert len(rest) == width * added + 8 * dead
         xy = np.frombuffer(rest[: 8 * added], "<f4").reshape(-1, 2)
         born = np.frombuffer(rest[8 * added : 12 * added], "<i4")
-        gone = np.frombuffer(rest[12 * added : 12 * added + 4 * dead], "<i4")
-        when = np.frombuffer(rest[12 * added + 4 * dead :], "<i4")
+        weights = np.frombuffer(rest[12 * added : width * added], "<i4") if width == 16 else np.ones(added, np.int32)
+        gone = np.frombuffer(rest[width * added : width * added + 4 * dead], "<i4")
+        when = np.frombuffer(rest[width * added + 4 * dead :], "<i4")
         self.points += [(float(x), float(y), int(step)) for (x, y), step in zip(xy, born, strict=True)]
+        self.weights += weights.tolist()
         self.died.update(zip(gone.tolist(), when.tolist(), strict=True))
         self.deaths = header["deaths"]
         return header
@@ -67,6 +71,13 @@ class Mirror:
         return sorted(
             (x, y)
             for at, (x, y, born) in enumerate(self.points)
+            if born <= step and (at not in self.died or self.died[at] > step)
+        )
+
+    def weight(self, step: int) -> int:
+        return sum(
+            weight
+            for at, ((_, _, born), weight) in enumerate(zip(self.points, self.weights, strict=True))
             if born <= step and (at not in self.died or self.died[at] > step)
         )
 
@@ -105,6 +116,61 @@ def test_the_page_has_the_points_that_are_alive_at_every_step(
     header = mirror.take(picture)
     assert [mirror.alive(step) for step in range(len(steps))] == wanted
     assert header["shown"] == header["total"] == len(alive)
+
+
+def weighted(number: int, weight: object) -> dict[str, Any]:
+    return {**at(number), "kind": "ab"[number % 2], "weight": weight}
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 5) | st.just(2**31 - 1), max_size=6), max_size=6)
+)
+def test_a_map_and_a_table_of_weights_are_those_of_each_step(steps: list[dict[str, int]]) -> None:
+    """A record with another weight takes the place of the one before, also where the slider is moved back."""
+    points, mirror = PointPicture("x", "y", BOUNDS, weighted=True), Mirror()
+    table = TablePicture([AttributeCells("kind", values=("a", "b"))], weighted=True)
+    alive: dict[str, int] = {}
+    wanted, counted = [], []
+    for step, weights in enumerate(steps):
+        for name, weight in weights.items():
+            if weight:
+                alive[name] = weight
+                points.add(step, name, weighted(ord(name), weight))
+                table.add(step, name, weighted(ord(name), weight))
+            elif name in alive:
+                del alive[name]
+                points.remove(step, name)
+                table.remove(step, name)
+        points.end(step)
+        table.end(step)
+        wanted.append(sum(alive.values()))
+        counted.append([sum(w for name, w in alive.items() if ord(name) % 2 == side) for side in (0, 1)])
+    header = mirror.take(points)
+    assert [mirror.weight(step) for step in range(len(steps))] == wanted
+    assert header["shown"] == header["total"] == table.shown()["total"] == len(alive)
+    for step, counts in enumerate(counted):
+        assert json.loads(table.body({"step": step}))["counts"][0][:2] == counts
+
+
+@pytest.mark.parametrize("weight", [0, -1, 1.5, True, "3", None, 2**31])
+def test_a_weight_that_is_none_is_no_record_of_the_picture(weight: object) -> None:
+    pictures: list[Picture] = [
+        PointPicture("x", "y", BOUNDS, weighted=True),
+        TablePicture([AttributeCells("kind", values=("a", "b"))], weighted=True),
+    ]
+    for picture in pictures:
+        with pytest.raises(ValueError, match="no weight"):
+            picture.add(0, "a", weighted(1, weight))
+
+
+def test_a_sample_of_weights_says_of_how_many_records_it_is() -> None:
+    picture = TablePicture([AttributeCells("kind", values=("a", "b"))], weighted=True, capacity=1_000)
+    for again in range(3):
+        for number in range(4_000):
+            picture.add(again, f"p{number}", weighted(number, 1 + again))
+    shown = picture.shown()
+    assert 2_000 < shown["total"] < 8_000, "and not three times as many"
+    assert shown["shown"] <= 1_000
 
 
 def test_beyond_its_capacity_a_uniform_part_of_the_points_stays_and_withdrawals_still_find_them() -> None:

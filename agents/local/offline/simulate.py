@@ -305,7 +305,7 @@ class Simulation:
             rows=seen.rows,
             events=self.counts["ACCEPTED"],
             steps=len(steps),
-            records=last.released_total if last else 0,
+            records=len(self._audit.alive),
             epsilon=0.0 if entry is None else entry.epsilon_spent,
             metrics=dict(last.metrics) if last else {},
             refused=seen.refused,

@@ -17,6 +17,7 @@ from agents.protocol.release.record_formats import JsonRecords, RecordFormat
 from engines.core.contract import Evaluator
 from engines.core.registry import build_evaluator
 from schemas.blocks import Block, Folded
+from schemas.config.records import WEIGHT
 from schemas.errors import WireError
 from schemas.ledger import LedgerEntry
 from schemas.wire import Kind, decode, encode
@@ -61,6 +62,12 @@ class HeldOutAudit:
         return self._alive
 
     @property
+    def points(self) -> list[Mapping[str, Any]]:
+        """The synthetic records alive, each as often as it says: what stands for the events alive, one for one."""
+        rows = self._alive.values()
+        return [row for row in rows for _ in range(row[WEIGHT])] if self.stream.weighted else list(rows)
+
+    @property
     def position(self) -> int:
         """The offset of the truth topic from which to read on."""
         return self.merge.position
@@ -100,7 +107,8 @@ class HeldOutAudit:
         """Return the utility record of the step ready, and move on to the next. May take long: call it in a thread."""
         facts = self._ledger.pop(self.step)
         events, added = self.advance()
-        rows = self._alive.values() if self.evaluator.scope == "alive" else added
+        points = self.points
+        rows = points if self.evaluator.scope == "alive" else added
         metrics = {} if facts.gathered else self.evaluator.measure(self._truth, self._columns(rows))
         record = {
             "step": facts.step,
@@ -108,7 +116,7 @@ class HeldOutAudit:
             "events_total": self._events,
             "events": events.total,
             "events_alive": self.evaluator.size(self._truth) if self.evaluator.scope == "alive" else None,
-            "synthetic_points": len(self._alive),
+            "synthetic_points": len(points),
             "gathered": facts.gathered,
             "metrics": metrics,
             "counts": dict(sorted(self._reasons.items())),

@@ -231,7 +231,7 @@ def points_of(audit: HeldOutAudit) -> tuple[Points, Points]:
     xmin, ymin, xmax, ymax = grid.corners(codes + (1 << grid.depth), np.full(len(codes), grid.depth, np.int64))
     signs = 1 - 2 * (truth.keys[:, 0] & np.uint64(1)).astype(np.int64)
     true = Points((xmin + xmax) / 2, (ymin + ymax) / 2, (truth.counts * signs).astype(np.float64))
-    return true, _placed(grid, list(audit.alive.values()))
+    return true, _placed(grid, audit.points)
 
 
 def _placed(grid: Any, records: Sequence[Any]) -> Points:
@@ -300,7 +300,7 @@ def _zone_counts(audit: HeldOutAudit) -> tuple[IntArray, IntArray]:
     """Return true and released counts of every zone."""
     evaluator = audit.evaluator
     assert isinstance(evaluator, ZoneEvaluator)
-    released = evaluator.synthetic_counts([row[evaluator.domain.field] for row in audit.alive.values()])
+    released = evaluator.synthetic_counts([row[evaluator.domain.field] for row in audit.points])
     return evaluator.true_counts(audit.truth), released
 
 
@@ -350,17 +350,17 @@ def _picture(stream: Stream) -> Picture:
     """Return a map; of zones without a place in them, how many are in each."""
     domain = stream.domain
     if isinstance(domain, BoxDomainSection):
-        return PointPicture(domain.x, domain.y, domain.bounds, degrees=domain.in_degrees)
+        return PointPicture(domain.x, domain.y, domain.bounds, degrees=domain.in_degrees, weighted=stream.weighted)
     if isinstance(domain, ZonesDomainSection):
         if domain.x is None or domain.y is None or domain.file is None:
-            return TablePicture([AttributeCells(domain.field, values=domain.names)])
+            return TablePicture([AttributeCells(domain.field, values=domain.names)], weighted=stream.weighted)
         fields, mapped = (domain.x, domain.y), map_of(domain.file.content, (domain.x, domain.y))
     else:
         built = build_domain(stream)
         assert isinstance(built, MappedDomain)
         assert isinstance(domain, GeoJsonDomainSection)
         fields, mapped = (domain.x, domain.y), built
-    return PointPicture(*fields, mapped.bounds, outline=mapped.outline(), degrees=True)
+    return PointPicture(*fields, mapped.bounds, outline=mapped.outline(), degrees=True, weighted=stream.weighted)
 
 
 VIEW = View(

@@ -227,8 +227,8 @@ def _both(audit: HeldOutAudit) -> tuple[TableEvaluator, Mapping[str, list[Any]]]
     assert isinstance(evaluator, TableEvaluator)
     if evaluator.domain.discovered is not None:
         column = evaluator.domain.discovered[1].name
-        evaluator = evaluator.showing([row.get(column) for row in audit.alive.values()])
-    return evaluator, {name: [row.get(name) for row in audit.alive.values()] for name in evaluator.domain.names}
+        evaluator = evaluator.showing([row.get(column) for row in audit.points])
+    return evaluator, {name: [row.get(name) for row in audit.points] for name in evaluator.domain.names}
 
 
 def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[Judged]:
@@ -497,7 +497,8 @@ def _picture(stream: Stream) -> Picture:
                 other=each.other,
             )
             for each in domain.all_attributes
-        ]
+        ],
+        weighted=stream.weighted,
     )
 
 

@@ -3,7 +3,7 @@
 import { colour, element, get, number, replace } from "./common.js";
 import { Points } from "./points.js";
 
-const CELL = 2, CHANGE_CELL = 12;
+const CELL = 2, CHANGE_CELL = 12, WEIGHT_CELL = 6;
 const FEW = 4000; // on the screen: so many are drawn as dots, which a single pixel would hide
 const AROUND = 0.2; // of the screen on each side is coloured as well, so that it is there when the map is moved
 
@@ -128,7 +128,7 @@ export class StreamMap {
     const bottomRight = this.map.containerPointToLatLng(corner.add([wide, high]));
     const units = wide / (bottomRight.lng - topLeft.lng); // pixels for one unit of the map
     const changes = this.mode === "change";
-    const cell = changes ? CHANGE_CELL : CELL;
+    const cell = changes ? CHANGE_CELL : this.about.weighted ? WEIGHT_CELL : CELL;
     const columns = Math.ceil(wide / cell), rows = Math.ceil(high / cell);
     if (!this.grid || this.grid.length !== columns * rows) this.grid = new Int32Array(columns * rows);
     const place = { left: topLeft.lng, top: topLeft.lat, zoom: units / cell };
@@ -137,11 +137,12 @@ export class StreamMap {
       : this.points.alive(this.grid, columns, rows, place, this.step);
     this.counted = found.inside;
     const faint = this.mode === "flows" || this.mode === "paths";
-    if (found.inside <= FEW && !changes) this.dots(wide, high, place, cell);
+    const dots = found.inside <= FEW && !changes && !this.about.weighted; // a dot would hide a weight
+    if (dots) this.dots(wide, high, place, cell);
     else this.cells(columns, rows, found.most, changes);
     this.canvas.style.opacity = faint ? 0.35 : 1;
     // Cells need not end where the box ends.
-    const end = changes || found.inside > FEW ? [columns * cell, rows * cell] : [wide, high];
+    const end = dots ? [wide, high] : [columns * cell, rows * cell];
     this.overlay.setBounds(L.latLngBounds(topLeft, this.map.containerPointToLatLng(corner.add(end))));
     this.explain(found, changes, cell);
     this.took = performance.now() - began;
@@ -252,14 +253,14 @@ export class StreamMap {
       replace(this.legend, element("span", {}, swatch(LESS), "fewer than a step before"),
         element("span", {}, swatch(MORE), "more"),
         `up to ${number.format(found.most)} in a square of ${cell} pixels`);
-    } else if (found.inside <= FEW) {
+    } else if (found.inside <= FEW && !this.about.weighted) {
       replace(this.legend, "each synthetic point is a dot");
     } else {
       const scale = element("canvas", { width: 256, height: 1, role: "img", "aria-label": "colours from one point to the most" });
       const image = new ImageData(256, 1);
       new Uint32Array(image.data.buffer).set(ramp(DENSITY[isDark() ? "dark" : "light"]));
       scale.getContext("2d").putImageData(image, 0, 0);
-      replace(this.legend, "1", scale, `${number.format(found.most)} points in a square of ${cell} pixels, on a logarithmic scale`);
+      replace(this.legend, "1", scale, `${number.format(found.most)} ${this.about.weighted ? "events" : "points"} in a square of ${cell} pixels, on a logarithmic scale`);
     }
   }
 }

@@ -8,7 +8,7 @@ export class Points {
     // A degree of longitude is shorter than one of latitude, by the cosine of the middle.
     const squeeze = about.degrees ? Math.cos(((ymin + ymax) / 2) * Math.PI / 180) : 1;
     const scale = 512 / Math.max((xmax - xmin) * squeeze, ymax - ymin);
-    Object.assign(this, { xmin, ymin, kx: scale * squeeze, ky: scale });
+    Object.assign(this, { xmin, ymin, kx: scale * squeeze, ky: scale, weighted: about.weighted });
     this.width = (xmax - xmin) * this.kx;
     this.height = (ymax - ymin) * this.ky;
     this.clear();
@@ -22,6 +22,7 @@ export class Points {
     this.y = new Float32Array(1024);
     this.born = new Int32Array(1024);
     this.died = new Int32Array(1024);
+    this.weight = this.weighted ? new Int32Array(1024) : null; // without weights each point is one
   }
 
   query() {
@@ -39,6 +40,7 @@ export class Points {
     let at = 4 + words;
     const xy = new Float32Array(buffer, at, 2 * added); at += 8 * added;
     const born = new Int32Array(buffer, at, added); at += 4 * added;
+    const weight = this.weighted ? new Int32Array(buffer, at, added) : null; at += weight ? 4 * added : 0;
     const gone = new Int32Array(buffer, at, dead); at += 4 * dead;
     const when = new Int32Array(buffer, at, dead);
     this.room(header.points);
@@ -48,6 +50,7 @@ export class Points {
       this.y[to] = xy[2 * i + 1] * this.ky;
       this.born[to] = born[i];
       this.died[to] = ALIVE;
+      if (weight) this.weight[to] = weight[i];
     }
     for (let i = 0; i < dead; i++) this.died[gone[i]] = when[i];
     this.count = header.points;
@@ -58,7 +61,7 @@ export class Points {
   room(count) {
     if (count <= this.x.length) return;
     const size = Math.max(count, 2 * this.x.length);
-    for (const name of ["x", "y", "born", "died"]) {
+    for (const name of ["x", "y", "born", "died", ...(this.weighted ? ["weight"] : [])]) {
       const larger = new this[name].constructor(size);
       larger.set(this[name].subarray(0, this.count));
       this[name] = larger;
@@ -78,7 +81,7 @@ export class Points {
   // Counts of the points alive at `step` in cells of a screen: `left` and `top` are the map's x and y of its corner, where
   // y grows upwards, and `zoom` is cells for one unit. Returns how many lie on the screen, and the fullest cell.
   alive(grid, columns, rows, { left, top, zoom }, step) {
-    const { x, y, died } = this;
+    const { x, y, died, weight } = this;
     const end = this.until(step);
     grid.fill(0);
     let inside = 0, most = 0;
@@ -86,7 +89,7 @@ export class Points {
       if (died[i] <= step) continue;
       const column = (x[i] - left) * zoom, row = (top - y[i]) * zoom;
       if (column >= 0 && column < columns && row >= 0 && row < rows) {
-        const count = ++grid[(row | 0) * columns + (column | 0)];
+        const count = (grid[(row | 0) * columns + (column | 0)] += weight ? weight[i] : 1);
         if (count > most) most = count;
         inside++;
       }
@@ -96,7 +99,7 @@ export class Points {
 
   // The same of those that appeared, less those that were withdrawn, after `from` and up to `step`. Signed.
   change(grid, columns, rows, { left, top, zoom }, from, step) {
-    const { x, y, born, died } = this;
+    const { x, y, born, died, weight } = this;
     const end = this.until(step);
     grid.fill(0);
     let inside = 0;
@@ -105,7 +108,7 @@ export class Points {
       if (sign === 0) continue;
       const column = (x[i] - left) * zoom, row = (top - y[i]) * zoom;
       if (column >= 0 && column < columns && row >= 0 && row < rows) {
-        grid[(row | 0) * columns + (column | 0)] += sign;
+        grid[(row | 0) * columns + (column | 0)] += weight ? sign * weight[i] : sign;
         inside++;
       }
     }
