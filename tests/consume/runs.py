@@ -12,7 +12,7 @@ import numpy as np
 from agents.protocol.release.stepper import Stepper
 from engines.checks.contract_case import contract_case
 from schemas.blocks import Block, Folded
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 from schemas.releases import Candidate, Channel, PublicRecord, unframe_records
 
 
@@ -20,11 +20,17 @@ def seed_of(name: object, step: int) -> bytes:
     return hashlib.sha256(f"{name}/{step}".encode()).digest()
 
 
+WEIGHTED = [f"{name} weighted" for name, spec in ENGINES.items() if spec.facts.weighs_records]
+RUNS = [*ENGINES, *WEIGHTED]
+"""Every engine, in each form that its records can have."""
+
+
 @lru_cache(maxsize=32)
-def case_run(engine: str, *, steps: int = 6, events: int = 300) -> tuple[Stream, tuple[Candidate, ...]]:
-    """A stream of an engine's contract case in mode default, and its answers."""
+def case_run(name: str, *, steps: int = 6, events: int = 300) -> tuple[Stream, tuple[Candidate, ...]]:
+    """A stream of an engine's contract case in mode default, and its answers. Args: name: one of `RUNS`."""
+    engine, _, form = name.partition(" ")
     case = contract_case(engine)
-    stream = case.stream("default")
+    stream = case.stream("default", {"records": {"form": form}} if form else None)
     chance = random.Random(7)
     batches = []
     for step in range(steps):

@@ -19,7 +19,7 @@ from schemas.config import ENGINES, Config
 from schemas.config.load import config_from_mapping, load_config
 from schemas.ledger import LedgerEntry, MeasurementRecord
 from schemas.releases import CHANNELS, PublicRecord
-from tests.consume.runs import case_run, records_of
+from tests.consume.runs import RUNS, case_run, records_of
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
 KAFKA = {"bootstrap": "broker.example:9092", "partitions": 1}
@@ -57,7 +57,7 @@ def records(engine: str, channel: str) -> list[PublicRecord]:
     return [record for each in candidates for record in records_of(each, channel)]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", RUNS)
 def test_published_records_are_what_their_schemas_say(engine: str) -> None:
     import jsonschema  # it builds grammars of addresses first, which takes a second: not whenever tests are collected
 

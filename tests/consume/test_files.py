@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -30,7 +31,7 @@ from agents.readers.consume.reader import measurements_of
 from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
 from schemas.releases import Candidate
-from tests.consume.runs import case_run, records_of
+from tests.consume.runs import RUNS, WEIGHTED, case_run, records_of
 from tests.consume.test_fold import SPATIAL, folded
 
 
@@ -68,7 +69,7 @@ def test_times_are_timestamps_in_parquet(form: str, written: list[Any], tmp_path
         assert with_times(kept, timing) is kept
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", RUNS)
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_every_engine_can_be_exported(engine: str, file_format: str, tmp_path: Path) -> None:
     stream, table = table_of(engine)
@@ -118,6 +119,26 @@ def test_points_are_where_their_fields_say(engine: str, tmp_path: Path) -> None:
         list(at) for at in zip(x, y, strict=True)
     ]
     assert set(found["features"][0]["properties"]) == set(table.column_names) - set(stream.domain.coordinates)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_a_weighted_export_is_made_into_one_row_for_each_event_as_the_manual_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, table = table_of(name)
+    monkeypatch.chdir(tmp_path)
+    write(table, Path("rides.parquet"), file_format="parquet", places=None)
+    manual = (ROOT / "docs" / "consumers.md").read_text()
+    [program] = re.findall(r"^```python weighted\n(.*?)```$", manual, re.MULTILINE | re.DOTALL)
+    named: dict[str, Any] = {}
+    exec(program, named)
+    events, ids = named["events"], table.column("synthetic_id").to_pylist()
+    counted = dict(events.group_by("synthetic_id").len().iter_rows())
+    assert counted == dict(zip(ids, table.column("weight").to_pylist(), strict=True))
+    assert events.columns == [column for column in table.column_names if column != "weight"]
 
 
 def test_measured_cells_are_rectangles(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from agents.protocol.release.public_records import measurement_records
 from agents.readers.consume.ledger import FoldedTable, Ledger, PublicRecordsError
 from agents.readers.consume.reader import measurements_of, together
 from schemas.config import ENGINES
+from schemas.config.records import WEIGHT
 from schemas.releases import Candidate, PublicRecord
-from tests.consume.runs import case_run, kept_by_compaction, records_of
+from tests.consume.runs import RUNS, WEIGHTED, case_run, kept_by_compaction, records_of
 from tests.examples import examples
 
 SPATIAL = next(iter(name for name in ENGINES if "box" in ENGINES[name].kinds))
@@ -32,9 +33,9 @@ def folded(candidates: Sequence[Candidate]) -> FoldedTable:
     return table
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_folds_to_what_its_ledger_says(engine: str) -> None:
-    stream, candidates = case_run(engine)
+@pytest.mark.parametrize("name", RUNS)
+def test_every_engine_folds_to_what_its_ledger_says(name: str) -> None:
+    stream, candidates = case_run(name)
     table = folded(candidates)
     assert table.verified == len(candidates)
     assert len(table.rows) > 0
@@ -47,6 +48,22 @@ def test_every_engine_folds_to_what_its_ledger_says(engine: str) -> None:
                 alive[record.key] = record.value
     assert {key: value for key, (_, value) in table.rows.items()} == alive
     assert all(stream.time.field in fields for _, _, fields in table.records())
+    if stream.weighted:
+        assert (
+            sum(fields[WEIGHT] for _, _, fields in table.records()) == ledger_of(candidates).entries[-1].notes[WEIGHT]
+        )
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_of_weighted_records_the_newest_table_is_there_once_the_topic_is_compacted(name: str) -> None:
+    stream, candidates = case_run(name)
+    whole, table = folded(candidates), FoldedTable(stream.name)
+    entries = ledger_of(candidates).entries
+    for entry, candidate, left in zip(entries, candidates, kept_by_compaction(list(candidates)), strict=True):
+        table.take(entry, left, records_of(candidate, "measurements"))
+    table.whole(entries[-1])
+    assert table.rows == whole.rows
+    assert 0 < len(table.compacted) < len(entries)
 
 
 @settings(max_examples=examples(0.5))

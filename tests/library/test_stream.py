@@ -51,6 +51,19 @@ def test_a_step_is_released_once_and_in_order() -> None:
     assert stream.step(rows(0), repeated=True).taken.late == 40
 
 
+def test_a_stream_with_weights_keeps_one_record_for_each_cell_and_the_same_noise() -> None:
+    both = {}
+    for form in ("single", "weighted"):
+        stream = configure({**TABLES, "records": {"form": form}}, insecure_seed=3)
+        both[form] = stream.step(rows(0)), stream.step(rows(1, first=100)), stream.synthetic()
+    (*ones, single), (*many, weighted) = both["single"], both["weighted"]
+    assert [each.measurements for each in many] == [each.measurements for each in ones]
+    assert weighted.column_names == [*single.column_names, "weight"]
+    assert sum(weighted.column("weight").to_pylist()) == single.num_rows == many[-1].ledger["notes"]["weight"]
+    assert weighted.num_rows == many[-1].ledger["synthetic_records"] < single.num_rows
+    assert set(many[0].ids) & set(many[1].ids), "a record is changed in place"
+
+
 def misfit(step: int) -> dict[str, Any]:
     return {**rows(step), "x": np.full(40, 7.0)}
 

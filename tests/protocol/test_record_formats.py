@@ -20,12 +20,12 @@ from agents.readers.watch.public import StreamSeen
 from agents.show.view import view_of
 from engines.checks.contract_case import contract_case
 from schemas.blocks import Block, Folded
-from schemas.config import ENGINES, Config, Stream
+from schemas.config import Config, Stream
 from schemas.config.load import config_from_mapping
 from schemas.errors import ConfigError, WireError
 from schemas.releases import Candidate, sha256, unframe_records
 from tests.columns import rows_of
-from tests.consume.runs import case_run, seed_of
+from tests.consume.runs import RUNS, case_run, seed_of
 from tests.examples import examples
 from tests.kafka.support import stream_table
 
@@ -50,12 +50,12 @@ def again(stream: Stream, batches: list[Folded], schema_id: int | None) -> list[
 
 
 def batches_of(engine: str) -> list[Folded]:
-    case = contract_case(engine)
+    case = contract_case(engine.partition(" ")[0])
     keys = np.array([case.crowd] * 400, np.uint64).reshape(-1, case.words)
     return [Folded.from_keys(keys)] * 4
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", RUNS)
 @pytest.mark.parametrize("output", TYPED)
 def test_every_engine_has_the_same_records_in_every_format(engine: str, output: str) -> None:
     plain, _ = case_run(engine)
@@ -76,9 +76,10 @@ def test_every_engine_has_the_same_records_in_every_format(engine: str, output: 
     assert seen
 
 
+@pytest.mark.parametrize("name", ["spatial", "spatial weighted"])
 @pytest.mark.parametrize("output", TYPED)
-def test_the_live_page_and_the_audit_read_every_format(output: str) -> None:
-    plain, batches = case_run("spatial")[0], batches_of("spatial")
+def test_the_live_page_and_the_audit_read_every_format(output: str, name: str) -> None:
+    plain, batches = case_run(name)[0], batches_of(name)
     stream = typed(plain, output)
     shown, alive = [], []
     for each, written in ((plain, None), (stream, ID)):

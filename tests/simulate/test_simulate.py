@@ -55,6 +55,26 @@ def published(folder: Path) -> dict[str, str]:
     }
 
 
+def test_records_with_weights_are_weighed_as_single_ones_are_counted(tmp_path: Path) -> None:
+    """Of the same noise the report says the same of zones, and of how many events there are."""
+    table = stream_table("zones", domain={"kind": "zones", "field": "zone", "zones": [*"abcdefgh"]}, options={})
+    file = tmp_path / "rows.csv"
+    lines = [f"u{row},{1_577_836_800 + row // 3},{'aabbbcdh'[row % 8]}" for row in range(1200)]
+    file.write_text("\n".join(["user,at,zone", *lines]) + "\n")
+    found = {}
+    for form in ("single", "weighted"):
+        config = job_config("localhost:9092", tmp_path, streams=[{**table, "records": {"form": form}}])
+        found[form] = run(config, file, tmp_path / form, seed=5)
+    single, weighted = found["single"], found["weighted"]
+    assert steps_of(tmp_path / "single") == steps_of(tmp_path / "weighted")
+    assert single.metrics == weighted.metrics
+    assert single.verdict == weighted.verdict
+    assert weighted.records <= 8 < single.records
+    *_, last = sorted((tmp_path / "weighted").glob("synthetic/*.csv"))
+    with last.open() as snapshot:
+        assert sum(int(row["weight"]) for row in csv.DictReader(snapshot)) == single.records
+
+
 def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     (done,) = simulate(

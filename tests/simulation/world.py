@@ -38,6 +38,7 @@ BOX: Mapping[str, Any] = {
     "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
     "options": {"depth": 2},
 }
+WEIGHTED = 0.25  # of streams of places: a record is changed in place
 KEYS: Mapping[str, Any] = {"engine": "keys", "domain": {"kind": "keys", "field": "what"}, "options": {"horizon": 400}}
 
 
@@ -84,6 +85,7 @@ class World:
         self.live = random.Random(f"live {seed}")
         self.routing = random.Random(f"elsewhere {seed}")
         self.engines = random.Random(f"engines {seed}")
+        self.forms = random.Random(f"forms {seed}")
         self.timeline = Timeline()
         self.broker = Broker(self.timeline, random.Random(f"broker {seed}"))
         self.network = Network(self.timeline, self.broker, random.Random(f"network {seed}"))
@@ -114,10 +116,11 @@ class World:
             name = f"{'live' if live else kind}{number}"
             routed = self.routing.random() < ROUTED
             of_keys = self.engines.random() < OF_KEYS
+            form = "weighted" if self.forms.random() < WEIGHTED else "single"
             streams.append(
                 {
                     "name": name,
-                    **(KEYS if of_keys else BOX),
+                    **(KEYS if of_keys else {**BOX, "records": {"form": form}}),
                     "source": f"raw.{name}",
                     "privacy": {
                         "epsilon": 1.0,

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from engines.core.contract import Columns
 from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.domain.box import BoxDomain
-from engines.spatial.points import Counts, Placement, PointIds, PointRecords, Prefixes, _texts, difference, node_depths
+from engines.spatial.domain.zones import ZoneDomain
+from engines.spatial.points import (
+    Counts,
+    Placement,
+    PointIds,
+    PointRecords,
+    Prefixes,
+    _texts,
+    change,
+    difference,
+    node_depths,
+)
 from tests.examples import examples
 from tests.spatial.shapes import encoded, inside, lines, network, patchwork, polygons, square_metres
 
@@ -25,6 +36,10 @@ SEEDS = st.integers(0, 10**6)
 def domain_of(kind: str, seed: int, depth: int) -> SpatialDomain:
     if kind == "box":
         return BoxDomain("x", "y", (0.0, 0.0, 3.0, 1.0), depth)
+    if kind == "zones":
+        return ZoneDomain(
+            "zone", [f"zone {n}" for n in range(3 * depth)], [1.0 + (seed >> n) % 4 for n in range(3 * depth)]
+        )
     return lines(network(seed), depth) if kind == "roads" else polygons(patchwork(seed), depth)
 
 
@@ -77,6 +92,43 @@ def test_differences_equal_brute_force(data: st.DataObject, seed: int, depth: in
     codes, reasons = encoded(domain, *added.coordinates()) if len(added) else (np.zeros(0, int), np.zeros(0))
     assert not np.any(reasons)
     assert np.array_equal(codes, added.nodes - (1 << depth))
+
+
+def weights_of(domain: SpatialDomain, counts: Counts) -> dict[str, int]:
+    """Weights by the definition: of leaves, or of the zones in which their points lie."""
+    leaves = dict(zip(counts.nodes.tolist(), counts.counts.tolist(), strict=True))
+    if domain.named:
+        points = [point(domain, node, index)[0] for node, count in leaves.items() for index in range(count)]
+        starts = nodes_to(domain, domain.depth)
+        starts = starts[~domain.divisible(starts, node_depths(starts))]
+        codes = (starts << (domain.depth - node_depths(starts))) - (1 << domain.depth)
+        leaves = {int(node): points.count(int(code)) for node, code in zip(starts, codes, strict=True)}
+    return {f"{node:x}": count for node, count in leaves.items() if count}
+
+
+@settings(max_examples=examples(1))
+@given(data=st.data(), seed=SEEDS, depth=st.integers(1, 5), kind=st.sampled_from(["box", "land", "roads", "zones"]))
+def test_weights_go_from_any_partition_to_any_other_in_place(
+    data: st.DataObject, seed: int, depth: int, kind: str
+) -> None:
+    domain = domain_of(kind, seed, depth)
+    placement = Placement("points", domain)
+    before, after = data.draw(partitions(domain)), data.draw(partitions(domain))
+    old, new = weights_of(domain, before), weights_of(domain, after)
+    found = change(domain, placement, before=before, after=after, weighted=True)
+    assert set(found.removed) == old.keys() - new.keys()
+    assert {record.id: record.weight for record in found.added} == dict(new.items() - old.items())
+    assert (found.total, found.weight) == (len(new), after.total)
+    whole = change(domain, placement, before=Counts.nothing(), after=after, weighted=True)
+    everywhere = {record.id: record.fields for record in whole.added}
+    assert all(everywhere[record.id] == record.fields for record in found.added), "whatever was there before"
+    for name, fields in everywhere.items():
+        numbers = {each: np.array([fields[each]]) for each in domain.number_fields}
+        texts = {each: [fields[each]] for each in domain.text_fields}
+        keys, reasons = domain.encode(Columns(numbers, texts, np.ones(1, np.int8)))
+        cell, node = (int(keys[0, 0]) >> 1) + (1 << domain.depth), int(name, 16)
+        assert not reasons.any()
+        assert cell >> (domain.depth + 1 - node.bit_length()) == node, "it lies in its cell"
 
 
 @given(node=st.integers(1, 2**12 - 1), count=st.integers(0, 40))
