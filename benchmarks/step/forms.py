@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from agents.protocol.release.publisher import Publication
-from benchmarks.scale.streams import side_events
+from benchmarks.scale.streams import ENGINES, side_events
 from benchmarks.step.small import PARTS, LocalStream
+from schemas.config import ENGINES as INSTALLED
 from schemas.config.records import RecordForm
 from schemas.releases import STEP_HEADER
 
@@ -20,8 +21,7 @@ BATCH_BYTES, AT_ONCE = 1 << 20, 10_000
 ALL_PARTS = (*PARTS, "send")
 """And last, public records to the batches that a producer sends."""
 FORMS: tuple[RecordForm, ...] = get_args(RecordForm)
-Measured = Literal["spatial", "tabular"]
-MEASURED: tuple[Measured, ...] = get_args(Measured)
+MEASURED = tuple(engine for engine in ENGINES if INSTALLED[engine].facts.weighs_records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,4 +88,4 @@ class TableConfig(ABC):
     @cached_property
     def keeper(self) -> Keeper:
         """What keeps the rows."""
-        return Keeper(self.domain, self.active, self.ones, self.larger)
+        return Keeper(self.domain, self.active, self.ones, self.larger, bundled=self.weighted)

@@ -38,6 +38,8 @@ BATCH, SHARE = 32, 0.35
 """Rows looked at in a round of moves, at least; and the part of the moves worth making that is made at once."""
 FEW, MANY = 100, 200
 """Rounds of a step: usually, and when the fit is new."""
+BUNDLES = 1 << 14
+"""Bundles of equal rows that move together, about, where rows are bundled: from twice as many free rows on."""
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
@@ -153,12 +155,14 @@ class Keeper:
     Args:
         domain: of all attributes. active: those that the layouts below are over.
         ones, larger: layouts of the fitted tables.
+        bundled: of very many free rows equal ones move together: for tables of which no single row is released.
     """
 
     domain: TableDomain
     active: tuple[int, ...]
     ones: Marginals
     larger: Marginals
+    bundled: bool = False
     _all: Marginals = field(init=False, repr=False, compare=False)
     _strides: IntArray = field(init=False, repr=False, compare=False)
     _lines: tuple[tuple[IntArray, IntArray], ...] = field(init=False, repr=False, compare=False)
@@ -190,6 +194,10 @@ class Keeper:
         work.resize(total)
         work.improve(MANY if new_fit else FEW)
         return work.rows()
+
+    def bundle(self, rows: int) -> int:
+        """Return how many equal ones of so many rows move together at most."""
+        return max(1, rows // BUNDLES) if self.bundled else 1
 
     def counts(self, codes: np.ndarray) -> FloatArray:
         """All marginals of rows with these active codes."""
@@ -278,11 +286,7 @@ class _Moving:
 
     def _add(self, count: int) -> None:
         keeper, noise = self.keeper, self.noise.child("add")
-        if len(self.codes) == 0:
-            new = keeper.draw(self.fitted, count, noise)
-        else:
-            candidates = self.codes[uniform_below(len(self.codes), CANDIDATES * count, noise)]
-            new = candidates[np.argsort(self._crowding(candidates), kind="stable")[:count]]
+        new = keeper.draw(self.fitted, count, noise) if len(self.codes) == 0 else self._missing(count, noise)
         self.codes = np.concatenate([self.codes, new])
         self.place = np.concatenate([self.place, np.full(len(new), -1)])
         self.free = np.concatenate([self.free, np.ones(len(new), np.bool_)])
@@ -292,11 +296,22 @@ class _Moving:
         present = len(self.codes)
         words = self.noise.child("remove").words(present)
         candidates = _smallest(words, CANDIDATES * count)
-        gone = candidates[np.argsort(-self._crowding(self.codes[candidates]), kind="stable")[:count]]
+        gone = candidates[_smallest(-self._crowding(self.codes[candidates]), count)]
         self.excess -= self.keeper.counts(self.codes[gone])
         kept = np.ones(present, np.bool_)
         kept[gone] = False
         self.codes, self.place, self.free = self.codes[kept], self.place[kept], self.free[kept]
+
+    def _missing(self, count: int, noise: NoiseSource) -> np.ndarray:
+        """Return copies of rows, those that are missing most of some candidates; where rows are bundled, several of
+        each.
+        """
+        each = self.keeper.bundle(count)
+        wanted = -(-count // each)
+        candidates = self.codes[uniform_below(len(self.codes), CANDIDATES * wanted, noise)]
+        best = _smallest(self._crowding(candidates), wanted)
+        chosen: np.ndarray = candidates[np.repeat(best, each)[:count]]
+        return chosen
 
     def _crowding(self, codes: np.ndarray) -> FloatArray:
         """`(rows,)`: how full the cells of each row are."""
@@ -313,22 +328,45 @@ class _Moving:
             self._replace(len(some), noise)
         free = np.flatnonzero(self.free)
         order = free[np.argsort(noise.words(len(free)), kind="stable")]
+        order, sizes = self._bundled(order)
         # Few at once: all would rush into the same cells, and back.
-        batch = min(len(free), max(BATCH, len(free) // 8))
+        batch = min(len(sizes), max(BATCH, len(sizes) // 8))
         if not batch:
             return
-        moving = _Free(self.keeper, self.excess, self.codes[order].astype(np.int64))
+        first = order[np.cumsum(sizes) - sizes]
+        moving = _Free(self.keeper, self.excess, self.codes[first].astype(np.int64), sizes)
         window = np.arange(batch)
         for round_, attribute in enumerate(uniform_below(attributes, rounds, noise).tolist()):
-            moving.round(attribute, (window + round_ * batch) % len(free))
-        self.codes[order] = moving.codes
+            moving.round(attribute, (window + round_ * batch) % len(sizes))
+        self.codes[order] = np.repeat(moving.codes, sizes, axis=0)
+
+    def _bundled(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return rows, which are in random order, so that those of a bundle follow each other; and the bundles' sizes.
+        A bundle is of equal rows. Bundles are in the random order of their first rows.
+        """
+        most = self.keeper.bundle(len(rows))
+        if most == 1:
+            return rows, np.ones(len(rows), np.int64)
+        words = row_words(self.codes[rows].astype(np.int64))
+        place = np.argsort(words, kind="stable")
+        codes = self.codes[rows[place]]
+        begins = np.ones(len(rows), np.bool_)
+        begins[1:] = (codes[1:] != codes[:-1]).any(axis=1)  # and not by words, of which two rows may have the same
+        alike = np.flatnonzero(begins)
+        within = np.arange(len(rows)) - np.repeat(alike, np.diff(alike, append=len(rows)))
+        starts = np.flatnonzero(within % most == 0)
+        sizes = np.diff(starts, append=len(rows))
+        shuffled = np.argsort(place[starts], kind="stable")
+        starts, sizes = starts[shuffled], sizes[shuffled]
+        behind = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return rows[place[np.repeat(starts, sizes) + behind]], sizes
 
     def _replace(self, count: int, noise: NoiseSource) -> None:
         """Turn the most crowded of some candidates into copies of rows that are missing, for two changes each."""
         kept = np.flatnonzero(~self.free)
         candidates = kept[_smallest(noise.words(len(kept)), CROWDED * count)]
         crowding = self._crowding(self.codes[candidates])
-        worst = np.argsort(-crowding, kind="stable")[:count]
+        worst = _smallest(-crowding, count)
         # Without such a row the distance is less: it is squared, and a row is in one cell of each marginal.
         gone = candidates[worst[crowding[worst] > len(self.keeper._strides) / 2]]
         if len(gone) == 0:
@@ -336,8 +374,7 @@ class _Moving:
         self.left -= 2 * len(gone)
         self.free[gone] = True
         self.excess -= self.keeper.counts(self.codes[gone])
-        others = self.codes[uniform_below(len(self.codes), CANDIDATES * len(gone), noise)]
-        self.codes[gone] = others[np.argsort(self._crowding(others), kind="stable")[: len(gone)]]
+        self.codes[gone] = self._missing(len(gone), noise)
         self.excess += self.keeper.counts(self.codes[gone])
 
     def rows(self) -> Rows:
@@ -361,11 +398,13 @@ class _Moving:
 class _Free:
     """Rows that are free to move, while they do. Their cells are kept beside them: each round moves few of them.
 
-    Args: excess: see `_Moving`; it is changed in place. codes: `(rows, active)`.
+    Args: excess: see `_Moving`; it is changed in place. codes: `(rows, active)`. sizes: `(rows,)`, how many rows each
+        of them is, which are equal and move together.
     """
 
-    def __init__(self, keeper: Keeper, excess: FloatArray, codes: IntArray) -> None:
+    def __init__(self, keeper: Keeper, excess: FloatArray, codes: IntArray, sizes: IntArray) -> None:
         self.keeper, self.excess, self.codes = keeper, excess, codes
+        self.sizes = sizes.astype(np.float64)
         self.cells = keeper.cells(codes)
 
     def round(self, attribute: int, some: IntArray) -> None:
@@ -376,7 +415,8 @@ class _Free:
         base = self.cells[some[:, None], members] - values[:, now].T
         crowding = np.add.reduce(self.excess.take(base[:, :, None] + values), axis=1)
         best = crowding.argmin(axis=1)
-        gain = crowding[line, now] - crowding[line, best] - len(members)
+        # Of the squared distance, for each row: moving s of them adds s to a cell of each marginal, and takes s away.
+        gain = crowding[line, now] - crowding[line, best] - len(members) * self.sizes[some]
         (worth,) = (gain > 0).nonzero()
         if len(worth) == 0:
             return
@@ -391,21 +431,24 @@ class _Free:
             rows, values = rows[fine], values[fine]
         before = self.cells[rows]
         after = before + (values - self.codes[rows, attribute])[:, None] * self.keeper._strides[:, attribute]
-        np.subtract.at(self.excess, before.ravel(), 1.0)
-        np.add.at(self.excess, after.ravel(), 1.0)
+        moved = np.repeat(self.sizes[rows], before.shape[1])
+        np.subtract.at(self.excess, before.ravel(), moved)
+        np.add.at(self.excess, after.ravel(), moved)
         self.codes[rows, attribute], self.cells[rows] = values, after
 
 
-def _smallest(words: WordArray, count: int) -> IntArray:
-    """Return where the smallest of random words are, in their order: all of them need not be sorted for it.
+def _smallest(values: WordArray | FloatArray, count: int) -> IntArray:
+    """Return where the smallest values are, in their order, the first of equal ones first: all need not be sorted.
 
-    >>> _smallest(np.array([7, 3, 9, 5], np.uint64), 2)
-    array([1, 3])
+    >>> _smallest(np.array([7, 5, 3, 9, 5, 5], np.uint64), 3)
+    array([2, 1, 4])
     """
-    if count >= len(words):
-        return np.argsort(words, kind="stable")
-    some = np.argpartition(words, count)[:count]
-    return some[np.argsort(words[some], kind="stable")]
+    if count >= len(values) or count == 0:
+        return np.argsort(values, kind="stable")[:count]
+    last = np.partition(values, count - 1)[count - 1]
+    (less,), (equal,) = np.nonzero(values < last), np.nonzero(values == last)
+    some = np.sort(np.concatenate([less, equal[: count - len(less)]]))
+    return some[np.argsort(values[some], kind="stable")]
 
 
 def stream_key(name: str) -> int:
@@ -473,8 +516,8 @@ def row_ids(codes: IntArray) -> list[str]:
     return [form % tuple(row) for row in codes.tolist()]
 
 
-def _origins_of(codes: IntArray) -> IntArray:
-    """Return `(rows,)` words that place numbers in their bins: a fixed function of the row."""
+def row_words(codes: IntArray) -> IntArray:
+    """Return `(rows,)` words that look random: a fixed function of the row."""
     words = np.zeros(len(codes), np.uint64)
     for column in codes.T:
         words = _mix(words * _GAMMA + column.astype(np.uint64) + np.uint64(1))
@@ -502,7 +545,7 @@ class WeightedRows(ManyRecords):
         """See `ManyRecords`."""
         at = slice(rows.start, rows.stop, rows.step)
         codes = self.codes[at]
-        columns = self.domain.decode_values(codes, places(self.key, _origins_of(codes), codes.shape[1]))
+        columns = self.domain.decode_values(codes, places(self.key, row_words(codes), codes.shape[1]))
         return RecordColumns(
             row_ids(codes), dict(zip(self.domain.names, columns, strict=True)), weights=self.weights[at].tolist()
         )

@@ -174,3 +174,11 @@ def test_weighted_records_have_no_dates(name: str, mode: str) -> None:
     assert case.stream(mode, WEIGHTED).record_times == "released"
     with pytest.raises(ConfigError, match="a record stands for events of many steps"):
         case.stream(mode, {**WEIGHTED, "time": {"records": "dated"}})
+
+
+def test_a_field_of_the_domain_is_no_weight() -> None:
+    domain = {"domain": {"kind": "box", "x": WEIGHT, "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}}
+    stream = contract_case("spatial").stream("default", domain)
+    assert WEIGHT in stream.record_fields, "without weights it is a field like any other"
+    with pytest.raises(ConfigError, match="would be their weight and a value of the engine"):
+        contract_case("spatial").stream("default", {**domain, **WEIGHTED})

@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engines.core.contract import Batch
 from engines.core.noise import seeded
+from engines.tabular import records
 from engines.tabular.domain import Category, Impossible, Numeric, TableDomain
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
-from engines.tabular.records import RowRecords, Rows, places, stream_key
+from engines.tabular.records import Fitted, RowRecords, Rows, places, stream_key
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 from tests.tabular.tables import folded, growing, random_rows, table
 
@@ -125,3 +129,60 @@ def test_rows_of_a_state_are_checked() -> None:
     del state["rows/ids"]
     with pytest.raises(EngineInputError, match="rows"):
         engine.restore(state)
+
+
+def tied_tables() -> tuple[GrowingConfig, Fitted]:
+    """Shares of which no even table is: one value of a pair says what the other is."""
+    config = GrowingConfig(name="tie", domain=TABLE, epsilon=Fraction(1), weighted=True)
+    even = config.fitter.start()
+    tied = replace(even, larger=even.larger.copy())
+    config.larger.table(tied.larger, config.larger.cliques.index((0, 2)))[:] = (
+        np.array([[3, 1, 0, 0], [0, 0, 1, 3]]) / 8
+    )
+    ones = replace(tied, ones=even.ones.copy())
+    config.ones.table(ones.ones, 2)[:] = np.array([3, 1, 1, 3]) / 8
+    return config, ones
+
+
+@given(st.lists(st.integers(0, 39), min_size=1, max_size=200), st.integers(1, 30), st.integers(0, 9))
+def test_bundles_are_of_equal_rows_and_have_every_row_once(numbers: list[int], bundles: int, seed: int) -> None:
+    config, fitted = tied_tables()
+    codes = np.array(np.unravel_index(numbers, (2, 5, 4))).T.astype(np.int16)
+    rows = Rows(codes, np.arange(len(codes)), np.arange(len(codes)), len(codes))
+    order = np.random.default_rng(seed).permutation(len(codes))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "BUNDLES", bundles)
+        found, sizes = records._Moving(config.keeper, rows, fitted, 0, seeded(1))._bundled(order)
+    assert sorted(found.tolist()) == list(range(len(codes)))
+    assert sizes.sum() == len(codes)
+    assert sizes.min() >= 1
+    assert sizes.max() <= max(1, len(codes) // bundles)
+    ends = np.cumsum(sizes)
+    for end, size in zip(ends, sizes, strict=True):
+        assert (codes[found[end - size : end]] == codes[found[end - size]]).all()
+
+
+class ForgetsSizes(records._Free):
+    """Moves bundles as if each were one row."""
+
+    def __init__(self, keeper: records.Keeper, excess: FloatArray, codes: IntArray, sizes: IntArray) -> None:
+        super().__init__(keeper, excess, codes, np.ones_like(sizes))
+
+
+def gap(bundles: int, free: type[records._Free] = records._Free) -> float:
+    """How far 8,000 rows are from the fitted tables, in rows of a cell, after a step that changed most of them."""
+    config, fitted = tied_tables()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "BUNDLES", bundles)
+        patch.setattr(records, "_Free", free)
+        rows, before = Rows.none(3), config.fitter.start()
+        for step, (shares, total) in enumerate([(before, 4000), (fitted, 8000)]):
+            rows = config.keeper.follow(rows, shares, total=total, most=10**6, new_fit=True, noise=seeded(step))
+    assert len(rows) == 8000
+    return float(np.abs(config.keeper.counts(rows.codes) - config.keeper.shares(fitted) * 8000).mean())
+
+
+def test_bundled_rows_come_as_close_to_the_fitted_tables_as_single_ones() -> None:
+    single = gap(10**6)
+    assert gap(500) < 1.05 * single
+    assert gap(500, ForgetsSizes) > 1.05 * single, "a bundle that counts as one row would be noticed"
