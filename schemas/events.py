@@ -78,6 +78,8 @@ class Reason(IntEnum):
         "It is left out by `drop` of `[streams.map]`, or by `sample` of keys, so it is not an event; counted alone.",
     )
     REPEATED = 34, "Its user has had this key in the period as often as it counts; it charges nobody."
+    NO_PART = 35, "The field of `split` has a value that no part lists; the first part counts it."
+    OTHER_PART = 36, "It is of another part of the split stream, which counts it; counted alone."
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

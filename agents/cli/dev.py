@@ -187,7 +187,7 @@ class Screen:
 
 def counted(records: Seen) -> str:
     """Say what became of records, by reason and field."""
-    from agents.kafka.lifecycle.refusals import LEFT_OUT, REPEATED
+    from agents.kafka.lifecycle.refusals import LEFT_OUT, OF_OTHERS, REPEATED
 
     numbers = _numbers(records)
     texts = [f"{numbers['read']:,} records read", f"{numbers['accepted']:,} accepted"]
@@ -198,6 +198,8 @@ def counted(records: Seen) -> str:
         texts.append(f"{numbers['no_event']:,} without an event")
     if numbers["dropped"]:
         texts.append(f"{numbers['dropped']:,} {LEFT_OUT}")
+    if records.of_others:
+        texts.append(f"{records.of_others:,} {OF_OTHERS}")
     refused = records.refused
     named = [f"{reason} of {name} {n:,}" if name else f"{reason} {n:,}" for (reason, name), n in refused.most_common()]
     texts.append(f"{refused.total():,} refused{': ' if named else ''}{', '.join(named)}")

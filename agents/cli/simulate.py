@@ -29,6 +29,7 @@ from agents.cli.output import (
 OVER = "are over the bound of their user"
 AGAIN = "are of a key that their user has had in the period as often as it counts"
 DROPPED = "are left out by drop of [streams.map]"
+ELSEWHERE = "are of other parts of the split stream"
 CLIPPED = "have a value beyond a limit, which was moved there"
 
 
@@ -95,6 +96,7 @@ def simulate(
                 (each.repeated, AGAIN),
                 (each.clipped, CLIPPED),
                 (each.dropped, DROPPED),
+                (each.of_others, ELSEWHERE),
             ):
                 if count:
                     typer.echo(f"  {count:,} rows {became}")

@@ -23,6 +23,7 @@ from agents.local.broker.embedded import broker_from_env
 from agents.local.offline.processes import end_with
 from benchmarks.environments import runs
 from benchmarks.ingest.memory import least_bytes, memory
+from benchmarks.ingest.parts import split_costs
 from benchmarks.ingest.programs import (
     ENVIRONMENT,
     OTHERS,
@@ -210,6 +211,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--write", action="store_true", help="also into benchmarks/results/ingest.json")
     parser.add_argument("--stages", action="store_true", help="where the time goes, without a broker; a few seconds")
+    parser.add_argument("--split", action="store_true", help="what a split stream costs, without a broker; seconds")
     parser.add_argument("--program", choices=PROGRAMS, help=argparse.SUPPRESS)
     for name in ("bootstrap", "folder", "source", "job", "gate"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
@@ -224,6 +226,14 @@ def main() -> None:
     if given.stages:
         found = {name.strip(): round(ns) for name, ns in _show(stages())}
         print(json.dumps({"ns_per_event": found}))
+        return
+    if given.split:
+        costs = split_costs()
+        table = Table("", "CPU us an event", "rounds", title="a stream and its parts")
+        for name, rounds in costs.items():
+            table.add_row(name, f"{median(rounds):.2f}", "  ".join(f"{each:.2f}" for each in rounds))
+        Console(stderr=True).print(table)
+        print(json.dumps({"us_per_event": {name: round(median(rounds), 2) for name, rounds in costs.items()}}))
         return
     plan = LEAST if SMALLEST else FEW if given.quick else FULL
     if given.rounds is not None:

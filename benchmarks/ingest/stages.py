@@ -50,7 +50,7 @@ def stages() -> list[tuple[str, float]]:
     table: list[tuple[str, Callable[[], object]]] = [
         ("parse a batch of Kafka's records", lambda: _parsed(data)),
         ("take them in", lambda: PartitionIngest(spec, 0).take(records)),
-        ("  decode JSON", lambda: machine.decoder.decode(list(map(attrgetter("value"), records)))),
+        ("  decode JSON", lambda: machine.decoder.decode_unfolded(records)),
         ("  filter", lambda: filtered.run(events, ticked, None)),
         ("    users: partition and hash", lambda: filtered._users(events, reasons, {})),
         ("      partition", lambda: partitions_of(ids, partitioner="murmur2", partitions=PARTITIONS)),
@@ -106,6 +106,6 @@ def _parsed(data: bytes) -> list[Any]:
 
 
 def _decoded(spec: SourceSpec, records: list[Any]) -> list[Any]:
-    events, reasons, _ = PartitionIngest(spec, 0).decoder.decode([record.value for record in records])
+    events, reasons, _ = PartitionIngest(spec, 0).decoder.decode_unfolded(records)
     assert not reasons.any()
     return events

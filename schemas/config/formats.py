@@ -17,6 +17,7 @@ from pydantic import Field
 from schemas.config.domain import DomainSection
 from schemas.config.mapping import MapSection
 from schemas.config.privacy import Privacy
+from schemas.config.split import SplitSection
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, Section, must
 from schemas.errors import ConfigProblem
@@ -124,6 +125,7 @@ class InputParts:
     partitioner: str | None = None
     csv: CsvSection | None = None
     map: MapSection | None = None
+    split: SplitSection | None = None
     privacy: Privacy | None = None
     time: Timing | None = None
     domain: DomainSection | None = None
@@ -185,6 +187,8 @@ class InputParts:
         if self.domain is not None:
             for key, field in self.domain.roles():
                 yield f"domain.{key}", field
+        if self.split is not None:
+            yield "split.field", self.split.field
 
     def _name_problems(self, key: str, name: str) -> Iterator[ConfigProblem]:
         if not name.startswith("$"):

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from schemas.config.formats import BY_SCHEMA
 from schemas.config.server import JobSection, Kafka
+from schemas.config.split import part_names
 from schemas.config.stream import Stream
 from schemas.config.values import FOLDER, Section, prefixed, section_in, types_in
 from schemas.errors import ConfigError, ConfigProblem
@@ -147,14 +148,22 @@ def _with_key_file(stream: Any, path: str) -> Any:
     return {**stream, "privacy": {**privacy, "user_key_file": privacy.get("user_key_file") or path}}
 
 
+def _with_parts(streams: tuple[Stream, ...]) -> tuple[Stream, ...]:
+    return tuple(part for stream in streams for part in stream.parts())
+
+
 class Config(Section):
-    """The configuration of one job. Build it with `load_config`, which also checks streams against each other."""
+    """The configuration of one job. Build it with `load_config`, which also checks streams against each other.
+
+    Attributes:
+        streams: in the order of the file; one that is split is the streams of its parts.
+    """
 
     header: ClassVar[str] = "the file"
 
     job: JobSection = JobSection()
     kafka: Kafka
-    streams: tuple[Stream, ...] = Field(min_length=1)
+    streams: Annotated[tuple[Stream, ...], AfterValidator(_with_parts)] = Field(min_length=1)
 
     def stream(self, name: str) -> Stream:
         """Return the stream of this name. Raises: KeyError."""
@@ -185,22 +194,28 @@ def conflicts(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
     """
     kafka, streams, section = document.get("kafka"), _streams(document), document.get("job", {})
     job = _text(section, "name", JobSection().name)
-    names = [_text(stream, "name") for stream in streams]
+    # A split stream has no topics of its name, but what is said of its parts together is said under it.
+    names = [
+        (index, name, bool(_part_names(stream)))
+        for index, stream in enumerate(streams)
+        if (name := _text(stream, "name"))
+    ]
+    names += [(index, part, False) for index, stream in enumerate(streams) for part in _part_names(stream)]
     first: dict[str, int] = {}
     outputs: set[str] = set()
-    for index, name in enumerate(names):
-        if name is None:
-            continue
+    for index, name, is_split in names:
         where = f"streams[{index}].name"
         if (other := first.setdefault(_folded(name), index)) != index:
             reason = f'"{name}" is already the name of streams[{other}]'
             yield ConfigProblem(where, reason, "give each stream a name of its own")
+        if is_split:
+            continue
         if name == job:
             reason = f'"{job}" is the name of the job, with which its private topics begin'
             yield ConfigProblem(where, reason, "rename the stream, or set name in [job]")
         outputs.update(map(_folded, Topics.outputs(name)))
     retired = section.get("retired") if isinstance(section, Mapping) else None
-    for name in dict.fromkeys(filter(None, names)):
+    for name in dict.fromkeys(name for _, name, is_split in names if not is_split):
         if isinstance(retired, (list, tuple)) and name in retired:
             reason = f'"{name}" is a stream of this file, but what a retired stream needs to continue may be deleted'
             yield ConfigProblem("job.retired", reason, "remove the name from job.retired, or the stream from the file")
@@ -345,6 +360,12 @@ def _with_stream(problem: ConfigProblem, document: Mapping[str, Any]) -> ConfigP
 def _streams(document: Mapping[str, Any]) -> list[Any]:
     streams = document.get("streams")
     return list(streams) if isinstance(streams, (list, tuple)) else []
+
+
+def _part_names(stream: object) -> list[str]:
+    """Return the names of the streams that a stream is split into, as far as they can be read."""
+    name, split = _text(stream, "name"), stream.get("split") if isinstance(stream, Mapping) else None
+    return [f"{name}-{part}" for part in part_names(split.get("parts"))] if isinstance(split, Mapping) and name else []
 
 
 def _text(table: object, key: str, default: str | None = None) -> str | None:

@@ -21,6 +21,7 @@ from schemas.config.options import OptionsSection, TripOptionsSection
 from schemas.config.output import OutputSection
 from schemas.config.privacy import MAX_DELTA, SURPLUS_SHARE, Privacy
 from schemas.config.records import WEIGHT, RecordsSection
+from schemas.config.split import SplitPart, SplitSection, split_problems
 from schemas.config.timing import RecordTimes, Timing
 from schemas.config.values import (
     Duration,
@@ -92,6 +93,7 @@ else:
 
 
 MIN_EVENT_EPSILON = Fraction(1, 1_000_000)
+LONGEST_NAME = 100
 
 
 class Stream(Source):
@@ -116,6 +118,8 @@ class Stream(Source):
     """
     publish_delay: Duration = Field(timedelta(0), examples=["0s"])
     """Delay of the publication of a step after its end and grace."""
+    split: SplitSection | None = None
+    """Several streams in place of one, of disjoint events, each with an engine of its own; absent: one stream."""
     output: OutputSection = Field(default_factory=OutputSection)
     """Format of the synthetic records; absent: plain JSON."""
     records: RecordsSection = Field(default_factory=RecordsSection)
@@ -143,6 +147,31 @@ class Stream(Source):
                 "name another field, such as one that [streams.map] computes",
             )
         yield from self.output.field_problems(self.time.field, fields)
+        if self.split is not None and self.part is None and max(map(len, self.split.names(self.name))) > LONGEST_NAME:
+            yield ConfigProblem(
+                "name",
+                f"with the name of a part it is longer than {LONGEST_NAME} characters",
+                "shorten it, or the names of parts",
+            )
+
+    def parts(self) -> Iterator[Stream]:
+        """Yield the streams that this one is: those of its parts where it is split, and else itself."""
+        if self.split is None or self.part is not None:
+            yield self
+            return
+        for part, name in zip(self.split.parts, self.split.names(self.name), strict=True):
+            of_part = SplitPart(field=self.split.field, parts=self.split.parts, whole=self.name, part=part)
+            yield self.model_copy(update={"name": name, "split": of_part})
+
+    @property
+    def part(self) -> SplitPart | None:
+        """The part of a split that this stream is; None where it is a stream by itself."""
+        return self.split if isinstance(self.split, SplitPart) else None
+
+    @property
+    def whole(self) -> str:
+        """Name of the stream as it is configured: that of the one which is split, where this is a part."""
+        return self.name if self.part is None else self.part.whole
 
     def with_overrides(
         self,
@@ -341,6 +370,7 @@ class Stream(Source):
             "format": self.format,
             **self.input_fields(),
             "partitioner": self.partitioner,
+            **({} if self.split is None else {"split": self.split.fingerprint_fields()}),
             "privacy": {**self.privacy.fingerprint_fields(), "insert_charge": self.insert_charge},
             "time": {
                 **self.time.fingerprint_fields(),
@@ -374,6 +404,7 @@ class StreamParts(InputParts):
         yield from self._deletions()
         yield from self._records()
         yield from self._roles()
+        yield from split_problems(self.split, self.privacy, self.time, self.domain)
         yield from self.input_problems()
 
     def _engine(self) -> Iterator[ConfigProblem]:

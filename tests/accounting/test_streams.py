@@ -83,6 +83,56 @@ def test_single_events_add_up_over_a_source() -> None:
     ]
 
 
+SPLIT = 'source = "{}"\nsplit = {{ field = "zone", parts = {} }}'
+
+
+def split(name: str, epsilon: str, privacy: str, parts: str, source: str = "raw") -> str:
+    plain = stream(name, epsilon, privacy, source)
+    return plain.replace(f'source = "{source}"', SPLIT.format(source, parts))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=3),
+    st.lists(st.integers(0, 5), min_size=1, max_size=4),
+)
+def test_parts_of_a_split_against_every_event_and_every_user(splits: list[tuple[int, int]], zones: list[int]) -> None:
+    """What the dearest event and the dearest user pay, by enumeration: each part has a bound of its own.
+
+    Of a split with p parts each lists two of the zones 0 .. 2p - 1. An event has one zone; a user has as many events in
+    every part as its bound lets through.
+    """
+
+    def written(privacy: str) -> Config:
+        texts = []
+        for number, (epsilon, parts) in enumerate(splits):
+            listed = ", ".join(f"p{part} = [{2 * part}, {2 * part + 1}]" for part in range(parts + 1))
+            texts.append(split(f"s{number}", str(epsilon), privacy, f"{{ {listed} }}"))
+        return config(*texts)
+
+    of_events, of_users = written('unit = "event"'), written(USER.format("id"))
+    event = max(
+        sum(each.event_epsilon for each in of_events.streams if each.part is not None and zone in each.part.values)
+        for zone in range(4)
+    )
+    user = sum(2 * each.event_epsilon for each in of_users.streams)
+    assert [total.lifetime for total in totals(of_events)] == [Price(Fraction(event), 0)]
+    assert [total.lifetime for total in totals(of_users)] == [Price(Fraction(user), 0)]
+    assert user == sum(epsilon * (parts + 1) for epsilon, parts in splits)
+
+
+def test_an_event_pays_again_in_a_part_that_was_changed() -> None:
+    """Under the new values the part is another stream, and what it released before is out."""
+    before = config(split("s", "1", 'unit = "event"', '{ a = ["x"], b = ["y"] }'))
+    beside = config(split("s", "1", 'unit = "event"', '{ a = ["x"], b = ["y"], c = ["z"] }'))
+    moved = config(split("s", "1", 'unit = "event"', '{ a = ["x", "z"], b = ["y"] }'))
+    for now, epsilon, names in (before, 1, ["s"]), (beside, 1, ["s"]), (moved, 2, ["s", "s"]):
+        [total] = totals(now, [before])
+        assert total.lifetime == Price(Fraction(epsilon), 0)
+        assert [cost.name for cost in total.streams] == names
+    [total] = totals(config(stream("s", "1", 'unit = "event"')), [before])
+    assert total.lifetime == Price(Fraction(2), 0)
+
+
 def test_a_restarted_stream_adds_up_and_one_that_goes_on_does_not() -> None:
     now = config(stream("a", "1", USER.format("id")))
     assert totals(now, [now, now]) == totals(now)

@@ -23,7 +23,8 @@ from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import PureFilter, RawRecord
 from agents.protocol.ingest.partition import PartitionIngest, PendingBlock
-from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.ingest.parts import PartDecoder
+from agents.protocol.ingest.spec import Readings, SourceSpec
 from agents.protocol.ingest.times import TimeParser, Times
 from agents.protocol.ingest.user_table import _Run
 from agents.protocol.userhash import IdBytes
@@ -361,9 +362,9 @@ def the_first_schema_is_kept(patch: pytest.MonkeyPatch) -> None:
     def kept(book: SchemaBook, ref: SchemaRef, kind: str, make: Any) -> Any:
         return reader(book, first.setdefault(kind, ref), kind, make)
 
-    def forgotten(self: SourceSpec) -> EventDecoder:
+    def forgotten(self: SourceSpec, readings: Readings | None = None) -> EventDecoder | PartDecoder:
         first.clear()
-        return decoder(self)
+        return decoder(self, readings)
 
     decoder = SourceSpec.decoder
     patch.setattr(SchemaBook, "reader", kept)

@@ -30,6 +30,7 @@ NAMED = 3  # reasons in one line
 REPORT = "look at the records: privstream dead-letters CONFIG --show"
 REPORT_ROWS = "look at the row"
 LEFT_OUT = "left out by drop of [streams.map]"
+OF_OTHERS = "of other parts of the split stream"
 REPEATED = "of a key that their user has had as often as it counts in the period"
 UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.REPEATED.name, Reason.NO_EVENT.name)
 BESIDE = (
@@ -40,8 +41,10 @@ BESIDE = (
     Reason.AMBIGUOUS_TIME.name,
     Reason.NONEXISTENT_TIME.name,
     Reason.DROPPED.name,
+    Reason.OTHER_PART.name,
 )
-"""Reasons that are counted beside the records that a share is of: what is dropped was never to be an event."""
+"""Reasons that are counted beside the records that a share is of: what is dropped, or of another part, was never to be
+an event here."""
 DOUBTED: Mapping[str, str] = {
     Reason.AMBIGUOUS_TIME.name: "have a local time that clocks showed twice, of which the earlier counts",
     Reason.NONEXISTENT_TIME.name: "have a local time that clocks skipped, which is read as if they had not",
@@ -85,6 +88,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.WRONG_COLUMNS.name: "compare [streams.csv] columns and delimiter with what the producer writes",
     Reason.UNMAPPED.name: "compare the field's expression in [streams.map] with the records: privstream doctor CONFIG "
     "--record FILE tries it",
+    Reason.NO_PART.name: "list the value in a part of split (a part that has started needs another name then), or "
+    "leave such records out by drop of [streams.map]",
     Reason.BAD_TICK.name: "ticks come from privstream replay alone, under clock = replay: see who writes to the source",
     Reason.TICK_TOO_FAR.name: "a tick closes 10,000 steps at most: see who writes ticks to the source",
 }
@@ -175,12 +180,17 @@ class Seen:
     @property
     def read(self) -> int:
         """The records, and those that are left out."""
-        return self.records + self.dropped
+        return self.records + self.dropped + self.of_others
 
     @property
     def dropped(self) -> int:
         """Records that `[streams.map]` leaves out, on purpose."""
         return self.count(Reason.DROPPED)
+
+    @property
+    def of_others(self) -> int:
+        """Records of other parts of a split stream, which count them."""
+        return self.count(Reason.OTHER_PART)
 
     def sentence(self) -> str:
         """

@@ -24,6 +24,7 @@ _COUNTED = {
     "ambiguous": Reason.AMBIGUOUS_TIME.name,
     "nonexistent": Reason.NONEXISTENT_TIME.name,
     "dropped": Reason.DROPPED.name,
+    "of_others": Reason.OTHER_PART.name,
 }
 """Counts of `Taken` by the reasons that are no refusal."""
 
@@ -43,6 +44,7 @@ class Taken:
         nonexistent: accepted rows with a local time that clocks skipped; it is read as if they had not skipped it.
         late: rows of steps that were already released; they join the open step.
         dropped: rows that `[streams.map]` leaves out.
+        of_others: rows of other parts of a split stream.
         left: rows outside of the steps of `run`; they were not ingested.
         refused: unusable rows by (reason, column); the column is "" if the row as a whole is at fault.
     """
@@ -57,6 +59,7 @@ class Taken:
     nonexistent: int = 0
     late: int = 0
     dropped: int = 0
+    of_others: int = 0
     left: int = 0
     refused: Mapping[tuple[str, str], int] = field(default_factory=dict)
 

@@ -280,7 +280,8 @@ class PrivateStream:
                 if block.counts.get(Reason.ACCEPTED.name):
                     return
                 tally.update(by_reason_and_field(block))
-        del tally[Reason.DROPPED.name, ""]  # left out on purpose: a batch of such rows alone is one without rows
+        for left_out in (Reason.DROPPED, Reason.OTHER_PART):  # a batch of such rows alone is one without rows
+            del tally[left_out.name, ""]
         if taken := tally.total():
             advice = "; ".join(Taken.from_tally(tally, rows=taken, waiting=0, late=0).advice())
             raise BatchError(

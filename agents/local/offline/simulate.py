@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import orjson
 
-from agents.kafka.lifecycle.refusals import LEFT_OUT, MUCH, REPEATED, percent
+from agents.kafka.lifecycle.refusals import LEFT_OUT, MUCH, OF_OTHERS, REPEATED, percent
 from agents.local.job import LocalIngest, LocalJob, planned
 from agents.local.offline.files import FileError, RowFile, rows_for
 from agents.local.offline.seen import LEAST_USABLE, LOOKED_AT, RefusedRows, RowsSeen, how_to_read
@@ -76,6 +76,7 @@ class Simulated:
         clipped: number of used rows with a value that was moved to a limit.
         doubted: sentences about used rows with a local time that clocks showed twice or skipped.
         dropped: number of rows that `[streams.map]` leaves out.
+        of_others: number of rows of other parts of a split stream.
         warning: a sentence if the noise is larger than all the data; else None.
         verdict: sentences about the utility of the release.
     """
@@ -97,6 +98,7 @@ class Simulated:
     clipped: int
     doubted: tuple[str, ...]
     dropped: int
+    of_others: int
     warning: str | None
     verdict: tuple[str, ...]
 
@@ -291,6 +293,7 @@ class Simulation:
                 "over the bound of their user": self.counts["OVER_BOUND"],
                 **({REPEATED: self.counts["REPEATED"]} if stream.counts_pairs else {}),
                 **({LEFT_OUT: seen.seen.dropped} if self.stream.map is not None else {}),
+                **({OF_OTHERS: seen.seen.of_others} if self.stream.part is not None else {}),
             },
             refused=[each.cells for each in seen.refused],
             refused_much=seen.seen.sentence() if seen.seen.much else None,
@@ -317,6 +320,7 @@ class Simulation:
             clipped=self.counts["CLIPPED"],
             doubted=tuple(seen.seen.doubted),
             dropped=seen.seen.dropped,
+            of_others=seen.seen.of_others,
             warning=warning,
             verdict=tuple(" ".join(filter(None, each)) for each in said),
         )

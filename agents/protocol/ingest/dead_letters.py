@@ -13,8 +13,10 @@ from schemas.errors import WireError
 from schemas.events import Reason
 
 VERSION = 1
-UNLETTERED = frozenset({Reason.ACCEPTED, Reason.OVER_BOUND, Reason.REPEATED, Reason.NO_EVENT, Reason.DROPPED})
-"""Reasons without a dead letter: neither the bound at work nor what is no event is a fault of the record."""
+UNLETTERED = frozenset(
+    {Reason.ACCEPTED, Reason.OVER_BOUND, Reason.REPEATED, Reason.NO_EVENT, Reason.DROPPED, Reason.OTHER_PART}
+)
+"""Reasons without a dead letter: neither the bound at work nor what is no event here is a fault of the record."""
 
 
 class DeadLetter(NamedTuple):

@@ -58,6 +58,8 @@ class EventFields:
     Attributes:
         time_is_number: a number, or a number as text; else a text.
         user, trip, operation: None where events have none.
+        split: field that tells the parts of a split stream apart, which may be one of the others, too; else None.
+        split_kind: what its values are, where it is none of the others.
     """
 
     time: str
@@ -68,6 +70,8 @@ class EventFields:
     numbers: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     scalars: Kinds = field(default_factory=dict)
+    split: str | None = None
+    split_kind: frozenset[str] = TEXT
 
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names):
@@ -85,6 +89,8 @@ class EventFields:
             numbers=tuple(domain.number_fields),
             texts=tuple(domain.text_fields),
             scalars={name: kinds for name, kinds in domain.value_fields.items() if name != user},
+            split=None if stream.part is None else stream.part.field,
+            split_kind=NUMBER if stream.part is not None and stream.part.kind == "number" else TEXT,
         )
 
     @property
@@ -94,8 +100,20 @@ class EventFields:
 
     @property
     def names(self) -> tuple[str, ...]:
+        return self._read if self.split is None or self.split in self._read else (*self._read, self.split)
+
+    @property
+    def _read(self) -> tuple[str, ...]:
         single = (name for name in (self.user, self.trip, self.operation) if name is not None)
         return (self.time, *single, *self.numbers, *self.texts, *self.scalars)
+
+    @property
+    def split_attribute(self) -> str:
+        """Attribute of a decoded event that holds the value of `split`."""
+        for kind, names in (("number", self.numbers), ("text", self.texts), ("scalar", tuple(self.scalars))):
+            if self.split in names:
+                return f"{kind}{names.index(self.split)}"
+        return "split"
 
     @property
     def kinds(self) -> Kinds:
@@ -103,7 +121,9 @@ class EventFields:
         return {
             **dict.fromkeys(self.names, TEXT),
             self.time: NUMBER_OR_TEXT if self.time_is_number else TEXT,
+            **({} if self.split is None else {self.split: self.split_kind}),
             **dict.fromkeys(self.numbers, NUMBER),
+            **dict.fromkeys(self.texts, TEXT),
             **self.scalars,
         }
 
@@ -115,7 +135,7 @@ class EventDecoder:
     """Decodes JSON objects with top-level fields.
 
     Its events are of a struct made from `EventFields`: attributes `time`, `user`, `trip`, `operation`, `number0`..,
-    `text0`.., `scalar0`..
+    `text0`.., `scalar0`.., and `split` where that is none of them.
     """
 
     def __init__(self, fields: EventFields, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
@@ -143,6 +163,8 @@ class EventDecoder:
             wanted.append(("operation", str, fields.operation))
         wanted += [(f"number{index}", float, name) for index, name in enumerate(fields.numbers)]
         wanted += [(f"text{index}", str, name) for index, name in enumerate(fields.texts)]
+        if fields.split is not None and fields.split_attribute == "split":
+            wanted.append(("split", str if fields.split_kind == TEXT else int | float, fields.split))
         members: list[Any] = [(attribute, kind, msgspec.field(name=name)) for attribute, kind, name in wanted]
         members += [
             (f"scalar{index}", kind, msgspec.field(name=name, default=None))
@@ -247,6 +269,8 @@ class EventDecoder:
             (fields.trip, (int, str)),
             *((name, (int, float)) for name in fields.numbers),
         ]
+        if fields.split is not None and fields.split_attribute == "split":
+            kinds.append((fields.split, (str,) if fields.split_kind == TEXT else (int, float)))
         for name, allowed in kinds:
             if name is not None and type(found[name]) not in allowed:
                 return Reason.WRONG_TYPE, name

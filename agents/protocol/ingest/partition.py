@@ -24,7 +24,7 @@ from agents.protocol.ingest.events import PureFilter, reason_fields
 from agents.protocol.ingest.pair_bounds import PairBounds
 from agents.protocol.ingest.route import is_plain_copy, lost_records, place_of
 from agents.protocol.ingest.snapshots import BucketLog, Snapshot
-from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.ingest.spec import Readings, SourceSpec
 from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
 from schemas.arrays import IntArray, KeyArray, distinct
@@ -120,7 +120,7 @@ class PartitionIngest:
         live_from: first step closed by the wall clock since a replay went live here; None before, see `live`.
     """
 
-    def __init__(self, spec: SourceSpec, partition: int) -> None:
+    def __init__(self, spec: SourceSpec, partition: int, readings: Readings | None = None) -> None:
         self.spec = spec
         self.partition = partition
         self.next_offset = 0
@@ -131,7 +131,7 @@ class PartitionIngest:
         self._sources: list[tuple[int, int | None]] = [(-1, None)] * spec.sources
         self._filter = PureFilter(spec, partition)
         self._reason_fields = reason_fields(spec.fields)
-        self.decoder = spec.decoder()
+        self.decoder = spec.decoder(readings)
         self._most_records = spec.max_block_records
         self._pending = PendingBlock()
         self._uncommitted: np.ndarray | None = None
@@ -454,8 +454,9 @@ class PartitionIngest:
         rows = np.flatnonzero(reasons == 0)
         if len(rows) == 0:
             return reasons, at_fault
-        arrivals_us = np.fromiter(map(_TIMESTAMP, records), np.int64, len(records)) * 1000
-        seen = self._filter.run(decoded, ticked[rows], arrivals_us[rows])
+        timed = records if len(rows) == len(records) else [records[row] for row in rows.tolist()]
+        arrivals_us = np.fromiter(map(_TIMESTAMP, timed), np.int64, len(timed)) * 1000
+        seen = self._filter.run(decoded, ticked[rows], arrivals_us)
         good = np.flatnonzero(seen.reasons == 0)
         keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])
         if self._bounds is not None and len(good):

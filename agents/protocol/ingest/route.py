@@ -4,6 +4,8 @@ No Kafka, no clock. Where producers place records is then of no matter: ingest r
 lie on one partition, and checks it as it checks what producers place (`agents.protocol.ingest.events`). So the bound on
 users rests on nothing here.
 
+Of a split stream each part has copies of its own records, and of no others.
+
 A copy is the record with one header more, its last: where in the source the record stands. It goes to the partition
 that murmur2 gives its user. A record that ingest refuses whatever its place, because no user can be read of it, goes to
 the partition of its offset. So neither depends on any other record, and copies of a source partition keep their order.
@@ -25,11 +27,11 @@ import numpy as np
 
 from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.snapshots import Snapshot
-from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.ingest.spec import Readings, SourceSpec
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from schemas.errors import GapError
-from schemas.events import TICK_HEADER
+from schemas.events import TICK_HEADER, Reason
 from schemas.wire import Kind, decode, encode
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -43,6 +45,8 @@ LOST_HEADER = "privstream-lost"
 _PLACE = re.compile(rb"(\d{1,10})/(\d{1,19})")
 _LOST = re.compile(rb"\d{1,19}")
 
+ELSEWHERE = -1
+"""In place of the routed partition of a record that this stream has no event of."""
 HOP_RECORDS = 50_000
 HOP_BYTES = 8 << 20
 """Of one transaction, about: what waits is in memory."""
@@ -86,11 +90,11 @@ class PartitionRoute:
     ticked = -1
     """It closes no step: ingest does, on routed partitions."""
 
-    def __init__(self, spec: SourceSpec, partition: int) -> None:
+    def __init__(self, spec: SourceSpec, partition: int, readings: Readings | None = None) -> None:
         self.spec = spec
         self.partition = partition
         self.next_offset = 0
-        self.decoder = spec.decoder()
+        self.decoder = spec.decoder(readings)
         self.has_history = False
         self.pending = 0
         self._copies: dict[int, list[Copy]] = defaultdict(list)
@@ -126,14 +130,19 @@ class PartitionRoute:
         if records[0].offset < self.next_offset:
             raise GapError(f"{self}: records from offset {records[0].offset}, but {self.next_offset} comes next")
         copies = list(map(self._copy, records))
+        kept = []
         for copy, home in zip(copies, self._homes(records), strict=True):
-            for each in range(self.spec.partitions) if self._closes_steps(copy) else (home,):
+            closes = self._closes_steps(copy)
+            if home == ELSEWHERE and not closes:
+                continue
+            for each in range(self.spec.partitions) if closes else (home,):
                 self._copies[each].append(copy)
-        self._count(copies)
+            kept.append(copy)
+        self._count(kept)
         self.next_offset = records[-1].offset + 1
 
     def _homes(self, records: Sequence[SourceRecord]) -> list[int]:
-        """Return the routed partition of each record."""
+        """Return the routed partition of each record; `ELSEWHERE` where all of its events are of another part."""
         offsets = np.fromiter(map(_OFFSET, records), np.int64, len(records))
         homes = offsets % self.spec.partitions
         events = self.decoder.unfold(records)
@@ -141,9 +150,12 @@ class PartitionRoute:
         ids = IdBytes.from_ids(list(map(_USER, decoded)))
         of_users = partitions_of(ids, partitioner="murmur2", partitions=self.spec.partitions)
         # Several events of one record are of one user, or it is refused as a whole.
-        of_events = np.fromiter(map(_OFFSET, events), np.int64, len(events))[reasons == 0]
-        rows = np.searchsorted(offsets, of_events[ids.usable])
+        of_events = np.fromiter(map(_OFFSET, events), np.int64, len(events))
+        rows = np.searchsorted(offsets, of_events[reasons == 0][ids.usable])
         homes[rows] = of_users[ids.usable]
+        if self.spec.part is not None:
+            own = np.isin(offsets, of_events[reasons != Reason.OTHER_PART])
+            homes[~own] = ELSEWHERE
         placed: list[int] = homes.tolist()
         return placed
 

@@ -14,6 +14,7 @@ from agents.protocol.formats.mapping import FieldMap
 from agents.protocol.formats.reader import RecordReader, paths_of
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import MAX_VALUE_BYTES, EventDecoder, EventFields, FormatDecoder
+from agents.protocol.ingest.parts import PartDecoder, SplitReading
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.partitioner import Partitioner
 from agents.protocol.userhash import id_bytes
@@ -22,9 +23,12 @@ from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from schemas.config import Stream
+    from schemas.config.split import SplitPart
     from schemas.steps import Steps
 
 Role = Literal["blocks", "held_out", "route"]
+Readings = dict[tuple[str, str], SplitReading]
+"""Role and name of a split stream -> what its parts share."""
 _BLOCK_RAW_BYTES = 7 << 19  # 3.5 MiB: an encoded block stays below 4 MiB even where nothing compresses
 _BLOCK_RECORDS = 50_000
 
@@ -41,6 +45,7 @@ class SourceSpec:
         sources: partitions of that source, where they are replayed: each closes steps by itself. 0: none is.
         key: of the user hash; None exactly where there are no bounds.
         mapping: computes the fields that are not read as they are named.
+        part: of a split stream, whose records alone are events; None where the stream is not split.
         replay: ticks come as records until the partition goes live; otherwise the task makes them by the wall clock.
     """
 
@@ -62,6 +67,7 @@ class SourceSpec:
     routed_from: str | None = None
     sources: int = 0
     mapping: FieldMap | None = None
+    part: SplitPart | None = None
     schemas: SchemaBook = dataclass_field(default_factory=SchemaBook)
 
     @staticmethod
@@ -102,6 +108,8 @@ class SourceSpec:
                 "missing: bounds on users need the secret of the hash of user ids",
                 "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE",
             )
+        if stream.split is not None and stream.part is None:
+            raise ValueError(f"stream {stream.name} is split: its parts are the streams")
         steps = stream.time.steps if steps is None else steps
         if steps is None:
             raise _refused(
@@ -123,6 +131,7 @@ class SourceSpec:
             bounds=_bounds(stream) if user is not None else None,
             input=ROWS if rows else InputFormat.from_stream(stream),
             mapping=FieldMap.of(stream),
+            part=stream.part,
             schemas=SchemaBook() if schemas is None else schemas,
         )
 
@@ -168,8 +177,17 @@ class SourceSpec:
         assert isinstance(self.domain, FilledDomain), "a field names trips, and the domain has no words for them"
         return self.domain.filled
 
-    def decoder(self) -> EventDecoder:
-        """Return the decoder of its records."""
+    def decoder(self, readings: Readings | None = None) -> EventDecoder | PartDecoder:
+        """Return the decoder of its records. Args: readings: of those parts of split streams that read one source."""
+        if self.part is None:
+            return self._decoder()
+        shared: Readings = {} if readings is None else readings
+        key = self.role, self.part.whole
+        if key not in shared:
+            shared[key] = SplitReading(self._decoder(), self.part)
+        return PartDecoder(shared[key], self.part)
+
+    def _decoder(self) -> EventDecoder:
         fields, limit = self.fields, self.max_value_bytes
         plain = self.mapping is None and self.input in (JSON, ROWS)
         if plain and all(path.plain for path in paths_of(self.input, fields.names)):

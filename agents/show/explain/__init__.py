@@ -11,7 +11,16 @@ from decimal import Decimal
 from fractions import Fraction
 
 from agents.show.explain import words
-from agents.show.explain.parts import Budget, Explanation, Notch, Renewal, Roads, SharedBudget, StreamExplanation
+from agents.show.explain.parts import (
+    Budget,
+    Explanation,
+    Notch,
+    Renewal,
+    Roads,
+    SharedBudget,
+    Split,
+    StreamExplanation,
+)
 from agents.show.view import expected_error, view_of
 from engines.core.accounting.streams import totals
 from engines.core.registry import build_engine
@@ -39,20 +48,27 @@ def explain(
     """
     chosen = config.streams if names is None else tuple(config.stream(name) for name in names)
     shared = tuple(SharedBudget(total) for total in totals(config, earlier) if len(total.streams) > 1)
+    # Parts of a split are alike but for their names: the first one stands for all.
+    wholes = {stream.whole: stream for stream in reversed(chosen)}
     explained = []
-    for stream in chosen:
-        explained.append(explain_stream(stream, job=config.job.name))
-        progress(len(explained), len(chosen))
+    for stream in reversed(wholes.values()):
+        explained.append(explain_stream(stream, job=config.job.name, partitions=config.kafka.partitions))
+        progress(len(explained), len(wholes))
     return Explanation(config.job.name, tuple(explained), shared)
 
 
-def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
-    """Explain one stream. Raises: BudgetError and EngineInputError, as `explain`."""
+def explain_stream(stream: Stream, *, job: str, partitions: int | None = None) -> StreamExplanation:
+    """Explain one stream, or the split that it is a part of.
+
+    Args: partitions: of the private topics; None where there is no cluster.
+    Raises: BudgetError and EngineInputError, as `explain`.
+    """
     guarantee = build_engine(stream).guarantee()
     budget = Budget.of(stream, guarantee)
     roads, renewal = Roads.of(stream), Renewal.from_stream(stream)
+    split = Split.of(stream, partitions=partitions)
     return StreamExplanation(
-        name=stream.name,
+        name=stream.whole,
         engine=stream.engine,
         mode=stream.mode,
         source=stream.source,
@@ -71,7 +87,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
             *(roads.sentences() if roads else ()),
         ),
         symbols=words.symbols(stream, guarantee, budget),
-        alerts=tuple(words.alerts(stream)),
+        alerts=(*([split.sentence()] if split else ()), *words.alerts(stream)),
         budget=budget,
         public=tuple(words.public(stream)),
         unprotected=tuple(words.unprotected(stream, job=job)),
@@ -79,6 +95,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         notches=tuple(_notches(stream)),
         roads=roads,
         renewal=renewal,
+        split=split,
     )
 
 

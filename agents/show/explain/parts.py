@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any, Literal
 
+from agents.protocol.partitioner import home_partition
 from agents.show.noise import RELEASES, ErrorModel, NoiseFacts, noise_facts
 from agents.show.view import expected_error
-from engines.core.accounting.streams import Price, StreamCost, Total, price_of_periods
+from engines.core.accounting.streams import Price, StreamCost, Total, price_of, price_of_periods
 from schemas.config import Stream, format_duration, format_length
 from schemas.errors import BudgetError, EngineInputError
 from schemas.guarantee import Guarantee, Mechanism, Unit, max_posterior
@@ -288,7 +290,10 @@ class Roads:
 
 @dataclass(frozen=True, slots=True)
 class StreamExplanation:
-    """All that is to be known of one stream. `protects` is the configured unit, `unit` the same in words."""
+    """All that is to be known of one stream. `protects` is the configured unit, `unit` the same in words.
+
+    Of a split stream it is that of each part; `split` says what they are together.
+    """
 
     name: str
     engine: str
@@ -309,6 +314,7 @@ class StreamExplanation:
     notches: tuple[Notch, ...]
     roads: Roads | None
     renewal: Renewal | None
+    split: Split | None
 
     def duration(self, releases: int) -> str:
         """Return how long so many releases take."""
@@ -347,6 +353,7 @@ class StreamExplanation:
             },
             "other_epsilons": [notch.as_json() for notch in self.notches],
             "roads": None if self.roads is None else self.roads.as_json(),
+            "split": None if self.split is None else self.split.as_json(),
         }
 
 
@@ -489,6 +496,90 @@ def price_words(price: Price) -> str:
         return added
     epsilon, delta = price.gaussian
     return f"epsilon = {epsilon:.6g}, delta = {delta:g} (or {added})"
+
+
+SPLIT_HEADS = ("stream", "values", "home partition")
+"""Heads of `Split.rows`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The parts of a split stream, and what all of them cost one unit together (docs/guarantee.md, theorem R).
+
+    Attributes:
+        field: that tells them apart.
+        parts: name of the stream of each part -> its values.
+        homes: and its partition of the private topics; none where no cluster is configured.
+        disjoint: whether one unit is in one part at most.
+        together: what all parts cost.
+    """
+
+    field: str
+    parts: Mapping[str, tuple[str | int, ...]]
+    homes: Mapping[str, int]
+    disjoint: bool
+    together: SharedBudget
+
+    @staticmethod
+    def of(stream: Stream, *, partitions: int | None) -> Split | None:
+        """Return the parts of the split that a stream is a part of; None where it is none."""
+        if (part := stream.part) is None:
+            return None
+        names, privacy, cost = part.names(part.whole), stream.privacy, StreamCost.from_stream(stream)
+        disjoint, named = privacy.unit == "event", privacy.bounds_users
+        costs = tuple(replace(cost, name=name) for name in ([part.whole] if disjoint else names))
+        total = Total(privacy.unit, str(privacy.user) if named else stream.source, named, costs)
+        homes = {} if partitions is None else {name: home_partition(name, partitions) for name in names}
+        values = dict(zip(names, part.parts.values(), strict=True))
+        return Split(part.field, values, homes, disjoint, SharedBudget(total))
+
+    @property
+    def price(self) -> Price:
+        """What one unit pays over all parts, in one period where the bound renews."""
+        return price_of((cost, 1) for cost in self.together.total.streams)
+
+    def sentence(self) -> str:
+        """Say what the parts are, and what they cost together."""
+        first, count = next(iter(self.parts)), len(self.parts)
+        told = ", ".join(f"{price_words(price)} {what}" for what, price in self.together.cases)
+        said = (
+            f"Split by {self.field} into {count} streams that have no event in common; what is said here is of each, "
+            f"and named after {first}, which also counts and refuses events of no part."
+        )
+        if self.disjoint:
+            return f"{said} An event is in one part at most: all parts together cost one event {told}."
+        return (
+            f"{said} Each part bounds users by itself, and one user may be in all {count}: together they cost one user "
+            f"{told}."
+        )
+
+    def crowded(self) -> str | None:
+        """Say which parts do not have a partition, and so a core, of their own; None where all do."""
+        shared = Counter(self.homes.values())
+        names = [name for name, home in self.homes.items() if shared[home] > 1]
+        if not names:
+            return None
+        return (
+            f"{', '.join(names)} share partitions of the private topics, and with them a worker's core. To spread "
+            "them, name parts otherwise, or raise kafka.partitions before the job first starts."
+        )
+
+    def rows(self) -> list[list[str]]:
+        """Return a row for each part: its stream, its values, its partition."""
+        return [
+            [name, ", ".join(map(str, values)), str(self.homes.get(name, ""))] for name, values in self.parts.items()
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "field": self.field,
+            "parts": [
+                {"stream": name, "values": list(values), "home_partition": self.homes.get(name)}
+                for name, values in self.parts.items()
+            ],
+            "disjoint_for_the_unit": self.disjoint,
+            "together": [{"what": what, **price_json(price)} for what, price in self.together.cases],
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ def registry(explanation: Explanation) -> dict[str, Any]:
     """Return an entry for each stream, and the fields that are left to fill, by their path."""
     entries = []
     for stream in explanation.streams:
-        together = [shared.sentence() for shared in explanation.shared if stream.name in shared.names]
+        names = {stream.name, *(stream.split.parts if stream.split is not None else ())}
+        together = [shared.sentence() for shared in explanation.shared if names & set(shared.names)]
         entry = _entry(stream, " ".join(together))
         entries.append({"stream": stream.name, "to_fill": list(_open(entry)), "deployment": entry})
     return {"ok": True, "entries": entries}
@@ -28,6 +29,9 @@ def registry(explanation: Explanation) -> dict[str, Any]:
 
 def _entry(stream: StreamExplanation, together: str) -> dict[str, Any]:
     budget, cadence = stream.budget, stream.duration(1)
+    epsilon, delta, told = float(budget.unit_epsilon), budget.delta, [stream.promise]
+    if stream.split is not None:
+        (epsilon, delta), told = stream.split.price.stated, [stream.split.sentence(), stream.promise]
     return {
         "basic": {
             "name": f"{TO_FILL}of the data product; {stream.name} is the stream's",
@@ -48,8 +52,8 @@ def _entry(stream: StreamExplanation, together: str) -> dict[str, Any]:
         "privacy_loss": {
             "privacy_unit": UNITS[stream.protects],
             "privacy_unit_description": stream.unit,
-            "privacy_parameters": {"epsilon": float(budget.unit_epsilon), "delta": budget.delta},
-            "privacy_parameters_description": stream.promise,
+            "privacy_parameters": {"epsilon": epsilon, "delta": delta},
+            "privacy_parameters_description": " ".join(told),
         },
         "deployment_model": {
             "model_name": "Central",

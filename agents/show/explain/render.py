@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from agents.show.charts import AMBER, BLUE, RED, SYNTHETIC, Curve, LineChart, Panel, draw
 from agents.show.explain.parts import (
     PARTS,
+    SPLIT_HEADS,
     Budget,
     Explanation,
     Point,
@@ -44,6 +45,10 @@ def render_text(explanation: Explanation) -> str:
 def _stream(stream: StreamExplanation) -> Iterator[str]:
     yield f"{stream.name}: {stream.source}, engine {stream.engine} ({stream.mode})"
     yield "=" * WIDTH
+    if stream.split is not None:
+        yield from textwrap.indent(table(SPLIT_HEADS, stream.split.rows()), "  ").splitlines()
+        if (crowded := stream.split.crowded()) is not None:
+            yield from _wrapped(crowded)
     for alert in stream.alerts:
         yield from _wrapped(alert, first="!! ", rest="   ")
     yield _head("THE GUARANTEE")
@@ -155,6 +160,7 @@ def render_page(explanation: Explanation) -> str:
         explanation=explanation,
         releases=RELEASES,
         parts=PARTS,
+        split_heads=SPLIT_HEADS,
         plot=_plot,
         tiles_of=_tiles,
         facts_of=_facts,
@@ -169,8 +175,11 @@ def render_page(explanation: Explanation) -> str:
 def _tiles(stream: StreamExplanation) -> Sequence[tuple[str, str]]:
     budget = stream.budget
     middle = stream.errors.answers[len(stream.errors.answers) // 2]
+    of_one = "epsilon of the unit" if stream.split is None else "epsilon of the unit, in one part"
+    together = () if stream.split is None else ((decimal(stream.split.price.stated[0]), "epsilon over all parts"),)
     return (
-        (decimal(float(budget.unit_epsilon)), "epsilon of the unit"),
+        *together,
+        (decimal(float(budget.unit_epsilon)), of_one),
         (decimal(float(budget.event_epsilon)), f"epsilon of one {budget.contribution}"),
         (format_percent(max_posterior(float(budget.unit_epsilon))), "sure at most, from an even chance"),
         (f"±{rounded(middle.first)}", f"error of a {middle.name}, one release"),

@@ -34,7 +34,7 @@ from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import NEW, OTHERS, Places
 from agents.protocol.ingest.route import PartitionRoute
-from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.ingest.spec import Readings, SourceSpec
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.worker.failpoints import failpoint
 from agents.worker.ingest.counters import IngestCounters, SealedBlock, SealedHop
@@ -148,8 +148,9 @@ class SourceTask:
     ) -> None:
         self._stops = Stops.of(spec.stream for spec in specs) if stops is None else stops
         self.source = source
+        self._readings: Readings = {}
         self.machines: list[Machine] = [
-            PartitionRoute(spec, source.partition) if spec.role == "route" else PartitionIngest(spec, source.partition)
+            (PartitionRoute if spec.role == "route" else PartitionIngest)(spec, source.partition, self._readings)
             for spec in specs
         ]
         self.position = 0
@@ -275,6 +276,8 @@ class SourceTask:
                 with self.serving(machine):
                     machine.take(from_offset(taken, machine.next_offset))
                 self._ticked |= before != machine.ticked
+            for reading in self._readings.values():
+                reading.forget()
             if taken:
                 self.position = taken[-1].offset + 1
             if self._oldest_s is None:

@@ -2,9 +2,10 @@
 
 Streams that name the same user field speak of the same people, whichever topics they read: their budgets add up. So do
 a stream and itself restarted with another configuration, because both sets of releases are out. Streams that protect
-single events add up over one source topic.
+single events add up over one source topic; the parts of a split stream have no event in common, so for single events
+they count once.
 Guarantee: each total bounds what all releases together cost one user: by basic composition, and where noise is Gaussian
-    by Gaussian DP too, exactly (docs/guarantee.md, theorems P and Q).
+    by Gaussian DP too, exactly (docs/guarantee.md, theorems P, Q and R).
     NOT covered: a person with several ids or under differently named fields, other jobs, and state that was deleted to
     start the same configuration anew.
 Source: [dong2019]; [balle2018].
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -198,7 +199,8 @@ class Total:
         unit: what is protected.
         who: the user field, or the source topic where no record names a user or single events are protected.
         named: whether `who` is a user field.
-        streams: those that add up, restarted ones once for each configuration.
+        streams: those that add up, restarted ones once for each configuration. Parts that are disjoint for the unit are
+            one, under the name of their split.
     """
 
     unit: Unit
@@ -243,6 +245,7 @@ def totals(config: Config, earlier: Iterable[Config] = ()) -> tuple[Total, ...]:
     groups: dict[tuple[Unit, str, bool], list[StreamCost]] = defaultdict(list)
     seen = []
     for each in (config, *earlier):
+        splits: set[str] = set()
         for stream in each.streams:
             fields = stream.fingerprint_fields()
             if fields in seen:
@@ -252,6 +255,13 @@ def totals(config: Config, earlier: Iterable[Config] = ()) -> tuple[Total, ...]:
             # Replacing a user's records is no less than taking them away: both add up under the user's field.
             named = privacy.bounds_users
             unit: Unit = "user" if named else privacy.unit
-            groups[unit, str(privacy.user) if named else stream.source, named].append(StreamCost.from_stream(stream))
+            cost = StreamCost.from_stream(stream)
+            if stream.part is not None and unit == "event":
+                # An event is in one part at most, and all parts cost the same: any of them is the largest.
+                if stream.whole in splits:
+                    continue
+                splits.add(stream.whole)
+                cost = replace(cost, name=stream.whole)
+            groups[unit, str(privacy.user) if named else stream.source, named].append(cost)
     found = [Total(unit, who, named, tuple(streams)) for (unit, who, named), streams in groups.items()]
     return tuple(sorted(found, key=lambda total: total.unit != "user"))

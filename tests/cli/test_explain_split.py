@@ -1,0 +1,75 @@
+"""`explain` of a split stream: one stream as it is configured, with its parts and one total."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from agents.protocol.partitioner import home_partition
+from agents.show.explain import explain
+from agents.show.explain.registry import registry
+from agents.show.explain.render import render_page, render_text
+from schemas.config import Config, parse_config
+from tests.schemas.test_config_split import EVENT, SPLIT, USER, config, written
+
+SCALE = Path(__file__).parents[2] / "docs" / "scale.md"
+
+
+def test_it_is_one_stream_with_its_parts() -> None:
+    explanation = explain(config(written(), written(name="other", split="")))
+    assert [stream.name for stream in explanation.streams] == ["taxi", "other"]
+    split = explanation.streams[0].split
+    assert split is not None
+    assert split.parts == {"taxi-manhattan": ("Manhattan",), "taxi-rest": ("Bronx", "Queens")}
+    assert explanation.streams[1].split is None
+    # Beside another stream of the topic the parts count once for an event.
+    assert [shared.names for shared in explanation.shared] == [("taxi", "other")]
+    text = render_text(explanation)
+    for said in ("Bronx, Queens", "all parts together cost one event epsilon = 1 for ever"):
+        assert said in re.sub(r"\s+", " ", text)
+        assert said in render_page(explanation)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "told", "parts"),
+    [
+        (EVENT, "cost one event epsilon = 1 for ever", 1),
+        (USER, "cost one user epsilon = 2 for ever", 2),
+        (f'{USER}\nper = "30d"', "cost one user epsilon = 2 in one aligned period, epsilon = 4 in any 30d in a row", 2),
+    ],
+)
+def test_the_total_is_that_of_the_unit_over_all_parts(privacy: str, told: str, parts: int) -> None:
+    explanation = explain(config(written(privacy=privacy)))
+    [stream] = explanation.streams
+    assert told in stream.alerts[0]
+    assert stream.split is not None
+    assert stream.split.price.epsilon == parts * stream.budget.unit_epsilon == Fraction(parts)
+    entry = registry(explanation)["entries"][0]["deployment"]["privacy_loss"]
+    assert entry["privacy_parameters"]["epsilon"] == parts
+    assert stream.as_json()["split"]["disjoint_for_the_unit"] == (parts == 1)
+
+
+def test_parts_that_share_a_partition_are_named() -> None:
+    [stream] = explain(config(written(SPLIT.replace('rest = ["Bronx"', 'far = ["Harlem"], rest = ["Bronx"')))).streams
+    split = stream.split
+    assert split is not None
+    homes = [home_partition(name, 4) for name in split.parts]
+    crowded = {name for name, home in zip(split.parts, homes, strict=True) if homes.count(home) > 1}
+    said = split.crowded() or ""
+    assert {name for name in split.parts if name in said} == crowded
+
+
+def example() -> Config:
+    """The stream of docs/scale.md that is split."""
+    [block] = [each for each in re.findall(r"```toml\n(.*?)```", SCALE.read_text(), re.DOTALL) if "split = " in each]
+    return parse_config('[kafka]\nbootstrap = "localhost:9092"\n' + block)
+
+
+def test_the_example_of_the_documentation_is_one() -> None:
+    [stream] = explain(example()).streams
+    assert stream.split is not None
+    assert stream.split.price.epsilon == 1
+    assert stream.split.crowded() is None, "its parts have partitions, and cores, of their own"
