@@ -78,7 +78,7 @@ def dev(
     if exit_when_done and file is None:
         raise PrivstreamError("--exit-when-done has no file to wait for. Fix: name a FILE, or leave it out.")
     loaded = load_config(config, without_settings(os.environ), offline=True)
-    files = {} if file is None else {chosen_stream(loaded, stream).name: Played(file, speed)}
+    files = {} if file is None else {chosen_stream(loaded, stream, as_configured=True).name: Played(file, speed)}
     options = DevOptions(files=files, exit_when_done=exit_when_done, allow_refused=allow_refused, page=not no_page)
     screen = JsonScreen() if as_json else Screen()
     try:

@@ -57,7 +57,7 @@ def explain(
     from agents.show.explain.render import render_page, render_text
 
     loaded = config_of(config, offline=True)
-    names = None if stream is None else [chosen_stream(loaded, stream).name]
+    names = None if stream is None else [chosen_stream(loaded, stream, as_configured=True).name]
     before = [config_of(path, offline=True) for path in earlier or ()]
     with Bars(quiet=as_json or len(loaded.streams) < 2) as bars:
         explanation = explained(loaded, names, earlier=before, progress=partial(bars, "streams"))

@@ -174,19 +174,25 @@ def config_of(path: Path, *, offline: bool = False) -> Config:
     return load_config(path, os.environ, offline=offline)
 
 
-def chosen_stream(config: Config, name: str | None) -> Stream:
-    """Return the stream called `name`, or the only one. Raises: PrivstreamError that lists what there is."""
-    names = ", ".join(stream.name for stream in config.streams)
+def chosen_stream(config: Config, name: str | None, *, as_configured: bool = False) -> Stream:
+    """Return the stream called `name`, or the only one. Raises: PrivstreamError that lists what there is.
+
+    Args: as_configured: a split stream is one, by its name in the file too, and its first part stands for all.
+    """
+    streams = {stream.name: stream for stream in config.streams}
+    if as_configured:
+        streams = {stream.whole: stream for stream in reversed(config.streams)}
+        streams = dict(reversed(streams.items()))
+        if name is not None and name not in streams:
+            name = next((stream.whole for stream in config.streams if stream.name == name), name)
+    names = ", ".join(streams)
     if name is None:
-        if len(config.streams) > 1:
-            raise PrivstreamError(
-                f"the configuration has {len(config.streams)} streams. Fix: add --stream, one of {names}."
-            )
-        return config.streams[0]
-    try:
-        return config.stream(name)
-    except KeyError:
-        raise PrivstreamError(f"the configuration has no stream {name!r}. Fix: --stream is one of {names}.") from None
+        if len(streams) > 1:
+            raise PrivstreamError(f"the configuration has {len(streams)} streams. Fix: add --stream, one of {names}.")
+        return next(iter(streams.values()))
+    if name not in streams:
+        raise PrivstreamError(f"the configuration has no stream {name!r}. Fix: --stream is one of {names}.")
+    return streams[name]
 
 
 @contextlib.contextmanager

@@ -78,7 +78,7 @@ def replay(
     Interrupted? Run the same command again: it goes on behind the last commit, and never writes a row twice.
     """
     loaded = config_of(config)
-    chosen = chosen_stream(loaded, stream)
+    chosen = chosen_stream(loaded, stream, as_configured=True)
     from agents.local.offline.replay import ReplayOptions
     from agents.local.offline.replay import replay as write
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from agents.cli.output import chosen_stream
 from agents.protocol.partitioner import home_partition
 from agents.show.explain import explain
 from agents.show.explain.registry import registry
 from agents.show.explain.render import render_page, render_text
 from schemas.config import Config, parse_config
+from schemas.errors import PrivstreamError
 from tests.schemas.test_config_split import EVENT, SPLIT, USER, config, written
 
 SCALE = Path(__file__).parents[2] / "docs" / "scale.md"
@@ -50,6 +52,19 @@ def test_the_total_is_that_of_the_unit_over_all_parts(privacy: str, told: str, p
     entry = registry(explanation)["entries"][0]["deployment"]["privacy_loss"]
     assert entry["privacy_parameters"]["epsilon"] == parts
     assert stream.as_json()["split"]["disjoint_for_the_unit"] == (parts == 1)
+
+
+def test_a_split_stream_is_chosen_by_its_own_name() -> None:
+    """Where its parts are alike: what is explained, and the source that is written. Elsewhere a part is a stream."""
+    split = config(written())
+    for name in (None, "taxi", "taxi-rest"):
+        assert chosen_stream(split, name, as_configured=True).name == "taxi-manhattan"
+    assert chosen_stream(split, "taxi-rest").name == "taxi-rest"
+    for name, streams in (("taxi", split), (None, split), (None, config(written(), written(name="other", split="")))):
+        with pytest.raises(PrivstreamError, match="taxi-manhattan, taxi-rest"):
+            chosen_stream(streams, name)
+    with pytest.raises(PrivstreamError, match="one of taxi, other"):
+        chosen_stream(config(written(), written(name="other", split="")), None, as_configured=True)
 
 
 def test_parts_that_share_a_partition_are_named() -> None:

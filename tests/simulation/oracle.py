@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -110,9 +110,9 @@ def _of_stream(world: World, stream: Stream) -> Iterator[str]:
     yield from _blocks(blocks, len(copies))
     yield from _events(spec, copies, blocks, below=_steps_of_history(stream, sources))
     if stream.counts_pairs:
-        yield from _pairs(spec, copies, blocks)
+        yield from _pairs(stream, spec, copies, blocks)
     if stream.routed:
-        yield from _routed(sources, copies, whole=not world.observed.forbidden)
+        yield from _routed(stream, sources, copies, whole=not world.observed.forbidden)
     if stream.time.clock == "replay":
         yield from _replayed(world, stream, sources)
     for step, drawn in seeds.items():
@@ -135,9 +135,19 @@ def _blocks(blocks: Sequence[Block], partitions: int) -> Iterator[str]:
         ends[block.partition], ticks[block.partition] = block.hi, block.tick
 
 
-def _routed(sources: Sequence[PartitionLog], copies: Sequence[PartitionLog], *, whole: bool) -> Iterator[str]:
-    """Up to one place in each source partition each record has been copied once, in order, to the partition of its
-    user, and a tick to all; at the end all are, if `whole`.
+def _is_of(stream: Stream, event: dict[str, Any]) -> bool:
+    """Whether an event is of this stream where it is a part of a split; the first part has those of none, too."""
+    part = stream.part
+    return part is None or part.number == next(
+        (at for at, its in enumerate(part.parts.values()) if event["what"] in its), 0
+    )
+
+
+def _routed(
+    stream: Stream, sources: Sequence[PartitionLog], copies: Sequence[PartitionLog], *, whole: bool
+) -> Iterator[str]:
+    """Up to one place in each source partition each record of the stream has been copied once, in order, to the
+    partition of its user, and a tick to all; at the end all are, if `whole`.
     """
     ours: list[dict[int, list[tuple[int, bytes | None]]]] = []
     for log in copies:
@@ -151,7 +161,10 @@ def _routed(sources: Sequence[PartitionLog], copies: Sequence[PartitionLog], *, 
         truth: list[list[tuple[int, bytes | None]]] = [[] for _ in copies]
         for record in log.records(committed=True):
             if record.offset < (log.end if whole else reach):
-                home = None if _tick(record) else home_partition(orjson.loads(record.value or b"")["user"], len(copies))
+                event = None if _tick(record) else orjson.loads(record.value or b"")
+                if event is not None and not _is_of(stream, event):
+                    continue
+                home = None if event is None else home_partition(event["user"], len(copies))
                 for each in truth if home is None else (truth[home],):
                     each.append((record.offset, record.value))
         if [found[partition] for found in ours] != truth:
@@ -186,7 +199,7 @@ def _events(
             yield f"{where}: {lost} events lost, {extra} counted too often"
 
 
-def _pairs(spec: SourceSpec, sources: Sequence[PartitionLog], blocks: Sequence[Block]) -> Iterator[str]:
+def _pairs(stream: Stream, spec: SourceSpec, sources: Sequence[PartitionLog], blocks: Sequence[Block]) -> Iterator[str]:
     """Of each user the first pairs count, up to the bound, each of them once: by hand, from the raw records."""
     assert spec.bounds is not None
     truth: Counter[str] = Counter()
@@ -195,7 +208,7 @@ def _pairs(spec: SourceSpec, sources: Sequence[PartitionLog], blocks: Sequence[B
         of_user: dict[str, set[str]] = {}
         for record in log.records(committed=True):
             event = None if _tick(record) or record.offset >= done else orjson.loads(record.value or b"")
-            if event and home_partition(event["user"], len(sources)) == partition:
+            if event and _is_of(stream, event) and home_partition(event["user"], len(sources)) == partition:
                 mine = of_user.setdefault(event["user"], set())
                 if event["what"] not in mine and len(mine) < spec.bounds.max_contributions:
                     mine.add(event["what"])
@@ -252,7 +265,7 @@ def _counts(folded: Folded | None) -> Counter[bytes]:
 def _replayed(world: World, stream: Stream, sources: Sequence[PartitionLog]) -> Iterator[str]:
     """Each row of the file is in the source topic once, and the topic goes live behind it, or does not."""
     live = stream.name.startswith("live")
-    path = world.folder / f"{stream.name}.jsonl"
+    path = world.folder / f"{stream.whole}.jsonl"
     rows = Counter(orjson.dumps(orjson.loads(line)) for line in path.read_bytes().splitlines())
     sent = Counter(
         record.value or b""
@@ -320,7 +333,7 @@ def _public(
 def _due(world: World, stream: Stream) -> int:
     """Steps that must be public by the end."""
     if stream.time.clock == "replay" and not stream.name.startswith("live"):
-        last = orjson.loads((world.folder / f"{stream.name}.jsonl").read_bytes().splitlines()[-1])
+        last = orjson.loads((world.folder / f"{stream.whole}.jsonl").read_bytes().splitlines()[-1])
         at = np.array([last["at"]], np.int64) * 1_000_000
         return int(StepClock.from_stream(stream).step_of(at)[0]) + 1
     grace_s = (stream.time.grace_us + stream.publish_delay_us) / 1e6

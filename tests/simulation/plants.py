@@ -145,6 +145,11 @@ def pairs_forgotten() -> Patches:
     }
 
 
+def parts_overlap() -> Patches:
+    """Each part of a split stream has the events of the first one."""
+    return {"schemas.config.split.SplitPart.number": property(lambda self: 0)}
+
+
 def offset_outside() -> Patches:
     """The source offset is committed in a transaction of its own, behind that of the blocks."""
     commit = OneChanceProducer.commit_transaction
@@ -348,9 +353,9 @@ PLANTS: dict[str, Callable[[], Patches]] = {
     plant.__name__.replace("_", " "): plant
     for plant in (
         retry, late_seed, state_outside, older_state, aborted_state, ledger_not_read, stale_snapshot,
-        pairs_forgotten, offset_outside, copies_outside, copies_uncommitted, trimmed_too_early, trimmed_by_position,
-        no_fencing, tick_forgotten, live_forgotten, live_in_vain, uncommitted_restore, witness_late, witness_read_once,
-        witness_digest_ignored, witness_believes_the_log, *FROZEN,
+        pairs_forgotten, parts_overlap, offset_outside, copies_outside, copies_uncommitted, trimmed_too_early,
+        trimmed_by_position, no_fencing, tick_forgotten, live_forgotten, live_in_vain, uncommitted_restore,
+        witness_late, witness_read_once, witness_digest_ignored, witness_believes_the_log, *FROZEN,
     )
 }  # fmt: skip
 """Name -> what makes its patches."""

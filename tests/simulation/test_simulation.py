@@ -67,6 +67,7 @@ def test_many_seeds_keep_every_promise(simulator: subprocess.Popen[str]) -> None
         ("stale snapshot", 2, 4),
         ("live forgotten", 4, 8),
         ("copies outside", 10, 4),
+        ("parts overlap", 2, 2),
     ],
 )
 def test_a_planted_fault_is_found(simulator: subprocess.Popen[str], plant: str, seed: int, steps: int) -> None:

@@ -32,6 +32,11 @@ SESSION_S = 240
 RESTART_S = (1.0, 20.0)
 ROUTED = 0.25  # of streams: the job places their users itself
 OF_KEYS = 0.25  # of streams: a contribution is a pair of user and key
+SPLIT = 0.25  # of streams: they are two, by where an event is
+HALVES: Mapping[str, Any] = {
+    "field": "what",
+    "parts": {"low": [f"k{place}" for place in range(4)], "high": [f"k{place}" for place in range(4, 8)]},
+}
 BOX: Mapping[str, Any] = {
     "engine": "spatial",
     "mode": "paper",
@@ -86,6 +91,7 @@ class World:
         self.routing = random.Random(f"elsewhere {seed}")
         self.engines = random.Random(f"engines {seed}")
         self.forms = random.Random(f"forms {seed}")
+        self.splitting = random.Random(f"split {seed}")
         self.timeline = Timeline()
         self.broker = Broker(self.timeline, random.Random(f"broker {seed}"))
         self.network = Network(self.timeline, self.broker, random.Random(f"network {seed}"))
@@ -139,6 +145,7 @@ class World:
                     },
                     **({"audit": f"held.{name}"} if self.chance.random() < 0.1 else {}),
                     **({"partitioner": "any"} if routed else {}),
+                    **({"split": HALVES} if self.splitting.random() < SPLIT else {}),
                 }
             )
         return config_from_mapping(
@@ -209,9 +216,9 @@ class World:
     # --- what comes in --------------------------------------------------------------------------------------------
 
     def _feed(self) -> None:
-        for stream in self.config.streams:
+        for stream in {each.whole: each for each in reversed(self.config.streams)}.values():  # parts share a source
             topics = [topic for topic in (stream.source, stream.audit) if topic is not None]
-            path = self.folder / f"{stream.name}.jsonl"
+            path = self.folder / f"{stream.whole}.jsonl"
             if goes_live(stream):
                 begin_s = -HISTORY_STEPS * STEP_S
                 self.rows[stream.name] = write_rows(path, self.chance, steps=HISTORY_STEPS, begin_s=begin_s)
@@ -249,7 +256,7 @@ class World:
                 until=self.untils.get(stream.name),
                 then_live=goes_live(stream),
             )
-            await replay(self.config, stream, self.folder / f"{stream.name}.jsonl", options)
+            await replay(self.config, stream, self.folder / f"{stream.whole}.jsonl", options)
             process.on_end = self.graveyard.append
 
         process.on_end = self._ended

@@ -253,6 +253,8 @@ def _within(clock: StepClock, step: int, chance: random.Random) -> int:
 def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], at_us: int, stamped: int) -> RawRecord:
     time = stream.time
     words = {time.field: raw_time(at_us, time_format=time.format, timezone=time.timezone), **fields}
+    if stream.part is not None:  # of the part that is run, where the domain does not say more of the field
+        words.setdefault(stream.part.field, stream.part.values[0])
     if stream.privacy.user is not None:
         words[stream.privacy.user] = sent.user
     if stream.domain.operation_field is not None:

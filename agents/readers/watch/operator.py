@@ -96,6 +96,7 @@ class StreamTruth:
         stream, status = self.stream, self._status
         summary: dict[str, Any] = {
             "stream": stream.name,
+            "whole": stream.whole,
             "engine": stream.engine,
             "audited": stream.audit is not None,
             "error_unit": self._shown.error_unit,

@@ -198,6 +198,7 @@ class StreamSeen:
         guarantee = latest.get("guarantee", {})
         return {
             "stream": stream.name,
+            "whole": stream.whole,
             "revision": self.revision,
             "engine": stream.engine,
             "mode": stream.mode,

@@ -180,6 +180,23 @@ export async function get(address, as = "json") {
 
 // --- Tabs ---------------------------------------------------------------------------------------
 
+// Names of streams by their name in the configuration: the parts of one that is split are together.
+export function wholes(summaries) {
+  const found = new Map();
+  for (const { stream, whole } of summaries) found.set(whole, [...(found.get(whole) || []), stream]);
+  return found;
+}
+
+// Buttons for the parts of a split stream, of which one is shown; none where it is no split.
+export function parts(names, chosen, choose) {
+  if (names.length < 2) return [];
+  const group = element("div", { class: "row", role: "group", "aria-label": "Parts" }, ...names.map((name) => element("button", {
+    type: "button", "aria-pressed": String(name === chosen),
+    onclick: () => { choose(name); document.querySelector("#stream [aria-pressed=true]")?.focus(); },
+  }, name)));
+  return [group];
+}
+
 // Tabs by the pattern of WAI-ARIA: arrows move, one stop of the tabulator key.
 export function tabs(names, chosen, choose) {
   const list = document.getElementById("tabs");

@@ -1,6 +1,6 @@
 // The operator's view: true counts, errors, lag and refusals. It has nothing of the public view, and the other way round.
 
-import { askToken, element, get, Line, login, notice, number, percent, replace, table, tabs, themes, tiles } from "./common.js";
+import { askToken, element, get, Line, login, notice, number, parts, percent, replace, table, tabs, themes, tiles, wholes } from "./common.js";
 import { Chart } from "./charts.js";
 
 let streams = new Map();
@@ -86,13 +86,14 @@ class OperatorPage {
 }
 
 function choose(name) {
+  const { whole } = streams.get(name);
   page?.counts.close();
   page?.errors.close();
   page = new OperatorPage(streams.get(name));
   const place = document.getElementById("stream");
   place.hidden = false;
-  place.setAttribute("aria-labelledby", `tab-${name}`);
-  replace(place, page.root);
+  place.setAttribute("aria-labelledby", `tab-${whole}`);
+  replace(place, ...parts(wholes(streams.values()).get(whole), name, choose), page.root);
   page.take(streams.get(name));
 }
 
@@ -115,8 +116,12 @@ async function begin() {
     stream: (summary) => {
       const known = streams.has(summary.stream);
       streams.set(summary.stream, summary);
-      if (!known) tabs([...streams.keys()], page?.name || summary.stream, choose);
-      if (!page) choose(summary.stream);
+      if (!known) {
+        const named = wholes(streams.values());
+        tabs([...named.keys()], (page?.summary || summary).whole, (whole) => choose(named.get(whole)[0]));
+      }
+      const beside = page && !known && page.name !== summary.stream && page.summary.whole === summary.whole;
+      if (!page || beside) choose(page?.name || summary.stream);
       else if (page.name === summary.stream) page.take(summary);
     },
     reading: (told) => { reading = told; say(); },

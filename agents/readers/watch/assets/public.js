@@ -1,6 +1,6 @@
 // The public view: one stream at a time, as its public topics tell of it.
 
-import { ago, askToken, element, get, Line, login, moment, notice, number, replace, tabs, themes, tiles } from "./common.js";
+import { ago, askToken, element, get, Line, login, moment, notice, number, parts, replace, tabs, themes, tiles, wholes } from "./common.js";
 import { Budget, Ledger } from "./ledger.js";
 import { Chart } from "./charts.js";
 import { Keys } from "./keys.js";
@@ -9,6 +9,7 @@ import { Marginals } from "./marginals.js";
 
 const PLAY_MS = 350;
 let streams = new Map();
+let named = new Map();
 let page = null;
 let boot = "";
 
@@ -212,8 +213,9 @@ function choose(name) {
   page = new StreamPage(about);
   const place = document.getElementById("stream");
   place.hidden = false;
-  place.setAttribute("aria-labelledby", `tab-${name}`);
-  replace(place, page.root);
+  const { whole } = about.summary;
+  place.setAttribute("aria-labelledby", `tab-${whole}`);
+  replace(place, ...parts(named.get(whole), name, choose), page.root);
   page.picture?.start();
   page.take(about.summary);
   globalThis.privstream = { page };
@@ -246,7 +248,8 @@ async function load() {
   const kept = page?.name;
   streams = new Map(found.streams.map((each) => [each.stream, each]));
   const first = streams.has(kept) ? kept : found.streams[0].stream;
-  tabs([...streams.keys()], first, choose);
+  named = wholes(found.streams.map((each) => each.summary));
+  tabs([...named.keys()], streams.get(first).summary.whole, (whole) => choose(named.get(whole)[0]));
   choose(first);
   return true;
 }
