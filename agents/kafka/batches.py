@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from aiokafka.record.default_records import DefaultRecordBase
-from aiokafka.record.util import calc_crc32c
+from aiokafka.record.util import calc_crc32c, encode_varint
 
 from schemas.byte_columns import ByteColumn, Piece, side_by_side
 from schemas.releases import Frames
@@ -101,4 +101,6 @@ class RecordBatch:
 
 
 def _varint(number: int) -> bytes:
-    return side_by_side([ByteColumn.varints(np.array([number]))], 1)
+    written = bytearray()
+    encode_varint(number, written.append)
+    return bytes(written)
