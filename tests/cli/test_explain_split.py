@@ -47,6 +47,7 @@ def test_the_total_is_that_of_the_unit_over_all_parts(privacy: str, told: str, p
     explanation = explain(config(written(privacy=privacy)))
     [stream] = explanation.streams
     assert told in stream.alerts[0]
+    assert ("pays in each" if parts > 1 else "An event is in one of the 2 parts of taxi") in stream.promise
     assert stream.split is not None
     assert stream.split.price.epsilon == parts * stream.budget.unit_epsilon == Fraction(parts)
     entry = registry(explanation)["entries"][0]["deployment"]["privacy_loss"]

@@ -22,10 +22,19 @@ from schemas.topics import Topics
 
 
 def promise(stream: Stream) -> str:
-    """Return who is protected, against what, at what price: one sentence, from the configuration alone.
+    """Return who is protected, against what, at what price, from the configuration alone; of a part, what others add.
 
     A sliding window as long as an aligned period can touch two of them.
     """
+    if (part := stream.part) is None:
+        return _promise(stream)
+    count = len(part.parts)
+    if stream.privacy.unit == "event":
+        return f"{_promise(stream)} An event is in one of the {count} parts of {part.whole} at most."
+    return f"{_promise(stream)} That is ONE of {count} parts of {part.whole}: a user may be in all, and pays in each."
+
+
+def _promise(stream: Stream) -> str:
     privacy = stream.privacy
     price = f"epsilon = {_plain(privacy.epsilon)}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
     if privacy.unit == "event":
