@@ -4,17 +4,18 @@
     python -m tests.crash.chaos --kills 200 --network
     python -m tests.crash.chaos --kills 200 --streams 40
 
-Two workers, two streams; by the seed the second is of keys that are found, of cells of a grid or a table that finds
-values. Many streams, of all these kinds by turns, share four partitions and their transactions. A life ends by SIGKILL
-at a random time or at a random named failpoint, or sleeps (SIGSTOP) past its session and is woken. With `--network` the
-workers reach the broker through a proxy that delays, drops, cuts, holds and answers late by a seeded plan, and now and
-then the broker is killed and started again, stops for a while, or is down for up to a minute; workers' wall clocks step
-by up to a day, and their disks are full for a while (where this user may mount one). Now and then the cluster is put
-back to an earlier moment (`tests.crash.put_back`). The last line is `kills N, faults N, steps N, lost 0, double 0,
-bytes differing 0, events miscounted 0, stuck 0, put back N, stops N`, with a stop of each stream for each time that it
-was put back; anything else exits with code 1. `stuck` are the streams that did not catch up by themselves, without a
-kill, once all was well again; `stops` are those that the witness stopped on a cluster that was put back. A kill takes 3
-to 5 seconds on an idle machine with two cores, and a cluster that is put back half a minute.
+Two workers, two streams; by the seed the second is of keys that are found, of cells of a grid, a table that finds
+values, or of weighted records. Many streams, of all these kinds by turns, share four partitions and their transactions.
+A life ends by SIGKILL at a random time or at a random named failpoint, or sleeps (SIGSTOP) past its session and is
+woken. With `--network` the workers reach the broker through a proxy that delays, drops, cuts, holds and answers late by
+a seeded plan, and now and then the broker is killed and started again, stops for a while, or is down for up to a
+minute; workers' wall clocks step by up to a day, and their disks are full for a while (where this user may mount one).
+Now and then the cluster is put back to an earlier moment (`tests.crash.put_back`). The last line is `kills N, faults N,
+steps N, lost 0, double 0, bytes differing 0, events miscounted 0, stuck 0, put back N, stops N`, with a stop of each
+stream for each time that it was put back; anything else exits with code 1. `stuck` are the streams that did not catch
+up by themselves, without a kill, once all was well again; `stops` are those that the witness stopped on a cluster that
+was put back. A kill takes 3 to 5 seconds on an idle machine with two cores, and a cluster that is put back half a
+minute.
 """
 
 from __future__ import annotations
@@ -281,7 +282,9 @@ async def run(
     with EmbeddedBroker() as broker, Progress(*columns, console=console) as progress:
         async with weather(broker, network=network, seed=seed) as (wind, bootstrap, proxy):
             field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap, count=streams, routed=True)
-            engines = sorted({f"{stream.engine} ({stream.mode})" for stream in field.config.streams})
+            engines = sorted(
+                {f"{stream.engine} ({stream.mode}{', weighted' * stream.weighted})" for stream in field.config.streams}
+            )
             console.print(f"{streams} streams: {', '.join(engines)}", markup=False)
             bar = progress.add_task("kills", total=kills, seen="")
             breaking: asyncio.Task[None] | None = None

@@ -68,9 +68,15 @@ BESIDE: Mapping[str, Mapping[str, Any]] = {
         "options": {"records": False},
         "privacy": {"epsilon": 8.0, "delta": 1e-3, "per": "20m"},
     },
+    "weighted": {
+        "engine": "spatial",
+        "options": {"depth": 8, "initial_steps": 1},
+        "records": {"form": "weighted"},
+        "privacy": {},
+    },
 }
 """Streams beside the one of places: keys that are found, of which each user counts once; sums and events in cells of a
-grid; a table that finds values."""
+grid; a table that finds values; places whose records are weighted ones of cells."""
 
 
 def job_of_streams(bootstrap: str, folder: Path, *, count: int = 2, seed: int = 0, routed: bool = False) -> Config:
@@ -348,8 +354,12 @@ class Field:
             await asyncio.sleep(0.05)
 
 
-def _kind(stream: Stream) -> tuple[str, str | None]:
-    return stream.engine, None if stream.mode == "default" else stream.mode
+def _kind(stream: Stream) -> tuple[str, str | None, bool]:
+    return stream.engine, None if stream.mode == "default" else stream.mode, stream.weighted
+
+
+def _named(more: Mapping[str, Any]) -> tuple[str, str | None, bool]:
+    return more["engine"], more.get("mode"), "records" in more
 
 
 def to_toml(config: Config, *, bootstrap: str) -> str:
@@ -358,7 +368,7 @@ def to_toml(config: Config, *, bootstrap: str) -> str:
     streams = []
     for stream in config.streams:
         assert stream.privacy.user_key_file is not None
-        kinds = [more for more in BESIDE.values() if (more["engine"], more.get("mode")) == _kind(stream)]
+        kinds = [more for more in BESIDE.values() if _named(more) == _kind(stream)]
         made = table(stream.name, stream.privacy.user_key_file, *kinds)
         streams.append(made | {"source": stream.source, "partitioner": stream.partitioner})
     given = {"bootstrap": bootstrap, "partitions": kafka.partitions, "session_timeout_s": kafka.session_timeout_s}
