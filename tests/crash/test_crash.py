@@ -138,7 +138,7 @@ def test_zombies_are_fenced(bootstrap: str, tmp_path: Path) -> None:
             for zombie in zombies:
                 zombie.kill()
 
-    run(bootstrap, tmp_path, scenario, seed=3)
+    run(bootstrap, tmp_path, scenario, seed=4)
 
 
 @pytest.mark.nightly
@@ -165,7 +165,7 @@ def test_workers_come_and_go_and_nobody_waits_for_a_session(bootstrap: str, tmp_
         assert leaving.ended == 0
         await field.until_public(field.steps + 3)
 
-    run(bootstrap, tmp_path, scenario, seed=5, session_timeout_s=LONG_SESSION_S)
+    run(bootstrap, tmp_path, scenario, seed=6, session_timeout_s=LONG_SESSION_S)
 
 
 def settled(log: Path, *, after: int = 0) -> set[str]:
