@@ -27,6 +27,7 @@ LISTS = {
     "tests/start/test_init.py": "what nobody can guess, by kind of domain",
     "tests/security/test_hostile_worker.py": "streams of three kinds of keys, in one job",
     "benchmarks/scale/streams.py": "streams of every engine, in one job",
+    "benchmarks/step/big.py": "the two engines whose steps release a record for each event",
     "benchmarks/keys/zones.py": "a benchmark of two engines",
     "benchmarks/sequence/__main__.py": "a benchmark of two engines",
 }

@@ -25,12 +25,12 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (held, "unite", "merge"),
     (held, "estimate", "estimate"),
     (held, "project", "project"),
-    (held, "difference", "points that change"),
+    (held, "change", "points that change"),
     (held.HeldLeaves, "_measurements", "measurements"),
     (phdstream, "descend", "partition"),
     (phdstream.NodeCounters, "count", "count leaves"),
     (phdstream, "counted", "consistent counts"),
-    (phdstream, "difference", "points that change"),
+    (phdstream, "change", "points that change"),
     (phdstream.PHDStream, "_measurements", "measurements"),
 )
 """Owner, name of the function there, what to call it."""

@@ -255,8 +255,8 @@ HIDDEN: dict[str, Planted | Fault] = {
         lambda: parity_of_inserts(
             GrowingBlocks,
             "_release",
-            "added=added,",
-            lambda _: 'added=added[:: -1 if ODD["now"] else 1],',
+            "added=changed.added,",
+            lambda _: 'added=changed.added[:: -1 if ODD["now"] else 1],',
         ),
         shown_by=3,
     ),
