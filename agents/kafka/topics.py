@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
+import time
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -245,7 +246,10 @@ async def ends_of(kafka: Kafka, topics: Mapping[str, int]) -> dict[str, tuple[li
 
 SAFE_BROKERS = 3  # from here on a record survives the loss of a broker
 ADMIN_TIMEOUT_MS = 20_000
-VISIBLE_TRIES = 100
+APPEAR_S = 60.0
+"""How long brokers may take to hear of topics that were created."""
+REQUEST_RECORDS = 5_000
+"""What one request may make of topics, partitions and settings: a controller of KRaft refuses more than 10,000."""
 TIMES = frozenset(f"message.timestamp.{limit}.max.ms" for limit in ("before", "after", "difference"))
 """Settings of a topic, by the age of the broker, that refuse records for their timestamps."""
 ADMIN_PROPERTIES = "admin.properties"
@@ -344,17 +348,34 @@ async def _create(admin: AIOKafkaAdminClient, kafka: Kafka, new: Sequence[Topic]
     extra = safe if replication >= SAFE_BROKERS else {}
     made = [NewTopic(t.name, t.partitions, replication, topic_configs={**t.settings, **extra}) for t in new]
     created = []
-    for name, error, *_ in (await admin.create_topics(made)).topic_errors:
-        if error == 0:
-            created.append(name)
-        elif error != TopicAlreadyExistsError.errno:  # another worker was faster
-            raise BrokerError(f"topic {name} could not be created: {for_code(error).__name__}")
+    for some in requests_of(made):
+        for name, error, *_ in (await admin.create_topics(some)).topic_errors:
+            if error == 0:
+                created.append(name)
+            elif error != TopicAlreadyExistsError.errno:  # another worker was faster
+                raise BrokerError(f"topic {name} could not be created: {for_code(error).__name__}")
     names = [topic.name for topic in new]
-    for _ in range(VISIBLE_TRIES):
-        if len(await topic_identities(admin, names)) == len(names):
-            return created
+    end = time.monotonic() + APPEAR_S
+    while len(await topic_identities(admin, names)) < len(names):
+        if time.monotonic() > end:
+            raise BrokerError(f"topics were created and did not appear: {', '.join(names)}; try again")
         await asyncio.sleep(0.1)
-    raise BrokerError(f"topics were created and did not appear: {', '.join(names)}; try again")
+    return created
+
+
+def requests_of(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
+    """Yield topics in order, as many at a time as one request may create."""
+    some: list[NewTopic] = []
+    size = 0
+    for topic in topics:
+        more = 1 + topic.num_partitions + len(topic.topic_configs)
+        if some and size + more > REQUEST_RECORDS:
+            yield some
+            some, size = [], 0
+        some.append(topic)
+        size += more
+    if some:
+        yield some
 
 
 async def restore_changelog(config: Config) -> bool:
