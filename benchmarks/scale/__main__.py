@@ -16,18 +16,20 @@ from rich.markup import escape
 import benchmarks.scale
 from benchmarks.scale import latency, projection
 from benchmarks.scale.backpressure import pressed
-from benchmarks.scale.replay import PARTITIONS, crashed, replayed
+from benchmarks.scale.replay import PARTITIONS, WIDE_PARTITIONS, crashed, replayed, widened
 from benchmarks.scale.results import PARTS, Progressing, Row, Run, table, write
-from benchmarks.size import QUICK, sized
+from benchmarks.size import QUICK, SMALLEST, sized
 from schemas.errors import PrivstreamError
 
 EVENTS = {False: 10**7, True: sized(10**6, smallest=2_000)}
+WIDE_EVENTS = {False: 3 * 10**6, True: sized(10**6, smallest=2_000)}
+WIDE_WORKERS = {False: (1, 2, 4), True: (2,)}
 PRESSURE_EVENTS = {False: 5 * 10**6, True: sized(10**6, smallest=2_000)}
 CASE_S = 18.0
 """What a case takes beside what is measured, with its broker; for the progress bar."""
 EXPECTED_S = {
-    False: {"replay": 150.0, "crash": 150.0, "backpressure": 120.0},
-    True: {"replay": 35.0, "crash": 45.0, "backpressure": 40.0},
+    False: {"beside": 400.0, "wide": 300.0, "replay": 150.0, "crash": 150.0, "backpressure": 120.0},
+    True: {"wide": 45.0, "replay": 35.0, "crash": 45.0, "backpressure": 40.0},
 }
 
 
@@ -46,6 +48,15 @@ async def run(parts: list[str], *, quick: bool, console: Console, only: str = ""
             with _told(done, console, str(case), quick=quick):
                 figures = await latency.measured(case, progress)
                 done.rows.append(Row("latency", case.workers, case.partitions, case.streams, figures))
+        if "beside" in parts and (SMALLEST or not quick):
+            many, _ = latency.neighbours()
+            with _told(done, console, "beside", quick=quick):
+                figures = await latency.beside(progress)
+                done.rows.append(Row("beside", many.workers, many.partitions, many.streams, figures))
+        for workers in WIDE_WORKERS[quick] if "wide" in parts else ():
+            with _told(done, console, f"wide, {workers} workers", quick=quick):
+                figures = await widened(WIDE_EVENTS[quick], workers, progress)
+                done.rows.append(Row("wide", workers, WIDE_PARTITIONS, 1, figures))
         if "replay" in parts:
             with _told(done, console, "replay", quick=quick):
                 figures, curves = await replayed(EVENTS[quick], progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from statistics import median
@@ -21,12 +21,12 @@ from benchmarks.scale.workers import fed, feeding, phases
 from benchmarks.size import SMALLEST, sized
 
 STEP_S, SIDE_STEP_S = 5, 10
-WIDE_STEP_S = 30
-"""Of all streams where there are 200: with steps of ten seconds one worker falls behind, by as much as it is asked for
-longer.
-"""
 EVENTS = sized(100_000, smallest=100)
 """A step of the main stream."""
+FEW_EVENTS = sized(1_000, smallest=100)
+"""The same, where it is one of many."""
+MANY_EVENTS = sized(1_000_000, smallest=1_000)
+"""The same, where others stand beside it."""
 SIDE_EVENTS = 10
 """A second of each of the others."""
 SETTLE_S = 130.0
@@ -36,6 +36,8 @@ records as it has events.
 """
 LATE_S = 300.0
 """How long to wait for the last releases."""
+TAKEOVER_S = 60.0
+"""How long events go on after one of several workers was killed."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Case:
     """Attributes:
 
     partitions: of the main stream's source, and of the private topics. seconds: measured, after `settle_s`. profile:
-    keep the private topics, and look into them afterwards. step_s: of the main stream.
+    keep the private topics, and look into them afterwards. step_s, events: of the main stream. takeover: kill one of
+    the workers at the end.
     """
 
     workers: int
@@ -54,6 +57,8 @@ class Case:
     settle_s: float = SETTLE_S
     step_s: int = STEP_S
     side_step_s: int = SIDE_STEP_S
+    events: int = EVENTS
+    takeover: bool = False
 
     def __str__(self) -> str:
         return f"{self.workers} workers, {self.partitions} partitions, {self.streams} streams"
@@ -62,15 +67,39 @@ class Case:
 def cases(*, quick: bool) -> list[Case]:
     """The first one is that of the bar."""
     if SMALLEST:
-        return [Case(1, 2, 1 + len(ENGINES), 3.0, profile=True, settle_s=1.0, step_s=1, side_step_s=1)]
+        # Two workers: the second takes over from the first.
+        return [Case(2, 2, 1 + len(ENGINES), 3.0, profile=True, settle_s=1.0, step_s=1, side_step_s=1, takeover=True)]
     if quick:
         return [Case(1, 4, 1, 14.0, profile=True, settle_s=6.0), Case(1, 4, 20, 14.0, settle_s=6.0)]
     # Between the first step that releases much and the second, see `SETTLE_S`.
-    narrow = [Case(w, p, 1, 40.0, settle_s=70.0) for w in (1, 2) for p in (1, 4, 16, 64) if (w, p) != (1, 4)]
-    wide = [Case(w, 4, 20, 40.0, settle_s=70.0) for w in (1, 2)] + [
-        Case(w, 16, 200, 95.0, settle_s=65.0, step_s=WIDE_STEP_S, side_step_s=WIDE_STEP_S) for w in (1, 2)
+    narrow = [Case(w, p, 1, 40.0, settle_s=70.0) for w, p in ((1, 1), (1, 16), (1, 64), (2, 4))]
+    some = Case(1, 4, 20, 40.0, settle_s=70.0)
+    wide = [
+        Case(w, 16, 200, 60.0, settle_s=70.0, step_s=10, events=FEW_EVENTS, profile=w == 1, takeover=w == 2)
+        for w in (1, 2, 4)
     ]
-    return [Case(1, 4, 1, 120.0, profile=True), *narrow, *wide]
+    widest = Case(1, 16, 1000, 125.0, settle_s=75.0, step_s=60, side_step_s=60, events=FEW_EVENTS)
+    return [Case(1, 4, 1, 60.0, profile=True), *narrow, some, *wide, widest]
+
+
+def neighbours() -> tuple[Case, Case]:
+    """Fifty small streams beside a stream of many events, and beside one of few."""
+    if SMALLEST:
+        many = Case(1, 2, 1 + len(ENGINES), 3.0, settle_s=1.0, step_s=1, side_step_s=1, events=MANY_EVENTS)
+    else:
+        many = Case(1, 4, 51, 90.0, settle_s=70.0, step_s=30, events=MANY_EVENTS)
+    return many, replace(many, events=FEW_EVENTS)
+
+
+async def beside(progress: Progressing) -> Figures:
+    """What a stream of many events costs the small ones of the same worker."""
+    many, few = [await measured(case, progress) for case in neighbours()]
+    return {
+        "many_events": float(MANY_EVENTS),
+        "beside_main_p99_ms": many["main_p99_ms"],
+        **{f"beside_many_{name}": many[f"others_{name}"] for name in ("median_ms", "p99_ms")},
+        **{f"beside_few_{name}": few[f"others_{name}"] for name in ("median_ms", "p99_ms")},
+    }
 
 
 def job_of(case: Case, where: Setting) -> tuple[Job, list[tuple[str, str]]]:
@@ -116,10 +145,10 @@ async def measured(case: Case, progress: Progressing) -> Figures:
                 "bootstrap": where.bootstrap,
                 "source": f"raw.{where.main}",
                 "partitions": case.partitions,
-                "rate": EVENTS / case.step_s,
+                "rate": case.events / case.step_s,
                 "sides": sides,
                 "side_events": SIDE_EVENTS,
-                "until": time.time() + case.settle_s + case.seconds,
+                "until": time.time() + case.settle_s + case.seconds + (TAKEOVER_S if case.takeover else 0.0),
             }
             with feeding(order) as feeder:
                 begin = time.time() + case.settle_s
@@ -131,11 +160,13 @@ async def measured(case: Case, progress: Progressing) -> Figures:
                 cpu = where.cpu_s - cpu
                 after = [await asyncio.to_thread(worker.metrics) for worker in where.workers]
                 rss = where.rss_mb
+                due = {
+                    name: _due(time_of.start_us, time_of.shortest_us, time_of.grace_us, begin, end)
+                    for name, time_of in clock_us.items()
+                }
+                if case.takeover:
+                    cold["takeover_s"] = await _taken_over(where, releases, progress)
                 events = await asyncio.to_thread(fed, feeder, wait=True) or 0
-            due = {
-                name: _due(time_of.start_us, time_of.shortest_us, time_of.grace_us, begin, end)
-                for name, time_of in clock_us.items()
-            }
             try:
                 await releases.until(
                     lambda: all(due[name].keys() <= releases.seen[name].keys() for name in due),
@@ -156,6 +187,7 @@ async def measured(case: Case, progress: Progressing) -> Figures:
             "steps": len(delays[where.main]),
             "rss_mb": rss / case.workers,
             "cpu_share": cpu / (end - begin),
+            "release_cpu_ms": 1e3 * cpu / sum(map(len, due.values())),
             "events": events,
             **cold,
         }
@@ -166,6 +198,23 @@ async def measured(case: Case, progress: Progressing) -> Figures:
         if case.profile:
             found |= await spent(config, where.main, due[where.main], releases.seen[where.main])
         return found
+
+
+async def _taken_over(where: Setting, releases: Releases, progress: Progressing) -> float:
+    """Kill a worker. Return the seconds until each stream has released more: its next step, whoever computes it."""
+    progress.tell("a worker is killed")
+    killed = time.time()
+    where.workers.pop(0).kill()
+    # A release that was under way is no sign of life.
+    await asyncio.sleep(1.0)
+    last = {name: releases.last(name) for name in releases.seen}
+    await releases.until(
+        lambda: all(releases.last(name) > step for name, step in last.items()),
+        timeout_s=LATE_S,
+        what="releases of those who are left",
+        look=where.check,
+    )
+    return time.time() - killed
 
 
 def _look(where: Setting, feeder: subprocess.Popen[str]) -> None:

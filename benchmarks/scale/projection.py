@@ -50,7 +50,8 @@ def figures(path: Path = RESULTS / "scale.json") -> Measured:
 
 def page(given: Measured) -> str:
     """Markdown. Args: given: as in `benchmarks/results/scale.json`."""
-    return "\n\n".join((assumptions(), inputs(given), rate(given), users(given), streams(given), price(given))) + "\n"
+    parts = (inputs, several, rate, users, streams, price)
+    return "\n\n".join((assumptions(), *(part(given) for part in parts))) + "\n"
 
 
 def update(text: str, made: str) -> str:
@@ -87,11 +88,54 @@ def inputs(g: Measured) -> str:
         ("latency", "MB of a worker: one stream; each one more", f"{first:.0f}; {per_stream:.2f}"),
         ("latency", f"s to start {streams} streams: ready; released", found("widest_ready_s", "widest_all_released_s")),
         ("latency", "ms from step end to release, 10^5 events a step: median; p99", found("median_ms", "p99_ms")),
+        (
+            "beside",
+            "ms from step end to release, 50 small streams: median; p99, "
+            f"beside one of {_large(g['many_events'])} events a step",
+            found("beside_many_median_ms", "beside_many_p99_ms"),
+        ),
+        ("beside", "the same beside one more small one", found("beside_few_median_ms", "beside_few_p99_ms")),
         ("backpressure", "a slow engine: growth of memory", found("pressure_rss_growth", digits=2)),
         ("backpressure", "a slow engine: events lost", found("pressure_lost")),
     ]
     lines = [f"| {what} | {value} | `python -m benchmarks.scale --only {part}` |" for part, what, value in rows]
     return "\n".join(["### What was measured", "| what | figure | command |", "|---|---|---|", *lines])
+
+
+def several(g: Measured) -> str:
+    """What several workers on the same machine come to, by width."""
+
+    def shown(figures: Measured, name: str, by: float = 1.0, digits: int = 1) -> str:
+        return f"{figures[name] / by:.{digits}f}" if name in figures else ""
+
+    wide = [
+        f"| {where} | {shown(each, 'others_median_ms', 1e3)} | {shown(each, 'others_p99_ms', 1e3)} "
+        f"| {shown(each, 'release_cpu_ms', digits=0)} | {shown(each, 'cpu_share', digits=2)} "
+        f"| {shown(each, 'rss_mb', digits=0)} | {shown(each, 'ready_s')} | {shown(each, 'takeover_s')} |"
+        for where, each in g["wide"].items()
+    ]
+    source = [
+        f"| {workers} | {each['wide_events_per_s']:,.0f} | {each['wide_cpu_s_per_1e6']:.1f} |"
+        for workers, each in g["wide_source"].items()
+    ]
+    return "\n".join(
+        [
+            "### Several workers",
+            "The broker, the producer and all workers share two cores, so that more workers than one have less of them "
+            "each. Steps are of ten seconds, of 1,000 streams of a minute. Takeover: from SIGKILL of a worker until "
+            "each stream has released its next step.",
+            "",
+            "| streams by workers | median: s | p99: s | CPU ms a release | cores | MB each | ready: s | takeover: s |",
+            "|---|---|---|---|---|---|---|---|",
+            *wide,
+            "",
+            "One stream whose source has 16 partitions, replayed:",
+            "",
+            "| workers | events a second | CPU s of all for 10^6 events |",
+            "|---|---|---|",
+            *source,
+        ]
+    )
 
 
 def rate(g: Measured) -> str:

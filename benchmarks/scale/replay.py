@@ -17,6 +17,7 @@ from benchmarks.size import sized
 from schemas.topics import Topics
 
 PARTITIONS = 4
+WIDE_PARTITIONS = sized(16, smallest=2)
 STEP_MS = 60_000
 PER_STEP = sized(10_000, smallest=100)
 LEAD = sized(20, smallest=2)
@@ -29,20 +30,28 @@ QUIET_S = 1.0
 Curve = list[tuple[float, float]]
 
 
-def job_of(where: Setting, stream: dict[str, Any]) -> Job:
+def job_of(where: Setting, stream: dict[str, Any], *, partitions: int = PARTITIONS) -> Job:
     """A job of one stream."""
     return job(
-        where.name, where.bootstrap, where.folder, streams=[stream], partitions=PARTITIONS, source_partitions=PARTITIONS
+        where.name, where.bootstrap, where.folder, streams=[stream], partitions=partitions, source_partitions=partitions
     )
 
 
-def order_of(where: Setting, *, last: int, first: int = 0, new_users: bool = False, per_step: int = PER_STEP) -> Any:
+def order_of(
+    where: Setting,
+    *,
+    last: int,
+    first: int = 0,
+    new_users: bool = False,
+    per_step: int = PER_STEP,
+    partitions: int = PARTITIONS,
+) -> Any:
     """What the producer is told."""
     return {
         "kind": "replay",
         "bootstrap": where.bootstrap,
         "source": f"raw.{where.main}",
-        "partitions": PARTITIONS,
+        "partitions": partitions,
         "per_step": per_step,
         "step_ms": STEP_MS,
         "first": first,
@@ -131,6 +140,27 @@ async def replayed(events: int, progress: Progressing) -> tuple[Figures, dict[st
         }
         curve = [(PER_STEP * (at + 1.0), 1e3 * each) for at, each in enumerate(times)]
         return found, {"replay_ms": curve, "replay_rss": [(share * events, rss) for share, rss in followed.rss]}
+
+
+async def widened(events: int, workers: int, progress: Progressing) -> Figures:
+    """The replay of one stream with a source of many partitions, by several workers."""
+    steps = events // PER_STEP
+    async with setting() as where:
+        stream = main_stream(where.main, step=f"{STEP_MS // 1000}s", clock="replay")
+        await where.prepare(made := job_of(where, stream, partitions=WIDE_PARTITIONS))
+        async with Releases(where.bootstrap, made.names) as releases:
+            where.start(workers)
+            await where.until_ready()
+            cpu = where.cpu_s
+            with feeding(order_of(where, last=steps - 1, partitions=WIDE_PARTITIONS)) as feeder:
+                began = time.time()
+                followed = Followed(where, releases, feeder, steps)
+                await followed.to_the_end(progress, f"{events:,} events by {workers} workers")
+            seen = releases.seen[where.main]
+        return {
+            "wide_events_per_s": events / (max(seen.values()) - began),
+            "wide_cpu_s_per_1e6": 1e6 * (where.cpu_s - cpu) / events,
+        }
 
 
 # --- The crash --------------------------------------------------------------------------------------------------------

@@ -21,9 +21,12 @@ HEAD = ["part", "workers", "partitions", "streams", "figure", "value"]
 CURVES_HEAD = ["curve", "x", "y"]
 BAR = (1, 4, 1)
 """Workers, partitions and streams of the case that the bars are of."""
+MANY_STREAMS = 100
+WIDE = ("others_median_ms", "others_p99_ms", "release_cpu_ms", "cpu_share", "rss_mb", "ready_s", "takeover_s")
+"""Figures of each job that has so many."""
 MOST_POINTS = 250
 """Of a curve that is kept."""
-PARTS = ("latency", "replay", "crash", "backpressure")
+PARTS = ("latency", "beside", "wide", "replay", "crash", "backpressure")
 
 Figures = dict[str, float]
 
@@ -98,14 +101,19 @@ def summary(run: Run) -> dict[str, Any]:
         found |= {"streams": max(row.streams for row in latency)}
         widest = max(latency, key=lambda row: (row.streams, -row.workers))
         found |= {f"widest_{name}": widest.figures[name] for name in ("ready_s", "first_release_s", "all_released_s")}
-        names = [name for name in ("main_p99_ms", "others_p99_ms") if name in widest.figures]
-        found |= {f"widest_{name}": widest.figures[name] for name in names}
+        found |= {f"widest_{name}": value for name, value in widest.figures.items() if name == "others_p99_ms"}
         one = [row for row in latency if row.workers == 1]
         # Before events come, or those of the main stream would be what is seen.
         wide = [row for row in one if row.partitions == widest.partitions]
         found["rss_mb_by_streams"] = {row.streams: row.figures["rss_cold_mb"] for row in wide}
         found["rss_mb_by_partitions"] = {row.partitions: row.figures["rss_cold_mb"] for row in one if row.streams == 1}
-    for part in PARTS[1:]:
+        found["wide"] = {
+            f"{row.streams} by {row.workers}": {name: row.figures[name] for name in WIDE if name in row.figures}
+            for row in latency
+            if row.streams >= MANY_STREAMS
+        }
+    found["wide_source"] = {row.workers: row.figures for row in run.of("wide")}
+    for part in (part for part in PARTS[1:] if part != "wide"):
         for row in run.of(part):
             found |= row.figures
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from benchmarks.scale import projection, results
-from benchmarks.scale.latency import Case, cases
+from benchmarks.scale.latency import Case, cases, neighbours
 from benchmarks.scale.profile import between
 from benchmarks.scale.results import Row, Run, read, summary, write
 from benchmarks.scale.statistics import flatness, growth, quantile, step_times
@@ -85,9 +86,12 @@ def test_the_widest_job_is_a_configuration(tmp_path: Path) -> None:
 
 def test_the_cases_are_those_that_were_asked_for() -> None:
     every = {(case.workers, case.partitions) for case in cases(quick=False) if case.streams == 1}
-    assert every == {(workers, partitions) for workers in (1, 2) for partitions in (1, 4, 16, 64)}
-    assert {case.streams for case in cases(quick=False)} == {1, 20, 200}
-    assert cases(quick=False)[0] == Case(1, 4, 1, 120.0, profile=True)
+    assert every == {(1, 1), (1, 4), (1, 16), (1, 64), (2, 4)}
+    wide = {(case.streams, case.workers, case.side_step_s) for case in cases(quick=False) if case.streams > 1}
+    assert wide == {(20, 1, 10), (200, 1, 10), (200, 2, 10), (200, 4, 10), (1000, 1, 60)}
+    assert cases(quick=False)[0] == Case(1, 4, 1, 60.0, profile=True)
+    many, few = neighbours()
+    assert (many.streams, many.events, many) == (51, 10**6, replace(few, events=10**6))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -151,8 +155,9 @@ def a_run() -> Run:
         Row("latency", 1, 4, 1, LATENCY),
         Row("latency", 1, 4, 20, {**LATENCY, "rss_cold_mb": 240.0}),
         Row("latency", 1, 16, 1, {**LATENCY, "rss_cold_mb": 220.0}),
-        Row("latency", 1, 16, 200, {**LATENCY, "rss_cold_mb": 618.0, "main_p99_ms": 900.0}),
+        Row("latency", 1, 16, 200, {**LATENCY, "rss_cold_mb": 618.0, "others_p99_ms": 900.0}),
         Row("latency", 2, 16, 200, {**LATENCY, "rss_cold_mb": 400.0}),
+        Row("wide", 2, 16, 1, {"wide_events_per_s": 9.0}),
         Row("replay", 1, 4, 1, {"flatness": 1.1, "rss_growth": 1.0}),
     ]
     return Run(rows, {"replay_ms": [(float(at), 1.0) for at in range(1000)], "replay_rss": [(0.0, 1.0), (1.0, 2.0)]})
@@ -162,7 +167,9 @@ def test_a_summary_has_what_the_bars_are_of() -> None:
     found = summary(a_run())
     assert (found["p99_ms"], found["median_ms"], found["streams"]) == (300.0, 100.0, 200)
     assert found["rss_mb_by_streams"] == {1: 220.0, 200: 618.0}
-    assert found["widest_main_p99_ms"] == 900.0  # of one worker
+    assert found["widest_others_p99_ms"] == 900.0  # of one worker
+    assert found["wide"]["200 by 2"]["others_p99_ms"] == 2000.0
+    assert found["wide_source"] == {2: {"wide_events_per_s": 9.0}}
     assert found["parts_ms"] == {"tick_to_block_ms": 50.0}
 
 
@@ -174,13 +181,13 @@ def test_a_part_that_is_run_again_takes_the_place_of_its_last_figures(
     write(a_run(), folder=tmp_path)
     write(Run([Row("replay", 1, 4, 1, {"flatness": 2.0})]), folder=tmp_path)
     rows = read(tmp_path).rows
-    assert [row.part for row in rows] == ["latency"] * 5 + ["replay"]
+    assert [row.part for row in rows] == ["latency"] * 5 + ["wide", "replay"]
     assert rows[0].figures == LATENCY
     assert rows[-1].figures == {"flatness": 2.0}
     kept = json.loads((tmp_path / "scale.json").read_text())
     assert (kept["flatness"], kept["p99_ms"]) == (2.0, 300.0)
     assert len(read(tmp_path).curves["replay_ms"]) <= 250
-    assert [row.part for row in drawn[-1].rows] == ["latency"] * 5 + ["replay"]
+    assert [row.part for row in drawn[-1].rows] == ["latency"] * 5 + ["wide", "replay"]
     assert write(a_run(), folder=tmp_path / "nowhere", quick=True)["p99_ms"] == 300.0
 
 
