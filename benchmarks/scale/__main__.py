@@ -16,7 +16,7 @@ from rich.markup import escape
 import benchmarks.scale
 from benchmarks.scale import latency, projection
 from benchmarks.scale.backpressure import pressed
-from benchmarks.scale.replay import PARTITIONS, WIDE_PARTITIONS, crashed, replayed, widened
+from benchmarks.scale.replay import PARTITIONS, WIDE_PARTITIONS, crashed, replayed, weighed, widened
 from benchmarks.scale.results import PARTS, Progressing, Row, Run, table, write
 from benchmarks.size import QUICK, SMALLEST, sized
 from schemas.errors import PrivstreamError
@@ -28,7 +28,7 @@ PRESSURE_EVENTS = {False: 5 * 10**6, True: sized(10**6, smallest=2_000)}
 CASE_S = 18.0
 """What a case takes beside what is measured, with its broker; for the progress bar."""
 EXPECTED_S = {
-    False: {"beside": 400.0, "wide": 300.0, "replay": 150.0, "crash": 150.0, "backpressure": 120.0},
+    False: {"beside": 400.0, "wide": 300.0, "weighted": 150.0, "replay": 150.0, "crash": 150.0, "backpressure": 120.0},
     True: {"wide": 45.0, "replay": 35.0, "crash": 45.0, "backpressure": 40.0},
 }
 
@@ -57,6 +57,9 @@ async def run(parts: list[str], *, quick: bool, console: Console, only: str = ""
             with _told(done, console, f"wide, {workers} workers", quick=quick):
                 figures = await widened(WIDE_EVENTS[quick], workers, progress)
                 done.rows.append(Row("wide", workers, WIDE_PARTITIONS, 1, figures))
+        if "weighted" in parts and (SMALLEST or not quick):
+            with _told(done, console, "weighted", quick=quick):
+                done.rows.append(Row("weighted", 1, PARTITIONS, 1, await weighed(progress)))
         if "replay" in parts:
             with _told(done, console, "replay", quick=quick):
                 figures, curves = await replayed(EVENTS[quick], progress)

@@ -36,7 +36,7 @@ records as it has events.
 """
 LATE_S = 300.0
 """How long to wait for the last releases."""
-TAKEOVER_S = 60.0
+TAKEOVER_S = sized(60.0, smallest=1.0)
 """How long events go on after one of several workers was killed."""
 
 
@@ -106,7 +106,7 @@ def job_of(case: Case, where: Setting) -> tuple[Job, list[tuple[str, str]]]:
     """The job, and source and engine of each side stream."""
     start = datetime.fromtimestamp(int(time.time()), UTC).isoformat()[:19]
     sides = [(f"{where.prefix}side{at}", ENGINES[at % len(ENGINES)]) for at in range(case.streams - 1)]
-    streams = [main_stream(where.main, step=f"{case.step_s}s", clock="wall", start=start)]
+    streams = [main_stream(where.main, step=f"{case.step_s}s", clock="wall", start=start, events=case.events)]
     streams += [side_stream(name, engine, step=f"{case.side_step_s}s", start=start) for name, engine in sides]
     made = job(
         where.name,

@@ -81,6 +81,16 @@ def inputs(g: Measured) -> str:
         ("replay", "events a second, one worker, spatial, to the public topics", found("replay_events_per_s")),
         ("replay", "processor seconds of the worker for 10^6 events", found("replay_cpu_s_per_1e6", digits=1)),
         ("replay", "bytes of an event: source; blocks", found("event_bytes", "block_bytes_per_event")),
+        (
+            "weighted",
+            "processor seconds of the worker for 10^6 events in one step: records of events; with weights",
+            found("single_cpu_s_per_1e6", "weighted_cpu_s_per_1e6", digits=1),
+        ),
+        (
+            "weighted",
+            "public bytes of such a step: records of events; with weights",
+            found("single_public_bytes_per_step", "weighted_public_bytes_per_step"),
+        ),
         ("replay", f"bytes: public topics, a step of {events}; state", found("public_bytes_per_step", "state_bytes")),
         ("replay", "last tenth over first: step time; memory", found("flatness", "rss_growth", digits=2)),
         ("crash", "bytes of a user: memory; topic", found("bounds_bytes_per_user", "bounds_topic_bytes_per_user")),

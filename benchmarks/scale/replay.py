@@ -20,6 +20,8 @@ PARTITIONS = 4
 WIDE_PARTITIONS = sized(16, smallest=2)
 STEP_MS = 60_000
 PER_STEP = sized(10_000, smallest=100)
+LARGE = sized(1_000_000, smallest=1_000)
+LARGE_STEPS = sized(4, smallest=2)
 LEAD = sized(20, smallest=2)
 """Steps that are sent and not public, at most: the load is the same from the first step to the last."""
 LOOK_S = 0.25
@@ -144,23 +146,45 @@ async def replayed(events: int, progress: Progressing) -> tuple[Figures, dict[st
 
 async def widened(events: int, workers: int, progress: Progressing) -> Figures:
     """The replay of one stream with a source of many partitions, by several workers."""
-    steps = events // PER_STEP
+    per_s, cpu, _ = await _passed(events, progress, workers=workers, partitions=WIDE_PARTITIONS)
+    return {"wide_events_per_s": per_s, "wide_cpu_s_per_1e6": cpu}
+
+
+async def weighed(progress: Progressing) -> Figures:
+    """The replay of large steps, whose records are single ones, and weighted ones of cells."""
+    found: Figures = {}
+    for form in ("single", "weighted"):
+        per_s, cpu, size = await _passed(LARGE_STEPS * LARGE, progress, per_step=LARGE, form=form)
+        found |= {f"{form}_events_per_s": per_s, f"{form}_cpu_s_per_1e6": cpu, f"{form}_public_bytes_per_step": size}
+    return found
+
+
+async def _passed(
+    events: int,
+    progress: Progressing,
+    *,
+    workers: int = 1,
+    partitions: int = PARTITIONS,
+    per_step: int = PER_STEP,
+    form: str = "single",
+) -> tuple[float, float, float]:
+    """Replay one stream. Returns events a second, processor seconds for 10^6, and public bytes a step."""
+    steps = events // per_step
     async with setting() as where:
-        stream = main_stream(where.main, step=f"{STEP_MS // 1000}s", clock="replay")
-        await where.prepare(made := job_of(where, stream, partitions=WIDE_PARTITIONS))
+        stream = main_stream(where.main, step=f"{STEP_MS // 1000}s", clock="replay", events=per_step)
+        stream |= {} if form == "single" else {"records": {"form": form}}
+        await where.prepare(made := job_of(where, stream, partitions=partitions))
         async with Releases(where.bootstrap, made.names) as releases:
             where.start(workers)
             await where.until_ready()
             cpu = where.cpu_s
-            with feeding(order_of(where, last=steps - 1, partitions=WIDE_PARTITIONS)) as feeder:
+            with feeding(order_of(where, last=steps - 1, per_step=per_step, partitions=partitions)) as feeder:
                 began = time.time()
                 followed = Followed(where, releases, feeder, steps)
-                await followed.to_the_end(progress, f"{events:,} events by {workers} workers")
+                await followed.to_the_end(progress, f"{events:,} events by {workers} workers, {form} records")
             seen = releases.seen[where.main]
-        return {
-            "wide_events_per_s": events / (max(seen.values()) - began),
-            "wide_cpu_s_per_1e6": 1e6 * (where.cpu_s - cpu) / events,
-        }
+        size = sum(map(where.topic_bytes, Topics.published(where.main))) / steps
+        return events / (max(seen.values()) - began), 1e6 * (where.cpu_s - cpu) / events, size
 
 
 # --- The crash --------------------------------------------------------------------------------------------------------

@@ -70,13 +70,17 @@ def job(
     return Job(table, source_partitions)
 
 
-def main_stream(name: str, *, step: str, clock: str, start: str = START) -> Table:
-    """A spatial stream of users in the unit square, whose bound renews with each step."""
+def main_stream(name: str, *, step: str, clock: str, start: str = START, events: int = USERS) -> Table:
+    """A spatial stream of users in the unit square, whose bound renews with each step.
+
+    Args: events: of a step, for which the bound has room.
+    """
+    most = max(2, 2 * events // USERS)
     return {
         "name": name,
         "engine": "spatial",
         "source": f"raw.{name}",
-        "privacy": {"epsilon": 1.0, "unit": "user", "user": "user", "max_contributions": 2, "per": step},
+        "privacy": {"epsilon": 1.0, "unit": "user", "user": "user", "max_contributions": most, "per": step},
         "time": _time(step, clock, start),
         "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
         "options": {"initial_steps": 1},
