@@ -72,7 +72,7 @@ def cases(*, quick: bool) -> list[Case]:
     if quick:
         return [Case(1, 4, 1, 14.0, profile=True, settle_s=6.0), Case(1, 4, 20, 14.0, settle_s=6.0)]
     # Between the first step that releases much and the second, see `SETTLE_S`.
-    narrow = [Case(w, p, 1, 40.0, settle_s=70.0) for w, p in ((1, 1), (1, 16), (1, 64), (2, 4))]
+    narrow = [Case(w, p, 1, 40.0, settle_s=70.0) for w, p in ((1, 16), (2, 4))]
     some = Case(1, 4, 20, 40.0, settle_s=70.0)
     wide = [
         Case(w, 16, 200, 60.0, settle_s=70.0, step_s=10, events=FEW_EVENTS, profile=w == 1, takeover=w == 2)
@@ -87,7 +87,7 @@ def neighbours() -> tuple[Case, Case]:
     if SMALLEST:
         many = Case(1, 2, 1 + len(ENGINES), 3.0, settle_s=1.0, step_s=1, side_step_s=1, events=MANY_EVENTS)
     else:
-        many = Case(1, 4, 51, 90.0, settle_s=70.0, step_s=30, events=MANY_EVENTS)
+        many = Case(1, 4, 51, 61.0, settle_s=59.0, step_s=30, events=MANY_EVENTS)
     return many, replace(many, events=FEW_EVENTS)
 
 
