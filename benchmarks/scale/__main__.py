@@ -16,7 +16,7 @@ from rich.markup import escape
 import benchmarks.scale
 from benchmarks.scale import latency, projection
 from benchmarks.scale.backpressure import pressed
-from benchmarks.scale.replay import PARTITIONS, WIDE_PARTITIONS, crashed, replayed, weighed, widened
+from benchmarks.scale.replay import PARTITIONS, WIDE_PARTITIONS, crashed, replayed, undated, weighed, widened
 from benchmarks.scale.results import PARTS, Progressing, Row, Run, table, write
 from benchmarks.size import QUICK, SMALLEST, sized
 from schemas.errors import PrivstreamError
@@ -28,7 +28,15 @@ PRESSURE_EVENTS = {False: 5 * 10**6, True: sized(10**6, smallest=2_000)}
 CASE_S = 18.0
 """What a case takes beside what is measured, with its broker; for the progress bar."""
 EXPECTED_S = {
-    False: {"beside": 400.0, "wide": 300.0, "weighted": 150.0, "replay": 150.0, "crash": 150.0, "backpressure": 120.0},
+    False: {
+        "beside": 400.0,
+        "wide": 300.0,
+        "weighted": 150.0,
+        "replay": 150.0,
+        "undated": 150.0,
+        "crash": 150.0,
+        "backpressure": 120.0,
+    },
     True: {"wide": 45.0, "replay": 35.0, "crash": 45.0, "backpressure": 40.0},
 }
 
@@ -65,6 +73,9 @@ async def run(parts: list[str], *, quick: bool, console: Console, only: str = ""
                 figures, curves = await replayed(EVENTS[quick], progress)
                 done.rows.append(Row("replay", 1, PARTITIONS, 1, figures))
                 done.curves |= curves
+        if "undated" in parts and (SMALLEST or not quick):
+            with _told(done, console, "undated", quick=quick):
+                done.rows.append(Row("undated", 1, PARTITIONS, 1, await undated(EVENTS[quick], progress)))
         if "crash" in parts:
             with _told(done, console, "crash", quick=quick):
                 done.rows.append(Row("crash", 1, PARTITIONS, 1, await crashed(EVENTS[quick], progress)))

@@ -79,7 +79,7 @@ def cases(*, quick: bool) -> list[Case]:
         for w in (1, 2, 4)
     ]
     widest = Case(1, 16, 1000, 125.0, settle_s=75.0, step_s=60, side_step_s=60, events=FEW_EVENTS)
-    return [Case(1, 4, 1, 60.0, profile=True), *narrow, some, *wide, widest]
+    return [Case(1, 4, 1, 120.0, profile=True), *narrow, some, *wide, widest]
 
 
 def neighbours() -> tuple[Case, Case]:

@@ -93,6 +93,7 @@ def inputs(g: Measured) -> str:
         ),
         ("replay", f"bytes: public topics, a step of {events}; state", found("public_bytes_per_step", "state_bytes")),
         ("replay", "last tenth over first: step time; memory", found("flatness", "rss_growth", digits=2)),
+        ("undated", "the same without dates of records", found("undated_flatness", "undated_rss_growth", digits=2)),
         ("crash", "bytes of a user: memory; topic", found("bounds_bytes_per_user", "bounds_topic_bytes_per_user")),
         ("crash", f"s from SIGKILL to a release, {_large(g['crash_users'])} users", found("recover_s", digits=1)),
         ("latency", "MB of a worker: one stream; each one more", f"{first:.0f}; {per_stream:.2f}"),

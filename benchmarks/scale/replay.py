@@ -29,6 +29,8 @@ STEP_AT_MOST_S = 60.0
 QUIET_S = 1.0
 """Without a release: what a dead worker had committed has come by then."""
 
+UNDATED = ("flatness", "rss_growth", "replay_events_per_s", "replay_cpu_s_per_1e6")
+
 Curve = list[tuple[float, float]]
 
 
@@ -105,11 +107,19 @@ class Followed:
             await asyncio.sleep(0.02)
 
 
-async def replayed(events: int, progress: Progressing) -> tuple[Figures, dict[str, Curve]]:
-    """The replay."""
+async def undated(events: int, progress: Progressing) -> Figures:
+    """The replay of a stream whose records have no dates, so that a worker remembers nothing of each."""
+    found, _ = await replayed(events, progress, times="released")
+    return {f"undated_{name.removeprefix('replay_')}": found[name] for name in UNDATED}
+
+
+async def replayed(events: int, progress: Progressing, *, times: str = "dated") -> tuple[Figures, dict[str, Curve]]:
+    """The replay. Args: times: of its records."""
     steps = events // PER_STEP
     async with setting() as where:
-        made = job_of(where, main_stream(where.main, step=f"{STEP_MS // 1000}s", clock="replay"))
+        stream = main_stream(where.main, step=f"{STEP_MS // 1000}s", clock="replay")
+        stream["time"]["records"] = times
+        made = job_of(where, stream)
         await where.prepare(made)
         async with Releases(where.bootstrap, made.names) as releases:
             where.start()
@@ -119,7 +129,7 @@ async def replayed(events: int, progress: Progressing) -> tuple[Figures, dict[st
             with feeding(order_of(where, last=steps - 1)) as feeder:
                 followed = Followed(where, releases, feeder, steps)
                 began = time.time()
-                await followed.to_the_end(progress, f"replay of {events:,} events")
+                await followed.to_the_end(progress, f"replay of {events:,} events, {times} records")
                 sent = fed(feeder) or events
             after, cpu = await asyncio.to_thread(worker.metrics), where.cpu_s - cpu
             seen = releases.seen[where.main]

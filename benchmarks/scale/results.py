@@ -26,7 +26,7 @@ WIDE = ("others_median_ms", "others_p99_ms", "release_cpu_ms", "cpu_share", "rss
 """Figures of each job that has so many."""
 MOST_POINTS = 250
 """Of a curve that is kept."""
-PARTS = ("latency", "beside", "wide", "weighted", "replay", "crash", "backpressure")
+PARTS = ("latency", "beside", "wide", "weighted", "replay", "undated", "crash", "backpressure")
 
 Figures = dict[str, float]
 

@@ -89,7 +89,7 @@ def test_the_cases_are_those_that_were_asked_for() -> None:
     assert every == {(1, 4), (1, 16), (2, 4)}
     wide = {(case.streams, case.workers, case.side_step_s) for case in cases(quick=False) if case.streams > 1}
     assert wide == {(20, 1, 10), (200, 1, 10), (200, 2, 10), (200, 4, 10), (1000, 1, 60)}
-    assert cases(quick=False)[0] == Case(1, 4, 1, 60.0, profile=True)
+    assert cases(quick=False)[0] == Case(1, 4, 1, 120.0, profile=True)
     many, few = neighbours()
     assert (many.streams, many.events, many) == (51, 10**6, replace(few, events=10**6))
 
