@@ -109,16 +109,16 @@ class Followed:
 
 async def undated(events: int, progress: Progressing) -> Figures:
     """The replay of a stream whose records have no dates, so that a worker remembers nothing of each."""
-    found, _ = await replayed(events, progress, times="released")
+    found, _ = await replayed(events, progress, records="released")
     return {f"undated_{name.removeprefix('replay_')}": found[name] for name in UNDATED}
 
 
-async def replayed(events: int, progress: Progressing, *, times: str = "dated") -> tuple[Figures, dict[str, Curve]]:
-    """The replay. Args: times: of its records."""
+async def replayed(events: int, progress: Progressing, *, records: str = "dated") -> tuple[Figures, dict[str, Curve]]:
+    """The replay. Args: records: what dates they have."""
     steps = events // PER_STEP
     async with setting() as where:
         stream = main_stream(where.main, step=f"{STEP_MS // 1000}s", clock="replay")
-        stream["time"]["records"] = times
+        stream["time"]["records"] = records
         made = job_of(where, stream)
         await where.prepare(made)
         async with Releases(where.bootstrap, made.names) as releases:
@@ -129,7 +129,7 @@ async def replayed(events: int, progress: Progressing, *, times: str = "dated") 
             with feeding(order_of(where, last=steps - 1)) as feeder:
                 followed = Followed(where, releases, feeder, steps)
                 began = time.time()
-                await followed.to_the_end(progress, f"replay of {events:,} events, {times} records")
+                await followed.to_the_end(progress, f"replay of {events:,} events, {records} records")
                 sent = fed(feeder) or events
             after, cpu = await asyncio.to_thread(worker.metrics), where.cpu_s - cpu
             seen = releases.seen[where.main]
