@@ -19,8 +19,8 @@ RUN useradd --system --uid 10001 --home-dir /var/lib/privstream --create-home pr
 COPY --from=build /opt/privstream /opt/privstream
 # State tables of a job without a data_dir lie in the volume, too. Threads that compute share one arena of malloc: of its
 # own, each keeps what a step needed at its largest.
-ENV PATH=/opt/privstream/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 XDG_STATE_HOME=/var/lib/privstream/data \
-    MALLOC_ARENA_MAX=1
+ENV PATH=/opt/privstream/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=1 \
+    XDG_STATE_HOME=/var/lib/privstream/data
 USER 10001
 WORKDIR /var/lib/privstream
 # As sensitive as the raw topics: it holds the engines' states.
