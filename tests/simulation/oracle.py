@@ -143,6 +143,11 @@ def _is_of(stream: Stream, event: dict[str, Any]) -> bool:
     )
 
 
+def _counts_in(stream: Stream, event: dict[str, Any]) -> bool:
+    """Whether an event is one of this stream's: one of no part is refused by the first."""
+    return stream.part is None or event["what"] in stream.part.values
+
+
 def _routed(
     stream: Stream, sources: Sequence[PartitionLog], copies: Sequence[PartitionLog], *, whole: bool
 ) -> Iterator[str]:
@@ -208,7 +213,7 @@ def _pairs(stream: Stream, spec: SourceSpec, sources: Sequence[PartitionLog], bl
         of_user: dict[str, set[str]] = {}
         for record in log.records(committed=True):
             event = None if _tick(record) or record.offset >= done else orjson.loads(record.value or b"")
-            if event and _is_of(stream, event) and home_partition(event["user"], len(sources)) == partition:
+            if event and _counts_in(stream, event) and home_partition(event["user"], len(sources)) == partition:
                 mine = of_user.setdefault(event["user"], set())
                 if event["what"] not in mine and len(mine) < spec.bounds.max_contributions:
                     mine.add(event["what"])
