@@ -170,6 +170,8 @@ def _routed(
                 if event is not None and not _is_of(stream, event):
                     continue
                 home = None if event is None else home_partition(event["user"], len(copies))
+                if event is not None and not _counts_in(stream, event):
+                    home = record.offset % len(copies)  # what is refused is anywhere
                 for each in truth if home is None else (truth[home],):
                     each.append((record.offset, record.value))
         if [found[partition] for found in ours] != truth:
