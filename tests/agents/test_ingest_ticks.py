@@ -139,7 +139,7 @@ async def test_what_is_to_be_routed_waits_as_long_beside_many_partitions_as_alon
     task.flush = flush  # type: ignore[method-assign]
     await task.take([record(0)])
     await task.flush_if_due(80)
-    assert (task.routes, flushed) == (True, [1])
+    assert (task.flush_wait_s(80), flushed) == (0.0, [1])
 
 
 @pytest.mark.parametrize(("each_s", "turns"), [(2**-13, 1), (2**-7, 34), (2**-4, 100)])

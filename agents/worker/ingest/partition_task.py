@@ -353,10 +353,10 @@ class SourceTask:
             for each in self.machines:
                 each.advance(self.position)
 
-    @property
-    def routes(self) -> bool:
-        """Whether records go on from here to a topic on which ingest meets them again."""
-        return any(isinstance(machine, PartitionRoute) for machine in self.machines)
+    def flush_wait_s(self, partitions: int) -> float:
+        """Return how long a record waits here for its block to fill where the worker has so many partitions."""
+        routes = any(isinstance(machine, PartitionRoute) for machine in self.machines)
+        return self._options.flush_s if routes else self._options.flush_wait_s(partitions)
 
     async def flush_if_due(self, partitions: int = 1) -> None:
         """Commit where a block is full, a step has ended, or a record has waited long enough. Of so many partitions."""
@@ -364,8 +364,7 @@ class SourceTask:
             await self.settled()  # a failure must be noticed even if nothing ever follows
         self._trim()
         full = any(machine.room == 0 for machine in self.machines)
-        wait_s = self._options.flush_s if self.routes else self._options.flush_wait_s(partitions)
-        waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= wait_s
+        waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= self.flush_wait_s(partitions)
         if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
             await self.flush()
 

@@ -227,8 +227,7 @@ class IngestService(LongService):
         tasks = self.partition_tasks.values()
         few = sum(map(len, fetched.values())) < FEW_RECORDS
         if few and self._pulse.ready and not any(task.awaited for task in tasks):
-            routes = any(task.routes for task in tasks)
-            wait_s = self._options.flush_s if routes else self._options.flush_wait_s(len(tasks))
+            wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=self._options.flush_s)
             together_s = min(wait_s * TOGETHER, TOGETHER_S)
             await self.sleep(min(together_s, self._until_next_end_s()))
 
