@@ -255,6 +255,10 @@ def test_somebody_elses_snapshot_is_refused() -> None:
         PartitionIngest(SPEC, 0).load([snapshot.value, snapshot.value])
     with pytest.raises(WireError):
         PartitionIngest(SPEC, 0).load([b"nonsense"])
+    machine = PartitionIngest(SPEC, 0)
+    machine.load([snapshot.value])
+    with pytest.raises(ValueError, match="loaded at once"):
+        machine.load([snapshot.value])
 
 
 @pytest.mark.parametrize("cut", [None, 2, 4], ids=["alone", "its block cut shorter", "its block cut longer"])

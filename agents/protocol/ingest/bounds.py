@@ -205,11 +205,16 @@ class Bounds:
         return slot < ADMITTED and self.spec.max_per_step is not None
 
     def fill(self, kind: Kind, slot: int, buckets: Mapping[int, tuple[Hashes, Counts]]) -> None:
-        """Set the table of a period or of a step to what snapshots hold, see `UserTable.of_buckets`."""
+        """Set the table of a period or of a step to what all snapshots hold, see `UserTable.of_buckets`.
+
+        Raises: ValueError if something is counted there already: it would be forgotten.
+        """
         if slot >= SURPLUS and self._beyond is not None:
             self._beyond.fill(kind, slot - SURPLUS, buckets)
             return
         tables = self.periods if kind == "period" else self.steps
+        if slot in tables:
+            raise ValueError(f"snapshots of {kind} {slot} are loaded at once, before any event")
         tables[slot] = UserTable.of_buckets(self._largest(kind, slot), buckets)
 
     def expire(self, open_step: int) -> None:
