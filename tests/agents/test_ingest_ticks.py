@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
-from agents.worker.ingest.service import LEAST_S, IngestService, StepEnds
+from agents.worker.ingest.service import FEW_RECORDS, LEAST_S, IngestService, StepEnds
 from agents.worker.ingest.specs import source_specs
 from schemas.events import TICK_HEADER, encode_going_live
 from tests.kafka.support import job_config, stream_table
@@ -419,3 +419,65 @@ async def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warne
     task.reached(7)
     assert machine.ticked == task.awaited.asked(machine) == 10**8 // 60 - 1
     assert "are over and not published" not in caplog.text
+
+
+def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0) -> Any:
+    """Return the parts of a service that decide what is read, and when: `got` is what was asked of Kafka."""
+    got: list[tuple[TopicPartition, ...]] = []
+    slept: list[float] = []
+
+    async def getmany(*partitions: TopicPartition, **_: Any) -> dict[TopicPartition, list[None]]:
+        got.append(partitions)
+        return {TopicPartition("raw.s", 0): [None] * gives}
+
+    async def sleep(wait_s: float) -> None:
+        slept.append(wait_s)
+
+    return SimpleNamespace(
+        partition_tasks={TopicPartition("raw.s", number): task for number, task in enumerate(tasks)},
+        consumer=SimpleNamespace(getmany=getmany), got=got, slept=slept, sleep=sleep, _together_until_s=0.0,
+        _busy=set(),
+        _pulse=SimpleNamespace(ready=True), _options=IngestOptions(), _until_next_end_s=lambda: next_end_s,
+    )  # fmt: skip
+
+
+async def read(service: Any) -> Any:
+    return await IngestService._fetch(service, service.consumer, IngestService._asked(service))
+
+
+async def test_few_records_come_together_and_the_partition_of_an_end_is_read_at_once() -> None:
+    quiet, other = task_of(), task_of()
+    service = reading(quiet, other, gives=FEW_RECORDS - 1)
+    await read(service)
+    assert service.got == [()]
+    await read(service)
+    assert service.got == [()]
+    assert 0 < service.slept[0] <= IngestOptions().flush_wait_s(2)
+    other.awaited.put(other.clocked[0], 0, 5)
+    await read(service)
+    assert service.got == [(), (TopicPartition("raw.s", 1),)]
+    assert len(service.slept) == 1
+
+
+async def test_nobody_waits_for_more_records_beyond_the_end_of_a_step_or_where_many_came() -> None:
+    service = reading(task_of(), next_end_s=0.02)
+    await read(service)
+    await read(service)
+    assert service.slept == [0.02]
+
+
+async def test_a_partition_with_many_records_is_read_at_once_while_those_of_others_come_together() -> None:
+    service = reading(task_of(), task_of(), gives=FEW_RECORDS)
+    await read(service)
+    await read(service)
+    assert (service.got, service.slept) == ([(), (TopicPartition("raw.s", 0),)], [])
+    behind = reading(task_of(), task_of(), gives=IngestOptions().poll_records)
+    await read(behind)
+    await read(behind)
+    assert behind.got == [(), ()], "more may wait of the other partition, for which there was no room"
+
+
+async def test_a_worker_that_joins_its_group_asks_for_all_and_hears_of_errors() -> None:
+    service = reading()
+    await read(service)
+    assert service.got == [()]

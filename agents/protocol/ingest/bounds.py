@@ -245,7 +245,7 @@ class Bounds:
 
     def bucket_bytes(self) -> int:
         """Return about how large the snapshot of one bucket is."""
-        return 64 + 20 * sum(len(table) for _, _, table in self.tables()) // BUCKETS
+        return 200 + 20 * sum(len(table) for _, _, table in self.tables()) // BUCKETS
 
     def _largest(self, kind: Kind, slot: int) -> int:
         """Return what no count of this table is above."""

@@ -65,6 +65,8 @@ class PureFilter:
         self._spec = spec
         self._partition = partition
         self._times = spec.time_parser()
+        # To ask a protocol whether an object has it looks at each of its methods.
+        self._clips = spec.domain if isinstance(spec.domain, ClippingDomain) else None
 
     def run(self, events: list[Any], ticked: IntArray, arrivals_us: IntArray | None) -> Filtered:
         """Filter and encode decoded events.
@@ -89,7 +91,7 @@ class PureFilter:
         at_fault |= self._at_fault(columns, np.flatnonzero((reasons == 0) & (domain_reasons != 0)))
         _fill(reasons, domain_reasons)
         _mark(reasons, Reason.BAD_OPERATION, operations == 0)
-        clipped = domain.clipped(columns) if isinstance(domain, ClippingDomain) else None
+        clipped = None if self._clips is None else self._clips.clipped(columns)
         if trips is not None:
             filled = self._spec.filled
             keys[:, list(filled.trip)] = trips

@@ -256,14 +256,16 @@ class PartitionIngest:
         reasons = np.zeros(len(records), np.uint8)
         at_fault: dict[int, str] = {}
         ticked, events = self._ticks_of_sources(records, reasons) if self._sources else self._ticks(records, reasons)
-        if len(events) == len(records):
+        ticks = len(records) - len(events)
+        if ticks == 0:
             reasons, at_fault = self._events(records, ticked)
         elif len(events):
             rows = events.tolist()
             reasons[events], found = self._events([records[row] for row in rows], ticked[events])
             at_fault = {rows[row]: field for row, field in found.items()}
-        bad_ticks = int(np.isin(reasons, (Reason.BAD_TICK, Reason.TICK_TOO_FAR)).sum())
-        self._account(records, reasons, at_fault, ticks=len(records) - len(events) - bad_ticks)
+        if ticks:
+            ticks -= int(np.isin(reasons, (Reason.BAD_TICK, Reason.TICK_TOO_FAR)).sum())
+        self._account(records, reasons, at_fault, ticks=ticks)
         self.next_offset = records[-1].offset + 1
         self.tick(min(tick for tick, _ in self._sources) if self._sources else int(ticked[-1]))
 

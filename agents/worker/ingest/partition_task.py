@@ -98,7 +98,7 @@ class AwaitedTicks:
                 self._void[machine] = step
 
 
-LEAST_SNAPSHOT_BYTES = 32 << 10
+LEAST_SNAPSHOT_BYTES = 4 << 10
 MOST_SNAPSHOTS = 32
 TRIM_S = 60.0
 """How long raw records stay on a routed topic once they are in blocks, about: each deletion is a client of its own."""

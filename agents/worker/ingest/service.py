@@ -131,9 +131,9 @@ class StepEnds:
 CLOCK_S = 0.05  # how late a step's end may be noticed, at most
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
-FEW_RECORDS = 2_000
+FEW_RECORDS = 1_000  # of one partition
 TOGETHER = 0.2  # of the time that records wait for their block to fill, to come together before they are taken in
-TOGETHER_S = 1.0  # at most
+TOGETHER_S = 5.0  # at most
 TURN_S = 0.02  # of work on one partition after the other, before anything else has its turn
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
@@ -180,6 +180,8 @@ class IngestService(LongService):
         self._options = IngestOptions() if options is None else options
         self._broker_clock = BrokerClock(config, now_us=now_us)
         self._step_ends = StepEnds()
+        self._together_until_s = 0.0
+        self._busy: set[TopicPartition] = set()
         self._instance_id = instance_id
         self._grace_us = {stream.name: stream.time.grace_us for stream in config.streams}
         self._wanted: frozenset[TopicPartition] = frozenset()
@@ -204,10 +206,10 @@ class IngestService(LongService):
             while not self.should_stop:
                 await self._open_assigned(consumer)
                 self._pulse.works("reads the sources" if self._pulse.ready else "joins its group", patience_s)
-                poll_ms = min(self._options.poll_timeout_ms, 1 + int(1e3 * self._until_next_end_s()))
-                fetched = await consumer.getmany(timeout_ms=poll_ms, max_records=self._options.poll_records)
+                asked = self._asked()
+                fetched = await self._fetch(consumer, asked)
                 await self._work(consumer, fetched)
-                await self._catch_up(consumer)
+                await self._catch_up(consumer, asked)
                 self._schemas.go_on(consumer, self.partition_tasks)
                 for source, task in list(self.partition_tasks.items()):
                     async with self._reopening(consumer, task):
@@ -215,21 +217,42 @@ class IngestService(LongService):
                     task.leave_out_stopped()
                     if not task.machines and source in consumer.assignment():
                         consumer.pause(source)
-                await self._let_records_come(fetched)
         finally:
             self._pulse.waits("has ended")
             await finish_before_cancellation(self._leave(consumer))
 
-    async def _let_records_come(self, fetched: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        """Wait a little where few records came: to take in one costs as much as to take in hundreds. Not where a step
-        has ended, and no longer than until one ends.
+    def _asked(self) -> list[TopicPartition]:
+        """Return the partitions to read now: all of them or, while records come together, those that wait for the
+        place where a step ends, or had many. To take in a few records costs as much as to take in hundreds.
         """
+        come_together = self._pulse.ready and time.monotonic() < self._together_until_s
+        return [
+            source
+            for source, task in self.partition_tasks.items()
+            if task.awaited or source in self._busy or not come_together
+        ]
+
+    async def _fetch(
+        self, consumer: AIOKafkaConsumer, asked: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Sequence[Any]]:
+        """Return records of these partitions; where there is none to ask for, nothing after a little while, no later
+        than a step ends. Once there was room for what all of them had, the next ones come together for a while.
+        """
+        until_end_s, most = self._until_next_end_s(), self._options.poll_records
         tasks = self.partition_tasks.values()
-        few = sum(map(len, fetched.values())) < FEW_RECORDS
-        if few and self._pulse.ready and not any(task.awaited for task in tasks):
-            wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=self._options.flush_s)
-            together_s = min(wait_s * TOGETHER, TOGETHER_S)
-            await self.sleep(min(together_s, self._until_next_end_s()))
+        if tasks and not asked:
+            await self.sleep(min(until_end_s, max(LEAST_S, self._together_until_s - time.monotonic())))
+            return {}
+        poll_ms = min(self._options.poll_timeout_ms, 1 + int(1e3 * until_end_s))
+        every = len(asked) == len(tasks)  # for which aiokafka is given none: each that is named is looked up
+        fetched: Mapping[TopicPartition, Sequence[Any]] = await consumer.getmany(
+            *(() if every else asked), timeout_ms=poll_ms, max_records=most
+        )
+        self._busy = {source for source, records in fetched.items() if len(records) >= FEW_RECORDS}
+        if every and sum(map(len, fetched.values())) < most:
+            wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
+            self._together_until_s = time.monotonic() + min(wait_s * TOGETHER, TOGETHER_S)
+        return fetched
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
         await self._schemas.close()
@@ -436,10 +459,11 @@ class IngestService(LongService):
             if not task.closed:
                 task.awaited.put(machine, step, ends[task.source])
 
-    async def _catch_up(self, consumer: AIOKafkaConsumer) -> None:
+    async def _catch_up(self, consumer: AIOKafkaConsumer, asked: Sequence[TopicPartition]) -> None:
         """Follow reading where it meets no record: ticks that have their place, offsets that hold nothing."""
-        for source, task in list(self.partition_tasks.items()):
-            if task.closed or source not in consumer.assignment():
+        for source in asked:
+            task = self.partition_tasks.get(source)
+            if task is None or task.closed or source not in consumer.assignment():
                 continue
             try:
                 async with asyncio.timeout(1.0):
