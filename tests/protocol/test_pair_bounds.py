@@ -174,7 +174,7 @@ def test_what_pairs_cannot_be_bounded_with_is_refused(more: dict[str, int]) -> N
 
 
 def test_a_pair_is_told_by_user_and_key_and_by_a_secret() -> None:
-    """The hash is SipHash of the bytes of both; words of 0 at the end, which every shorter key has, are left out."""
+    """The hash is that of the bytes of both; words of 0 at the end, which every shorter key has, are left out."""
     rows = np.array([[7, 9, 2**63, 0, 0], [7, 9, 2**63, 1, 0], [7, 9, 0, 1, 0], [0] * 5], np.uint64)
     texts = [np.trim_zeros(row, "b").astype("<u8").tobytes() for row in rows]
     data = np.frombuffer(b"".join(texts) + bytes(8), np.uint8)
