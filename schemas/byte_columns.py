@@ -58,7 +58,8 @@ class ByteColumn:
             data = np.concatenate((data, np.zeros(width, np.uint8)))
         if len(data) < width:
             return ByteColumn(np.zeros((0, width), np.uint8), lengths)
-        return ByteColumn(np.lib.stride_tricks.sliding_window_view(data, width)[begins], lengths)
+        windows = np.ndarray((len(data) - width + 1, width), np.uint8, np.ascontiguousarray(data), strides=(1, 1))
+        return ByteColumn(windows[begins], lengths)
 
     @staticmethod
     def varints(numbers: IntArray) -> ByteColumn:

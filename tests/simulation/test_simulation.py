@@ -62,7 +62,7 @@ def test_many_seeds_keep_every_promise(simulator: subprocess.Popen[str]) -> None
     ("plant", "seed", "steps"),
     [
         ("ledger not read", 1, 4),
-        ("tick forgotten", 1, 4),
+        ("tick forgotten", 2, 4),
         ("trimmed by position", 1, 4),
         ("stale snapshot", 2, 4),
         ("live forgotten", 4, 8),
