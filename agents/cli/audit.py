@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from agents.local.coupling.audit import Audit
     from schemas.config import Stream
 
-LOOK_S = 0.2
-"""After which the bar is moved by what other processes have done."""
 BESIDE = 8
 """Pairs of a stream beside the random ones, about: the bar counts them."""
 HEAD = ("stream", "claimed", "pairs", "largest share used", "half the noise", "verdict")
@@ -88,47 +85,33 @@ def audited_streams(config: Path | None, only: str | None) -> list[tuple[str, St
 
 
 def audits(
-    streams: Sequence[tuple[str, Stream]], *, pairs: int, seed: int, workers: int | None = None, quiet: bool = False
+    streams: Sequence[tuple[str, Stream]], *, pairs: int, seed: int, workers: int | None, quiet: bool
 ) -> list[Audit]:
     """Audit streams, in processes of their own where several are audited at a time."""
     import os
-    from concurrent.futures import wait
+    from concurrent.futures import as_completed
 
     from agents.local.coupling.audit import audit
-    from agents.local.offline.processes import count_one, process_pool, shared_counts
+    from agents.local.offline.processes import process_pool
 
-    each = pairs + BESIDE
     processes = min(workers or os.cpu_count() or 1, len(streams))
-    if processes == 1:
-        with Bars(quiet=quiet) as bars:
-            return _one_by_one(streams, pairs, seed, bars)
-    counts = shared_counts(len(streams))
-    with Bars(quiet=quiet) as bars, process_pool(processes, counts) as pool:
-        futures = [
-            pool.submit(audit, name, stream, pairs=pairs, seed=seed, each_pair=partial(count_one, at))
-            for at, (name, stream) in enumerate(streams)
-        ]
-        try:
-            done = False
-            while not done:
-                done = not wait(futures, timeout=LOOK_S).not_done
-                made = [each if future.done() else min(counts[at], each) for at, future in enumerate(futures)]
-                bars("pairs of runs", sum(made), each * len(streams))
-            return [future.result() for future in futures]
-        finally:  # of whoever is interrupted, nothing more is begun
-            for future in futures:
-                future.cancel()
+    with Bars(quiet=quiet) as bars:
+        if processes == 1:
+            made, total = count(1), (pairs + BESIDE) * len(streams)
 
+            def pair_made() -> None:
+                bars("pairs of runs", min(next(made), total), total)
 
-def _one_by_one(streams: Sequence[tuple[str, Stream]], pairs: int, seed: int, bars: Bars) -> list[Audit]:
-    from agents.local.coupling.audit import audit
-
-    made, total = count(1), (pairs + BESIDE) * len(streams)
-
-    def pair_made() -> None:
-        bars("pairs of runs", min(next(made), total), total)
-
-    return [audit(name, stream, pairs=pairs, seed=seed, each_pair=pair_made) for name, stream in streams]
+            return [audit(name, stream, pairs=pairs, seed=seed, each_pair=pair_made) for name, stream in streams]
+        with process_pool(processes) as pool:
+            futures = [pool.submit(audit, name, stream, pairs=pairs, seed=seed) for name, stream in streams]
+            try:
+                for done, _ in enumerate(as_completed(futures), 1):
+                    bars("streams audited", done, len(futures))
+                return [future.result() for future in futures]
+            finally:  # of whoever is interrupted, nothing more is begun
+                for future in futures:
+                    future.cancel()
 
 
 def _row(found: Audit) -> tuple[str, ...]:
