@@ -265,11 +265,6 @@ class Bars:
         else:
             typer.echo(line, err=err)
 
-    def say(self, line: str) -> None:
-        """Print a line for the person at the terminal, unless nobody is to be told."""
-        if not self._quiet:
-            self.echo(line, err=True)
-
     def close(self) -> None:
         """Let lines that are said from now on stand below."""
         bar, self._bar = self._bar, None

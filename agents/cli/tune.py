@@ -70,7 +70,7 @@ def tune(
         runs=runs,
     )
     with Bars(quiet=as_json) as bars:
-        tuned = tuning.tune(loaded, file, options, stream=chosen.name, progress=partial(bars, "tune"), tell=bars.say)
+        tuned = tuning.tune(loaded, file, options, stream=chosen.name, progress=partial(bars, "tune"))
     page = None if out is None else tuning.write_page(tuned, out)
     unknown = PrivstreamError(tuned.problem) if tuned.problem else None
     if as_json:

@@ -344,19 +344,6 @@ def test_steps_of_the_calendar_are_tuned_and_simulated(tmp_path: Path) -> None:
     assert simulated.exit_code == 0, simulated.stderr
 
 
-def test_what_takes_long_is_said_after_the_first_run_with_what_to_leave_out(points: Path) -> None:
-    """By a clock that goes on by a minute whenever it is looked at."""
-    minutes, told = itertools.count(0, 60), list[str]()
-    options = TuneOptions(bounds=(1, 2), epsilons=(Decimal(4), Decimal(8)), runs=1)
-    tune(parse_config(POINTS), points, options, stream="points", tell=told.append, clock=lambda: next(minutes))
-    assert told == [
-        "4 runs (2 bounds, 2 epsilons, 1 of each) take about 6.0 minutes, by the first one; with --epsilons 8: 4.0, "
-        "--bounds with fewer of them: 3.0"
-    ]
-    tune(parse_config(POINTS), points, options, stream="points", tell=told.append, clock=lambda: 0)
-    assert len(told) == 1
-
-
 def test_defaults_that_a_stream_cannot_have_are_left_out_and_said() -> None:
     """`validate` accepts 600, and twice as much is refused."""
     (stream,) = parse_config(POINTS.replace("epsilon = 8.0", "epsilon = 600")).streams

@@ -12,7 +12,6 @@ the same bound: that is the truth without noise.
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -65,8 +64,6 @@ BELOW, ABOVE = 20, 5
 _ALL = (1 << 31) - 1
 LEAST = 1e-3
 """Of the largest error of its name: where errors are multiplied with each other, smaller ones count as so large."""
-LONG_S = 60.0
-"""What takes longer is said before it is waited for."""
 APART = 2.0
 """Standard deviations of their difference by which two bounds are told apart."""
 
@@ -338,17 +335,13 @@ def tune(
     *,
     stream: str,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    tell: Callable[[str], None] = lambda sentence: None,
     draw: Callable[[], bytes] = fresh_seed,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Tuned:
     """Try every bound at every epsilon.
 
     Args:
         stream: its name.
         progress: called with the rows read so far and the rows to read; a row counts each time that it is read.
-        tell: called once, after the first run, where all of them take longer than `LONG_S`: with how long, and what to
-            leave out. The first run is of the largest bound, which takes longest. clock: seconds; tests have their own.
         draw: seeds, of 32 bytes; tests repeat runs by it.
     Raises: ConfigError for a stream that bounds nobody, or a bound or epsilon that it cannot have; FileError;
         ReplayError.
@@ -374,18 +367,11 @@ def tune(
     driven = driven_by_ticks(chosen, file)
     history = History(driven, file, summary, passed)
     cells: list[TuneCell] = []
-    for bound in reversed(options.bounds):
-        begun = clock()
+    for bound in options.bounds:
         streams = [grid[bound, epsilon].model_copy(update={"time": driven.time}) for epsilon in options.epsilons]
         bounded = history.bounded(streams[0], passed)
-        read_s = clock() - begun
         for each, epsilon in zip(streams, options.epsilons, strict=True):
-            splits = []
-            for _ in range(options.runs):
-                begun = clock()
-                splits.append(bounded.run(each, passed, draw))
-                if len(cells) + len(splits) == 1 and (said := time_needed(options, read_s, clock() - begun)):
-                    tell(said)
+            splits = [bounded.run(each, passed, draw) for _ in range(options.runs)]
             found = tuple(split for split in splits if split.known)
             cells.append(
                 TuneCell(
@@ -415,31 +401,6 @@ def tune(
         what_to_do=next((each.what_to_do for each in history.rows_seen.refused), ""),
         cells=tuple(cells),
         recommended=recommend(cells),
-    )
-
-
-def time_needed(options: TuneOptions, read_s: float, run_s: float) -> str:
-    """Return how long all runs take, and what to leave out, where that is longer than `LONG_S`; else nothing.
-
-    Args: read_s, run_s: seconds that the file takes once for a bound, and one run.
-    """
-
-    def minutes(bounds: int, epsilons: int, runs: int) -> float:
-        return bounds * (read_s + epsilons * runs * run_s) / 60
-
-    grid = len(options.bounds), len(options.epsilons), options.runs
-    whole = minutes(*grid)
-    if whole * 60 <= LONG_S:
-        return ""
-    less = {
-        "--runs 1": (grid[0], grid[1], 1),
-        f"--epsilons {options.epsilons[len(options.epsilons) // 2]}": (grid[0], 1, grid[2]),
-        "--bounds with fewer of them": (max(1, grid[0] // 2), grid[1], grid[2]),
-    }
-    offers = [f"{option}: {minutes(*smaller):,.1f}" for option, smaller in less.items() if smaller != grid]
-    return (
-        f"{math.prod(grid):,} runs ({grid[0]} bounds, {grid[1]} epsilons, {grid[2]} of each) take about {whole:,.1f} "
-        f"minutes, by the first one" + (f"; with {', '.join(offers)}" if offers else "; name a shorter file")
     )
 
 
