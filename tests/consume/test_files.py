@@ -15,10 +15,10 @@ import pyarrow.parquet as pa_parquet
 import pytest
 import shapely
 
+from agents.readers.consume.columns import column
 from agents.readers.consume.export import (
     FORMATS,
     check_free,
-    column,
     ledger_table,
     measurement_table,
     places_of,

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from agents.local.library import journal as journals
 from agents.local.library.journal import Journal
-from agents.local.library.release import Taken, table_of
+from agents.local.library.release import Taken
 from agents.local.library.stream import PrivateStream
 from agents.protocol.release.stepper import Stepper
+from agents.readers.consume.columns import table_of
 from engines import configure
 from engines.core.noise import fresh_seed
 from schemas.errors import BatchError, FingerprintError, StateFileError, StepOrderError
@@ -165,7 +166,10 @@ def test_a_column_of_several_types_is_of_texts() -> None:
         {"zip": None},
         {"zip": True, "n": None},
     ]
-    assert table_of(records).to_pydict() == {"zip": ["94102", "other", None, "true"], "n": [1.0, 0.5, None, None]}
+    assert table_of(records).to_pydict() == {
+        "zip": ["94102", "other", None, "true"],
+        "n": [1.0, 0.5, None, None],
+    }
     assert table_of([]).num_rows == 0
 
 

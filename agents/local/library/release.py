@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 
 from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO
+from agents.readers.consume.columns import table_of
 from schemas.events import Reason
 from schemas.ledger import LedgerEntry
 from schemas.releases import Candidate, PublicRecord
@@ -169,20 +170,3 @@ class StepRelease:
         )
 
     __repr__ = __str__
-
-
-def table_of(records: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return records as columns; a value that a record lacks is null.
-
-    A column with values of several types (numbers, and a text for all others) holds texts.
-    """
-    names = dict.fromkeys(name for record in records for name in record)
-    return pa.table({name: _column([record.get(name) for record in records]) for name in names})
-
-
-def _column(values: list[Any]) -> pa.Array:
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        texts = (value if value is None or isinstance(value, str) else orjson.dumps(value).decode() for value in values)
-        return pa.array(texts, pa.string())

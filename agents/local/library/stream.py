@@ -24,11 +24,12 @@ from agents.local.job import LocalIngest, LocalJob
 from agents.local.library.batches import CHUNK_ROWS, BatchReader, BatchRows, any_waits, digest_of, waiting_with
 from agents.local.library.journal import Journal
 from agents.local.library.promise import Promise
-from agents.local.library.release import StepRelease, Taken, table_of
+from agents.local.library.release import StepRelease, Taken
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import RowTimes, clock_of, steps_of
+from agents.readers.consume.columns import table_of
 from engines.core.noise import fresh_seed, repeated_seed
 from schemas.errors import BatchError, StateFileError, StepOrderError, without_context
 from schemas.events import Reason

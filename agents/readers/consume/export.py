@@ -22,6 +22,7 @@ import shapely
 
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.release.record_formats import record_format
+from agents.readers.consume.columns import table_of
 from agents.readers.consume.ledger import FoldedTable
 from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
 from schemas.errors import PrivstreamError
@@ -114,21 +115,14 @@ ADDED = "added_step"
 def synthetic_table(table: FoldedTable, fields: Sequence[str]) -> pa.Table:
     """Return one row for each synthetic record alive, in the order in which they were added.
 
-    Args:
-        fields: that come first, in this order, and are there without rows too. Others follow as records have them.
+    Args: fields: that come first, see `table_of`.
     """
-    ids: list[str] = []
-    steps: list[int] = []
-    columns = _Columns(fields)
-    for key, step, record in table.records():
-        ids.append(key)
-        steps.append(step)
-        columns.add(record)
+    told = table_of((record for _, _, record in table.records()), fields)
     own = {
-        _free(ID, columns.names): pa.array(ids, pa.string()),
-        _free(ADDED, columns.names): pa.array(steps, pa.int64()),
+        _free(ID, told.column_names): pa.array([key.decode() for key in table.rows], pa.string()),
+        _free(ADDED, told.column_names): pa.array([step for step, _ in table.rows.values()], pa.int64()),
     }
-    return pa.table(own | columns.arrays())
+    return pa.table(own | dict(zip(told.column_names, told.columns, strict=True)))
 
 
 def with_times(table: pa.Table, timing: Timing) -> pa.Table:
@@ -145,66 +139,12 @@ def with_times(table: pa.Table, timing: Timing) -> pa.Table:
 
 def measurement_table(measured: Iterable[tuple[int, Mapping[str, Any]]]) -> pa.Table:
     """Return one row for each measurement, with its step; lists are lists, objects are texts of JSON."""
-    columns = _Columns(("step",))
-    for step, told in measured:
-        columns.add({"step": step, **told})
-    return pa.table(columns.arrays())
+    return table_of({"step": step, **told} for step, told in measured)
 
 
 def ledger_table(entries: Iterable[LedgerEntry]) -> pa.Table:
     """Return one row for each step; objects, as the guarantee, are texts of JSON."""
-    columns = _Columns(("step", "start", "end"))
-    for entry in entries:
-        columns.add(entry.as_json())
-    return pa.table(columns.arrays())
-
-
-class _Columns:
-    """Values by field; a record that lacks a field is null there."""
-
-    def __init__(self, fields: Sequence[str]) -> None:
-        self._values: dict[str, list[Any]] = {field: [] for field in fields}
-        self._rows = 0
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._values)
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        for name, value in record.items():
-            if name not in self._values:
-                self._values[name] = [None] * self._rows
-            self._values[name].append(value)
-        self._rows += 1
-        for values in self._values.values():
-            if len(values) < self._rows:
-                values.append(None)
-
-    def arrays(self) -> dict[str, pa.Array]:
-        return {name: column(values) for name, values in self._values.items()}
-
-
-def column(values: Sequence[Any]) -> pa.Array:
-    """Return JSON values as one Arrow array.
-
-    >>> column([1, None, 2.5]).type, column([1, "other"]).to_pylist(), column([{"a": 1}]).to_pylist()
-    (DataType(double), ['1', 'other'], ['{"a":1}'])
-    """
-    kinds = {type(value) for value in values if value is not None}
-    if not kinds:
-        return pa.nulls(len(values), pa.string())
-    if kinds <= {int, float} or (len(kinds) == 1 and not kinds & {dict}):
-        try:
-            return pa.array(values, pa.float64() if float in kinds and kinds <= {int, float} else None)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            pass  # whole numbers beyond 64 bits, lists of several types
-    return pa.array([None if value is None else _text(value) for value in values], pa.string())
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str) or (isinstance(value, int) and not -(2**63) <= value < 2**64):
-        return str(value)
-    return orjson.dumps(value).decode()
+    return table_of((entry.as_json() for entry in entries), first=("step", "start", "end"))
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
