@@ -566,18 +566,20 @@ LOW, HIGH = "_low", "_high"
 
 
 class _StepPicture(Picture):
-    """A row for each step that records tell of; the oldest go. Args: most: rows that are kept."""
+    """A row for each step that records tell of in their field `step`, which may be earlier than the one that released
+    it; the oldest rows go. Args: most: rows that are kept.
+    """
 
     what = "steps"
 
-    def __init__(self, step: str, most: int) -> None:
-        self._step, self._most = step, most
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._rows: dict[int, Any] = {}
         self._total = 0
 
     def _put(self, step: int, fields: Mapping[str, Any], row: Any) -> Any:
         """Return the row of the step that a record tells of, or of `step`: `row`, where there is none yet."""
-        at = step_of(fields.get(self._step, step))
+        at = step_of(fields.get("step", step))
         if at not in self._rows:
             self._total += 1
             self._rows[at] = row
@@ -595,8 +597,6 @@ class SeriesPicture(_StepPicture):
     Args:
         names: fields of the records that hold a number.
         by: field that holds the group that a record is of, and all groups; None: a step has one record.
-        step: field that holds the step of the number, which may be earlier than the step that released it.
-        interval: what the interval is, in words.
     """
 
     kind = "series"
@@ -607,14 +607,12 @@ class SeriesPicture(_StepPicture):
         names: Sequence[str],
         *,
         by: tuple[str, Sequence[str]] | None = None,
-        step: str = "step",
-        interval: str = "90 % interval",
     ) -> None:
         self._by = None if by is None else by[0]
         groups = [""] if by is None else by[1]
         self._labels = [f"{name}, {group}" if by is not None else name for group in groups for name in names]
-        super().__init__(step, max(2, MOST_NUMBERS // len(groups)))
-        self._names, self._interval = names, interval
+        super().__init__(max(2, MOST_NUMBERS // len(groups)))
+        self._names = names
         self._places = {group: place * len(names) for place, group in enumerate(groups)}
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
@@ -624,7 +622,7 @@ class SeriesPicture(_StepPicture):
         self._put(step, fields, empty)[place : place + len(found)] = found
 
     def about(self) -> Mapping[str, Any]:
-        return {"fields": self._labels, "interval": self._interval}
+        return {"fields": self._labels, "interval": "90 % interval"}
 
     def body(self, query: Mapping[str, int]) -> bytes:
         """Return all of it, column by column."""
@@ -652,23 +650,20 @@ class StatePicture(_StepPicture):
 
     Args:
         field: holds the state; null where the record tells of those in no state.
-        step, count: fields that hold the step of a count, and the count.
     """
 
     kind = "states"
 
-    def __init__(
-        self, field: str, values: Sequence[str], *, unseen: str = "unseen", step: str = "step", count: str = "count"
-    ) -> None:
-        self._field, self._count = field, count
+    def __init__(self, field: str, values: Sequence[str], *, unseen: str = "unseen") -> None:
+        self._field = field
         self._values = [*values, unseen]
         self._codes = {value: at for at, value in enumerate(values)}
-        super().__init__(step, max(2, min(HISTORY, MOST_CELLS // len(self._values))))
+        super().__init__(max(2, min(HISTORY, MOST_CELLS // len(self._values))))
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
         state = fields.get(self._field)
         code = len(self._codes) if state is None else self._codes[state]
-        count = float(fields[self._count])
+        count = float(fields["count"])
         self._put(step, fields, np.full(len(self._values), np.nan, np.float32))[code] = count
 
     def about(self) -> Mapping[str, Any]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from benchmarks.papers.keys import Found, SqlpNoise, dp_sqlp, laplace_batch
-from engines.core.noise import seeded
+from engines.core.noise import NoiseSource, seeded
+from engines.core.noise.listing import listing_mechanism
+from engines.keys.hashes import KeyHash
 from engines.keys.selection import RESOLUTION, KeySelection
+from engines.keys.table import PeriodTable
 from schemas.arrays import IntArray
 from schemas.config.keys import LISTING_SHARE
 
@@ -25,6 +28,28 @@ class Setting:
     epsilon: float
     delta: float
     bound: int
+
+
+def first_listed(selection: KeySelection, people: IntArray, source: NoiseSource) -> tuple[IntArray, IntArray]:
+    """Run all tests of a period on many keys, with their counts at each test.
+
+    Args:
+        people: `(keys, tests)`, how many have the key at each test: never falling.
+    Returns: `(keys,)` the first test where each is listed, from 1, and 0 where at none; and `(keys,)` its noisy sum
+        at the last test in lattice steps, 0 where it is not listed.
+    """
+    first, sums = np.zeros(len(people), np.int64), np.zeros(len(people), np.int64)
+    before = (people < selection.least_count).sum(axis=1)
+    rows = np.argsort(before, kind="stable")[: np.count_nonzero(before < selection.tests)]
+    keys, counts = rows.astype(np.uint64)[:, np.newaxis], np.ascontiguousarray(people[rows].T)
+    ends = np.searchsorted(before[rows], np.arange(selection.tests), side="right").tolist()
+    table = PeriodTable.empty(KeyHash.none(1))
+    for test, end in enumerate(ends, start=1):
+        table = replace(table, keys=keys[:end], totals=counts[test - 1 : test, :end])
+        listed, table = listing_mechanism(table, selection.law(test), source.child("test", test))
+        at = listed.keys[:, 0].astype(np.int64)
+        first[at], sums[at] = listed.found, listed.counts
+    return first, sums
 
 
 def engine(increments: IntArray, setting: Setting, seed: int, *, least_count: int = 1) -> Found:
@@ -47,7 +72,7 @@ def engine(increments: IntArray, setting: Setting, seed: int, *, least_count: in
     for begin in range(0, len(used), CHUNK):
         chosen = used[begin : begin + CHUNK]
         people = np.cumsum(increments[chosen], axis=1, dtype=np.int64)
-        listed, sums = selection.first_listed(people, source.child("keys", begin))
+        listed, sums = first_listed(selection, people, source.child("keys", begin))
         first[chosen] = np.where(listed > 0, listed - 1, tests)
         counts[chosen] = sums / RESOLUTION
     return Found(first, counts)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+from scipy.special import gammaln
 
 from engines.markov.chain import Transition, project
 from engines.markov.filters import Collective, DenseFilter
@@ -39,3 +40,13 @@ def kalman(noisy: FloatArray, total: float, matrix: FloatArray, scales: Sequence
         state, (estimate,) = estimator.observe(state, step, row, scale, last=False)
         counts.append(estimate.counts)
     return np.array(counts)
+
+
+def objective(counts: FloatArray, noisy: FloatArray, probabilities: FloatArray, rate: FloatArray | float) -> float:
+    """Return what MAP counts minimise, up to a constant; infinite if a structural zero is occupied."""
+    possible = probabilities > 0
+    if (counts[~possible] > 0).any():
+        return float("inf")
+    r, y, p = counts[possible], noisy[possible], probabilities[possible]
+    weights = np.broadcast_to(np.asarray(rate, np.float64), counts.shape)[possible]
+    return float((weights * np.abs(y - r)).sum() - (r * np.log(p)).sum() + gammaln(r + 1).sum())

@@ -25,12 +25,13 @@ from scipy.optimize import minimize
 from scipy.special import digamma
 
 from benchmarks.panels import draw_panels
+from benchmarks.papers.markov import objective
 from benchmarks.sequence.markov_chains import LEARNT, METHODS, STRONG, WORLDS, Method, World, errors, ring, smoothed
 from benchmarks.size import RESULTS, kept, sized
 from engines.markov.chain import Transition, project
 from engines.markov.filters import Collective, DiagonalFilter
 from engines.markov.leakage import Adversary, allocate
-from engines.markov.paper import map_counts, objective
+from engines.markov.paper import map_counts
 
 EPSILONS = ("0.01", "0.1", "0.5", "1", "2")
 RIVALS = ("raw", "MLE", "prior mean", "MAP")

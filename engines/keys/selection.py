@@ -23,7 +23,7 @@ Source: [henzinger2025] (the factor); ours: its form in integers, tests at publi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, sqrt
@@ -35,11 +35,8 @@ from engines.core.accounting.arguments import check_delta, check_epsilon, check_
 from engines.core.accounting.gaussian import mu_squared_for
 from engines.core.accounting.lattice import ROUNDING, sigma_squared_of
 from engines.core.counters.linear import check_activation, check_whole, largest_gaussian
-from engines.core.noise import NoiseSource
-from engines.core.noise.listing import listing_mechanism
 from engines.core.noise.witness import ListedLaw
-from engines.keys.hashes import KeyHash
-from engines.keys.table import LEVELS, PeriodTable
+from engines.keys.table import LEVELS
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -283,27 +280,6 @@ class KeySelection:
         """Return the law of a test, from 1."""
         threshold = None if self.public else self.thresholds[test - 1]
         return ListedLaw(self.counter, test, threshold, self.least_count, sums=self.sums)
-
-    def first_listed(self, people: IntArray, source: NoiseSource) -> tuple[IntArray, IntArray]:
-        """Run all tests of a period on many keys, with their counts at each test; for benchmarks.
-
-        Args:
-            people: `(keys, tests)`, how many have the key at each test: never falling.
-        Returns: `(keys,)` the first test where each is listed, from 1, and 0 where at none; and `(keys,)` its noisy sum
-            at the last test in lattice steps, 0 where it is not listed.
-        """
-        first, sums = np.zeros(len(people), np.int64), np.zeros(len(people), np.int64)
-        before = (people < self.least_count).sum(axis=1)
-        rows = np.argsort(before, kind="stable")[: np.count_nonzero(before < self.tests)]
-        keys, counts = rows.astype(np.uint64)[:, np.newaxis], np.ascontiguousarray(people[rows].T)
-        ends = np.searchsorted(before[rows], np.arange(self.tests), side="right").tolist()
-        table = PeriodTable.empty(KeyHash.none(1))
-        for test, end in enumerate(ends, start=1):
-            table = replace(table, keys=keys[:end], totals=counts[test - 1 : test, :end])
-            listed, table = listing_mechanism(table, self.law(test), source.child("test", test))
-            at = listed.keys[:, 0].astype(np.int64)
-            first[at], sums[at] = listed.found, listed.counts
-        return first, sums
 
 
 def short(value: Fraction) -> Fraction:

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
 from engines.core.contract import State
 from engines.markov.chain import Estimate, Transition, laplace_moments, likeliest, matched_scale
@@ -89,16 +89,6 @@ def map_counts(noisy: FloatArray, probabilities: FloatArray, total: float, rate:
     weights = np.broadcast_to(np.asarray(rate, np.float64), noisy.shape)[possible]
     counts[possible] = _solve(noisy[possible], np.log(probabilities[possible]), total, weights)
     return counts
-
-
-def objective(counts: FloatArray, noisy: FloatArray, probabilities: FloatArray, rate: FloatArray | float) -> float:
-    """Return what is minimised, up to a constant; infinite if a structural zero is occupied."""
-    possible = probabilities > 0
-    if (counts[~possible] > 0).any():
-        return float("inf")
-    r, y, p = counts[possible], noisy[possible], probabilities[possible]
-    weights = np.broadcast_to(np.asarray(rate, np.float64), counts.shape)[possible]
-    return float((weights * np.abs(y - r)).sum() - (r * np.log(p)).sum() + gammaln(r + 1).sum())
 
 
 def _solve(noisy: FloatArray, log_prior: FloatArray, total: float, weights: FloatArray) -> FloatArray:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from benchmarks.keys.methods import first_listed
 from engines.core.noise import DiscreteGaussian, NoiseSource, listing, seeded
 from engines.core.noise.listing import listing_mechanism
 from engines.core.noise.witness import Drawn, Law, ListedLaw, WitnessedSource
@@ -301,7 +302,7 @@ USERS, MOST = 5000, 77
 def shown_alone(selection: KeySelection) -> int:
     """Of how many users a key is listed that is one by them alone; each has as many as are allowed."""
     people = np.full((USERS * selection.contributions, selection.tests), selection.least_count)
-    first, _ = selection.first_listed(people, seeded(11))
+    first, _ = first_listed(selection, people, seeded(11))
     return int((first.reshape(USERS, -1) > 0).any(axis=1).sum())
 
 

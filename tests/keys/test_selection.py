@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from benchmarks.keys.methods import first_listed
 from engines.core.accounting.lattice import dominating
 from engines.core.noise import DiscreteGaussian, discrete_gaussian, seeded
 from engines.keys.selection import RESOLUTION, KeySelection, NormalisedCounter, first_column
@@ -109,7 +110,7 @@ def test_thresholds_are_those_of_the_design() -> None:
 def test_keys_of_fewer_people_draw_nothing_and_are_never_listed() -> None:
     chosen = selection(contributions=1)
     people = np.array([[4] * 10, [0, 5, *([6] * 8)], [500] * 10, [0] * 9 + [5]])
-    first, sums = chosen.first_listed(people, seeded(3))
+    first, sums = first_listed(chosen, people, seeded(3))
     assert first.tolist() == [0, 0, 1, 0]
     assert not sums[[0, 1, 3]].any()
     assert abs(sums[2] / RESOLUTION - 500) < 6 * chosen.deviation(10)

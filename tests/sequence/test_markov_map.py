@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 from scipy.special import digamma
 
+from benchmarks.papers.markov import objective
 from engines.markov.chain import likeliest, project
-from engines.markov.paper import map_counts, objective
+from engines.markov.paper import map_counts
 from schemas.errors import EngineInputError
 from tests.examples import examples
 

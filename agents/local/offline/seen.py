@@ -52,21 +52,14 @@ LIKELY_US = range(10**14, 10**17)
 """Plausible times, in microseconds since 1970: from 1973 to 5138. Every number is a time of some year."""
 
 
-def time_form(values: Iterable[Any]) -> str:
-    """Return a format in which all values but nulls are times; empty if none is known, or if there are no values.
-
-    >>> time_form(["31/12/2016 23:59:00", None]), time_form([1.48e9]), time_form(["2016-12-31"]), time_form(["noon"])
-    ('%d/%m/%Y %H:%M:%S', 's', 'iso', '')
-    """
-    return next(iter(time_forms(values)), "")
-
-
 def time_forms(values: Iterable[Any]) -> tuple[str, ...]:
     """Return each format in which ingest reads all values but nulls as times, without those that say what one before
     them says. More than one: the values do not tell.
 
-    >>> time_forms(["01/02/2016", "03/02/2016"]), time_forms(["20160201"]), time_forms([17]), time_forms([None])
-    (('%d/%m/%Y', '%m/%d/%Y'), ('%Y%m%d',), (), ())
+    >>> time_forms(["01/02/2016", "03/02/2016"]), time_forms(["20160201"]), time_forms([1.48e9, None])
+    (('%d/%m/%Y', '%m/%d/%Y'), ('%Y%m%d',), ('s',))
+    >>> time_forms(["2016-12-31"]), time_forms(["noon"]), time_forms([17]), time_forms([None])
+    (('iso',), (), (), ())
     """
     there = [value for value in values if value is not None]
     found: dict[tuple[int | None, ...], str] = {}
