@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
 import orjson
@@ -241,14 +241,3 @@ class LedgerEntry(msgspec.Struct, kw_only=True, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(LedgerEntry)
-
-
-def field_descriptions() -> Mapping[str, str]:
-    """Return the description of each field of an entry, by its name."""
-    hints = get_type_hints(LedgerEntry, include_extras=True)
-    return {
-        name: next(
-            meta.description for meta in reversed(hints[name].__metadata__) if getattr(meta, "description", None)
-        )
-        for name in LedgerEntry.__struct_fields__
-    }

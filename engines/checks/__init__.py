@@ -1,1 +1,1 @@
-"""What an engine is tried by: the contract checks, coupled runs and the black-box sampler."""
+"""What an engine is tried by: the contract checks and coupled runs."""

@@ -247,7 +247,7 @@ PARTS = (
         grimp.Layer("agents.show.text"),
     ),
     (
-        grimp.Layer("engines.checks.coupling", "engines.checks.sampling"),
+        grimp.Layer("engines.checks.coupling"),
         grimp.Layer("engines.checks.contract_case", "engines.checks.contract_checks"),
     ),
     (

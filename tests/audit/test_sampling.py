@@ -1,4 +1,4 @@
-"""The statistics of `engines.checks.sampling`: what it states about its errors holds.
+"""The statistics of `tests.sampling`: what it states about its errors holds.
 
 Null hypothesis of the Monte Carlo tests: the mechanism is exactly as private as it claims. Fixed seeds: they fail
 always or never.
@@ -6,16 +6,18 @@ always or never.
 
 from __future__ import annotations
 
+import doctest
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from engines.checks.sampling import FEWEST, ceiling, coins, epsilon_shown, lower, sampled
+import tests.sampling
 from engines.core.noise import NoiseSource, discrete_laplace, seeded
 from schemas.arrays import BoolArray
 from schemas.errors import EngineInputError
+from tests.sampling import FEWEST, ceiling, coins, epsilon_shown, lower, sampled
 
 
 def response(there: BoolArray, epsilon: float, source: NoiseSource) -> BoolArray:
@@ -152,3 +154,7 @@ def test_what_cannot_be_guessed_is_refused() -> None:
             sampled(scores, there)
     with pytest.raises(EngineInputError):
         sampled(np.zeros(FEWEST - 1), there[1:])
+
+
+def test_the_examples_are_right() -> None:
+    assert doctest.testmod(tests.sampling) == doctest.TestResults(failed=0, attempted=8)

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from engines.checks.contract_case import EngineCase, Key, contract_case
-from engines.checks.sampling import coins, sampled
 from engines.core.contract import Batch, Release
 from engines.core.noise import NoiseSource, fresh_seed, seeded
 from engines.core.noise.witness import Drawn, ExceedsLaw, ExponentialLaw, Law, WitnessedSource
@@ -26,6 +25,7 @@ from engines.core.registry import build_engine
 from schemas.arrays import WordArray
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream
+from tests.sampling import coins, sampled
 
 pytestmark = pytest.mark.seconds(5)
 

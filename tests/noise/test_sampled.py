@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import engines.core.noise
-from engines.checks.sampling import ceiling, coins, sampled
 from engines.core.accounting import gaussian
 from engines.core.accounting.lattice import dominating
 from engines.core.noise import (
@@ -35,6 +34,7 @@ from engines.core.noise.listing import listing_mechanism
 from engines.core.noise.split import laplace_exceeds
 from engines.core.noise.witness import ListedLaw
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray
+from tests.sampling import ceiling, coins, sampled
 
 pytestmark = pytest.mark.seconds(1)
 

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import WireError
-from schemas.ledger import LedgerEntry, field_descriptions
+from schemas.ledger import LedgerEntry
 from schemas.releases import GENESIS, link
 from tests.entries import ENTRY
+from website.reference.records import field_descriptions
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5),

@@ -17,12 +17,13 @@ from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES
 from schemas.events import Reason
 from schemas.guarantee import format_percent, max_posterior
-from schemas.ledger import MEASUREMENT_FIELDS, UTILITY_FIELDS, field_descriptions
+from schemas.ledger import MEASUREMENT_FIELDS, UTILITY_FIELDS
 from tests.architecture.drawing import drawings
 from website import diagrams, hooks, reference
 from website.navigation import navigation
 from website.pictures.__main__ import PICTURES
 from website.reference import configuration, metrics
+from website.reference.records import field_descriptions
 from website.reference.source import attributes
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import orjson
 
@@ -13,7 +13,7 @@ from agents.protocol.fingerprint import Fingerprint
 from engines import configure
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, encode_tick
-from schemas.ledger import MEASUREMENT_FIELDS, UTILITY_FIELDS, field_descriptions
+from schemas.ledger import MEASUREMENT_FIELDS, UTILITY_FIELDS, LedgerEntry
 from schemas.releases import Candidate, Chunk, Seed
 from schemas.topics import Topic, Topics
 from schemas.wire import VERSION, Kind
@@ -61,6 +61,17 @@ def page() -> str:
             *(_class(cls) for cls in (*PRIVATE.values(), Fingerprint)),
         ]
     )
+
+
+def field_descriptions() -> Mapping[str, str]:
+    """Return the description of each field of a ledger entry, by its name."""
+    hints = get_type_hints(LedgerEntry, include_extras=True)
+    return {
+        name: next(
+            meta.description for meta in reversed(hints[name].__metadata__) if getattr(meta, "description", None)
+        )
+        for name in LedgerEntry.__struct_fields__
+    }
 
 
 def _topics(topics: list[Topic]) -> str:
