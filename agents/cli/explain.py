@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +26,6 @@ from schemas.errors import PrivstreamError
 @manual(
     Example("privstream explain job.toml", "the guarantee in words and symbols, and every part of the budget"),
     Example("privstream explain job.toml --stream rides --html rides.html", "one stream, as a page to send on"),
-    Example("privstream explain job.toml --registry --json", "an entry for the deployments registry"),
 )
 def explain(
     config: ConfigFile,
@@ -39,12 +37,6 @@ def explain(
         list[Path] | None,
         typer.Option("--earlier", metavar="CONFIG", help="A file with which streams released before: it adds up too."),
     ] = None,
-    registry: Annotated[
-        bool,
-        typer.Option(
-            "--registry", help="Print an entry for the Differential Privacy Deployments Registry, as JSON to be filled."
-        ),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what is promised to whom, in words and in symbols, and where every part of the budget goes.
@@ -53,7 +45,6 @@ def explain(
     expect, and what another epsilon would do. Asks the configuration and the engines; touches no cluster and no data.
     """
     from agents.show.explain import explain as explained
-    from agents.show.explain.registry import registry as entries_of
     from agents.show.explain.render import render_page, render_text
 
     loaded = config_of(config, offline=True)
@@ -71,15 +62,7 @@ def explain(
                 "may write to."
             ) from None
         say(f"wrote {html}")
-    if registry:
-        entries = entries_of(explanation)
-        if as_json:
-            print_json(entries)
-        else:
-            typer.echo(json.dumps(entries, indent=2))
-            open_fields = sum(len(entry["to_fill"]) for entry in entries["entries"])
-            say(f"{open_fields} fields are yours to fill; compare the rest with the registry's own form of today")
-    elif as_json:
+    if as_json:
         print_json(explanation.as_json())
     elif html is None:
         typer.echo(render_text(explanation))

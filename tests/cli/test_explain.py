@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from agents.show.explain import explain, explain_stream
 from agents.show.explain.parts import Budget, decimal, exact
-from agents.show.explain.registry import TO_FILL, registry
 from agents.show.explain.render import render_page
 from agents.show.noise import NORMAL_95, RELEASES, noise_facts
 from agents.show.views.spatial import LeafNoise
@@ -30,7 +29,7 @@ from engines.core.registry import build_engine
 from engines.spatial.points import Placement
 from engines.spatial.split import path_cost
 from schemas.blocks import Folded
-from schemas.config import ENGINES, Stream, config_from_mapping
+from schemas.config import ENGINES, Stream
 from schemas.errors import BudgetError, ConfigError, PrivstreamError
 from schemas.guarantee import Mechanism, max_posterior
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, series, toml
@@ -312,12 +311,6 @@ def test_the_budget_of_a_delta_adds_up_by_mu_squared() -> None:
     assert sum((share.part for share in budget.shares), Fraction(0)) == 1
     for text in everywhere(explanation):
         assert "20 changes, and the noise is for all of them together" in text
-    (entry,) = registry(explanation)["entries"]
-    deployment = entry["deployment"]
-    assert deployment["dp_variant"]["name"] == "Approximate differential privacy"
-    assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
-    assert "Gaussian differential privacy of all mechanisms" in deployment["accounting"]["composition"]
-    assert "two roads" in deployment["accounting"]["composition"]
 
 
 @pytest.mark.parametrize(("delta", "warned"), [("", False), ("delta = 1e-6", False), ("delta = 2e-5", True)])
@@ -643,46 +636,6 @@ def test_points_are_where_the_explanation_says_a_function_of_the_name() -> None:
     assert (Placement("rides").words(nodes) != Placement("stops").words(nodes)).any()
 
 
-# --- --registry: an entry says what the explanation says, and what it cannot know is left to fill ---
-
-
-def test_what_is_promised_is_in_the_entry() -> None:
-    (found,) = registry(explained(epsilon="0.5"))["entries"]
-    entry = found["deployment"]
-    assert entry["privacy_loss"]["privacy_unit"] == "User-level"
-    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 0.5, "delta": 0.0}
-    assert entry["dp_variant"]["name"] == "Pure differential privacy"
-    assert entry["deployment_model"]["release_cadence"] == "1h"
-    assert "Pure: epsilons of mechanisms add up" in entry["accounting"]["composition"]
-    mechanisms = entry["implementation"]["mechanisms"]
-    assert sum(each["epsilon_of_the_unit"] for each in mechanisms) == pytest.approx(0.5)
-    assert all(each["noise"] for each in mechanisms)
-    assert entry["basic"]["contact"].startswith(TO_FILL)
-    assert "basic.contact" in found["to_fill"]
-    assert json.dumps(entry).count(TO_FILL) == len(found["to_fill"])
-
-
-def test_units_delta_and_streams_that_add_up() -> None:
-    explanation = explain(config(toml(name="a"), toml(name="b"), toml(name="c", privacy=EVENT), series("default")))
-    a, _, c, visits = registry(explanation)["entries"]
-    assert "Streams a and b" in a["deployment"]["accounting"]["composition"]
-    assert c["deployment"]["privacy_loss"]["privacy_unit"] == "Event-level"
-    assert "NOT a person" in c["deployment"]["privacy_loss"]["privacy_unit_description"]
-    assert visits["deployment"]["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
-    assert visits["deployment"]["dp_variant"]["name"] == "Approximate differential privacy"
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_has_an_entry(engine: str) -> None:
-    stream = contract_case(engine).stream("default")
-    made = config_from_mapping({"kafka": {"bootstrap": "localhost:9092"}, "streams": [stream.model_dump()]})
-    (found,) = registry(explain(made))["entries"]
-    entry = found["deployment"]
-    assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == 2
-    assert entry["implementation"]["mechanisms"]
-    assert entry["dp_variant"]["data_domain"]
-
-
 def test_typed_output_is_named_with_its_subject_and_plain_json_is_not() -> None:
     plain = config(toml())
     stream = plain.streams[0].revised(output={"format": "avro"})
@@ -690,14 +643,3 @@ def test_typed_output_is_named_with_its_subject_and_plain_json_is_not() -> None:
     [said] = [each.text for each in shown.public if each.title == "how records are written"]
     assert "the Avro that is registered as rides.synthetic-value" in said
     assert all(each.title != "how records are written" for each in explain(plain).streams[0].public)
-
-
-def test_the_command(tmp_path: Path) -> None:
-    path = tmp_path / "rides.toml"
-    path.write_text('[kafka]\nbootstrap = "localhost:9092"\n' + toml())
-    shown = call("explain", path, "--registry")
-    assert shown.exit_code == 0
-    assert "yours to fill" in shown.stderr
-    document = json.loads(shown.stdout)
-    assert [each["stream"] for each in document["entries"]] == ["rides"]
-    assert json.loads(call("explain", path, "--registry", "--json").stdout) == document

@@ -73,7 +73,6 @@ def explain_stream(stream: Stream, *, job: str, partitions: int | None = None) -
         mode=stream.mode,
         source=stream.source,
         step=stream.time.step,
-        protects=stream.privacy.unit,
         unit=words.unit_of(stream),
         neighbouring=words.neighbours_of(stream, guarantee),
         promise=words.promise(stream),

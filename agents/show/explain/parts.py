@@ -16,7 +16,7 @@ from agents.show.view import expected_error
 from engines.core.accounting.streams import Price, StreamCost, Total, price_of, price_of_periods
 from schemas.config import Stream, format_duration, format_length
 from schemas.errors import BudgetError, EngineInputError
-from schemas.guarantee import Guarantee, Mechanism, Unit, max_posterior
+from schemas.guarantee import Guarantee, Mechanism, max_posterior
 from schemas.steps import Length
 
 
@@ -290,7 +290,7 @@ class Roads:
 
 @dataclass(frozen=True, slots=True)
 class StreamExplanation:
-    """All that is to be known of one stream. `protects` is the configured unit, `unit` the same in words.
+    """All that is to be known of one stream. `unit` is what is protected, in words.
 
     Of a split stream it is that of each part; `split` says what they are together.
     """
@@ -300,7 +300,6 @@ class StreamExplanation:
     mode: str
     source: str
     step: Length
-    protects: Unit
     unit: str
     neighbouring: str
     promise: str
