@@ -81,17 +81,10 @@ def _budget(budget: Budget) -> Iterator[str]:
     if budget.mu_squared is None:
         yield f"  / {budget.contributions} contributions     each {budget.contribution} {exact(budget.event_epsilon)}"
     for share in budget.shares:
-        mechanism = share.mechanism
         yield ""
-        yield f"  {spent(share.part)} for the {mechanism.name}"
-        uses = "" if mechanism.uses == 1 else f", {mechanism.uses} uses of {exact(mechanism.epsilon)}"
-        if mechanism.mu_squared is None:
-            one = f"of one {budget.contribution} {exact(share.event_epsilon)}"
-            yield f"      {one}{uses}; of the unit {exact(share.unit_epsilon)}"
-        else:
-            yield f"      mu^2 of the unit {decimal(float(mechanism.mu_squared))}"
-        yield f"      L1 sensitivity: {_moved(share, budget)}"
-        yield from _wrapped(noise_words(share, budget.contribution), first="      ", rest="      ")
+        yield f"  {share.mechanism.name}"
+        for name, told in _facts(share, budget):
+            yield from _wrapped(f"{name}: {told}", first="      ", rest="        ")
     yield ""
     yield from _wrapped(f"sum: {budget.sum}", first="  ", rest="  ")
 

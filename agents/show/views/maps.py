@@ -68,14 +68,18 @@ class Area:
         middle = math.radians((self.bounds[1] + self.bounds[3]) / 2)
         return METRES * math.cos(middle), METRES
 
+    def metres(self, side: int) -> float:
+        """Return the side of a square of a grid of `side` x `side`; NaN where x and y are not degrees."""
+        xmin, ymin, xmax, ymax = self.bounds
+        east, north = self.units()
+        return math.sqrt((xmax - xmin) * east * (ymax - ymin) * north) / side
+
     def size(self, side: int) -> str:
         """Return how large a square of a grid of `side` x `side` is."""
+        if self.degrees:
+            return length(self.metres(side))
         xmin, ymin, xmax, ymax = self.bounds
-        width, height = (xmax - xmin) / side, (ymax - ymin) / side
-        if not self.degrees:
-            return f"{width:.3g} x {height:.3g}"
-        east, north = self.units()
-        return length(math.sqrt(width * east * height * north))
+        return f"{(xmax - xmin) / side:.3g} x {(ymax - ymin) / side:.3g}"
 
     def name(self, side: int) -> str:
         """Return a square's size as people say it: districts (3.6 km)."""
@@ -83,9 +87,7 @@ class Area:
             return f"the whole ({self.size(1)})"
         if not self.degrees:
             return f"areas of {self.size(side)}"
-        xmin, ymin, xmax, ymax = self.bounds
-        east, north = self.units()
-        metres = math.sqrt((xmax - xmin) * east * (ymax - ymin) * north) / side
+        metres = self.metres(side)
         return f"{next((word for least, word in WORDS if metres >= least), 'streets')} ({length(metres)})"
 
 

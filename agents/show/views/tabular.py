@@ -262,7 +262,7 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
                 how="How many rows have a value of one attribute and a value of another, judged in the same way.",
                 beyond="and more",
                 baseline="the true counts of single values, and attributes that have nothing to do with each other",
-                more=_kept(pairs, true, made),
+                more=_kept(*(_strengths(pairs, counts) for counts in (true, made))),
             )
         )
     return found
@@ -401,20 +401,13 @@ def ties(evaluator: TableEvaluator, truth: Folded, synthetic: Mapping[str, list[
         return []
     counts = evaluator.true_counts(truth, layout), evaluator.synthetic_counts(synthetic, layout)
     true, made = (_strengths(layout, each) for each in counts)
-    strong = true > STRONG
-    if strong.any():
-        found = (
-            f"Synthetic rows keep {float((made[strong] / true[strong]).mean()):.0%} of it: the mean over the "
-            f"{int(strong.sum())} pair{'s' if strong.sum() > 1 else ''} whose true V is above {STRONG}. What is lost, "
-            "noise hides: more epsilon, fewer attributes or coarser values keep more."
-        )
-        hidden = [pairs[at] for at in np.argsort(-true, kind="stable") if _hidden(true, made)[at]]
-        if hidden:
-            listed = "; ".join(f"{names[left]} and {names[right]}" for left, right in hidden[:LISTED])
-            more = f"; and {len(hidden) - LISTED} more" if len(hidden) > LISTED else ""
-            found += f" Less than half is left of {listed}{more}."
-    else:
-        found = f"No pair has a true V above {STRONG}: there is little to keep."
+    found = _kept(true, made)
+    if (true > STRONG).any():
+        found += " What is lost, noise hides: more epsilon, fewer attributes or coarser values keep more."
+    if hidden := [pairs[at] for at in np.argsort(-true, kind="stable") if _hidden(true, made)[at]]:
+        listed = "; ".join(f"{names[left]} and {names[right]}" for left, right in hidden[:LISTED])
+        more = f"; and {len(hidden) - LISTED} more" if len(hidden) > LISTED else ""
+        found += f" Less than half is left of {listed}{more}."
     if len(several) > MOST_ATTRIBUTES:
         found += f" Of {len(several)} attributes, the first {MOST_ATTRIBUTES} are looked at."
     if left_out := len(shown) * (len(shown) - 1) // 2 - len(pairs):
@@ -456,14 +449,15 @@ def _hidden(true: FloatArray, made: FloatArray) -> BoolArray:
     return (true > STRONG) & (made < true / 2)
 
 
-def _kept(layout: Marginals, true: FloatArray, made: FloatArray) -> str:
-    """Say how much of what ties attributes together synthetic rows keep, and how many pairs are lost."""
-    strengths = [_strengths(layout, counts) for counts in (true, made)]
-    strong = strengths[0] > STRONG
+def _kept(true: FloatArray, made: FloatArray) -> str:
+    """Say how much of what ties attributes together synthetic rows keep, and how many pairs are lost.
+
+    Args: true, made: Cramer's V of each pair.
+    """
+    strong = true > STRONG
     if not strong.any():
         return f"No two attributes are tied together (no true Cramer's V above {STRONG}): there is little to keep."
-    share = float((strengths[1][strong] / strengths[0][strong]).mean())
-    lost = int(_hidden(*strengths).sum())
+    share, lost = float((made[strong] / true[strong]).mean()), int(_hidden(true, made).sum())
     return (
         f"Of what ties attributes together {share:.0%} is kept (Cramer's V): of {int(strong.sum())} "
         f"pair{'s' if strong.sum() > 1 else ''} that are tied, {lost} {'is' if lost == 1 else 'are'} noise."
