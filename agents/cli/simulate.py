@@ -26,12 +26,6 @@ from agents.cli.output import (
     warn,
 )
 
-OVER = "are over the bound of their user"
-AGAIN = "are of a key that their user has had in the period as often as it counts"
-DROPPED = "are left out by drop of [streams.map]"
-ELSEWHERE = "are of other parts of the split stream"
-CLIPPED = "have a value beyond a limit, which was moved there"
-
 
 @manual(
     Example("privstream simulate job.toml history.csv --out try", "what would come out; read try/report.html"),
@@ -92,11 +86,11 @@ def simulate(
                     warn(f"stream {each.stream}: {said}")
             say_refused(each.stream, each.refused, share=each.refused_share)
             for count, became in (
-                (each.over_bound, OVER),
-                (each.repeated, AGAIN),
-                (each.clipped, CLIPPED),
-                (each.dropped, DROPPED),
-                (each.of_others, ELSEWHERE),
+                (each.over_bound, "are over the bound of their user"),
+                (each.repeated, "are of a key that their user has had in the period as often as it counts"),
+                (each.clipped, "have a value beyond a limit, which was moved there"),
+                (each.dropped, "are left out by drop of [streams.map]"),
+                (each.of_others, "are of other parts of the split stream"),
             ):
                 if count:
                     typer.echo(f"  {count:,} rows {became}")

@@ -101,7 +101,8 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
         events += _others(stream, chance, range(steps), bursts={chance.choice(events).sent: crowd})
     else:
         readings = getattr(stream.domain, "readings", False)
-        bursts = {} if readings else _bursts(chance, range(quiet, steps), crowd)
+        busy = [] if readings else chance.sample(range(quiet, steps), k=max(1, (steps - quiet) // 12))
+        bursts = {step: chance.choice([crowd // 4, crowd]) for step in busy}
         events = [
             *_others(stream, chance, range(quiet, steps), bursts=bursts),
             *_neighbours_of_unit(stream, chance, range(quiet)),
@@ -145,11 +146,6 @@ def _neighbours_of_unit(stream: Stream, chance: random.Random, steps: range) -> 
             fields = event(stream, chance, hot=True, place=place)
             made.append(Sent(step, step, f"near {step}.{index}", fields, delete=place > 0))
     return made
-
-
-def _bursts(chance: random.Random, steps: range, crowd: int) -> dict[int, int]:
-    """Draw steps with a burst, and its events."""
-    return {step: chance.choice([crowd // 4, crowd]) for step in chance.sample(steps, k=max(1, len(steps) // 12))}
 
 
 def _others(stream: Stream, chance: random.Random, steps: range, *, bursts: Mapping[int, int]) -> list[Sent]:

@@ -66,16 +66,11 @@ def time_forms(values: Iterable[Any]) -> tuple[str, ...]:
     for form in (COMPACT, *NUMERIC_FORMATS, "iso", *PATTERNS) if there else ():
         if form == COMPACT and any(len(str(value)) != len("YYYYMMDD") for value in there):
             continue
-        times = times_in(form, there)
+        times = RowTimes("at", TimeParser(form, zones.zone("UTC"))).parse([{"at": value} for value in there])
         likely = LIKELY_US if form in NUMERIC_FORMATS else None
         if all(at is not None and (likely is None or at in likely) for at in times):
             found.setdefault(tuple(times), form)
     return tuple(found.values())
-
-
-def times_in(form: str, values: Sequence[Any]) -> list[int | None]:
-    """Return what ingest reads of values under a format, in microseconds since 1970; None where that is no time."""
-    return RowTimes("at", TimeParser(form, zones.zone("UTC"))).parse([{"at": value} for value in values])
 
 
 def reads(read: Any, *arguments: str) -> bool:

@@ -34,7 +34,7 @@ from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import Planned
 from agents.protocol.userhash import user_key
 from agents.show.report import error_chart, render_template, share_chart
-from agents.show.view import Metric, Term, errors, metrics_of, view_of
+from agents.show.view import Term, errors, metrics_of, view_of
 from engines.core.contract import Columns, Domain, Evaluator, FilledDomain, FilledWords
 from engines.core.noise import fresh_seed
 from engines.core.registry import build_domain
@@ -182,27 +182,6 @@ def parse_epsilons(text: str) -> tuple[Decimal, ...]:
             "--epsilons must be positive numbers with commas between them. Fix: write for example --epsilons 0.5,1,2."
         )
     return tuple(sorted(values))
-
-
-def split_error(
-    evaluator: Evaluator,
-    metrics: Sequence[Metric],
-    whole: Folded,
-    kept: Folded,
-    released: Mapping[str, Sequence[object]],
-) -> ErrorSplit:
-    """Return the errors of one step.
-
-    Args:
-        metrics: of the stream; those that are errors are compared.
-        whole, kept: all events, and those that the bound lets through, as the evaluator encodes them. Private.
-        released: columns as `Evaluator.measure` takes them.
-    """
-    return ErrorSplit(
-        bias=errors(metrics, evaluator.exact(whole, kept)),
-        noise=errors(metrics, evaluator.measure(kept, released)),
-        total=errors(metrics, evaluator.measure(whole, released)),
-    )
 
 
 def last_third(splits: Sequence[ErrorSplit]) -> Sequence[ErrorSplit]:
@@ -604,7 +583,13 @@ class Bounded:
                 if step in self.truths and stepper.release is not None and not stepper.release.gathered:
                     records = list(alive.values()) if evaluator.scope == "alive" else added
                     columns = {name: [each[at] for each in records] for at, name in enumerate(evaluator.fields)}
-                    splits.append(split_error(evaluator, metrics, *self.truths[step], columns))
+                    whole, passed = self.truths[step]
+                    of_each = (
+                        evaluator.exact(whole, passed),
+                        evaluator.measure(passed, columns),
+                        evaluator.measure(whole, columns),
+                    )
+                    splits.append(ErrorSplit(*(errors(metrics, each) for each in of_each)))
             progress(rows)
         return mean_split(last_third(splits))
 

@@ -232,14 +232,14 @@ def reads_as_value(name: str) -> bool:
         or name.lstrip("+-").casefold() in _WORDS_OF_NUMBERS
         or (
             any(character.isdigit() for character in name)
-            and (reads(float, name) or time_forms([name]) or reads(time.fromisoformat, name) or _says_when(name))
+            and (
+                reads(float, name)
+                or time_forms([name])
+                or reads(time.fromisoformat, name)
+                or any(reads(datetime.strptime, name, form) for form in WRITTEN_OUT)
+            )
         )
     )
-
-
-def _says_when(name: str) -> bool:
-    """Return whether a text is a date with the name of the month, as e-mails and web servers write it."""
-    return any(reads(datetime.strptime, name, form) for form in WRITTEN_OUT)
 
 
 def _kind(values: Iterable[Any]) -> FieldKind | None:

@@ -365,8 +365,10 @@ class Template:
         if given is not None and not named:
             self.values[key] = given
             return
-        if asked.instead is not None:
-            self._offer_tables(key, asked.instead, given or ())
+        if (other := asked.instead) is not None and (
+            many := self._with_values(given or self._offered(other, self._fields), few=False)
+        ):
+            self.offered[key] = f"{other.text}: of {', '.join(many)}", _rows([self._table(other, many[0])])
         free = self._offered(asked, self._fields)
         names = given or [name for name in free if self._public is not None and name in self._public.fields]
         known = {each.name for each in self._fields}
@@ -421,11 +423,6 @@ class Template:
         elif about := [self._examples[name] for name in question.field_keys if name in self._examples]:
             value = None if self._public is None else self._public.answer(question.public, about)
             self.offered[key] = "", _blank(question) if value is None else _toml(value)
-
-    def _offer_tables(self, key: str, asked: TablesQuestion, named: Sequence[str]) -> None:
-        """Offer other tables of a field that is named, or else of one that nothing is read from."""
-        if names := self._with_values(named or self._offered(asked, self._fields), few=False):
-            self.offered[key] = f"{asked.text}: of {', '.join(names)}", _rows([self._table(asked, names[0])])
 
     def _with_values(self, names: Sequence[str], *, few: bool) -> list[str]:
         """Return those that have few values in the public file, or many; all of them where there is no such file."""
@@ -489,12 +486,9 @@ def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys with a dot for those of tables, as `time.field` of `time = { field = "at" }`."""
     found: dict[str, Any] = {}
     for key, value in given.items():
-        found |= {f"{key}.{name}": inner for name, inner in value.items()} if _is_section(key, value) else {key: value}
+        section = "." not in key and isinstance(value, Mapping)
+        found |= {f"{key}.{name}": inner for name, inner in value.items()} if section else {key: value}
     return found
-
-
-def _is_section(key: str, value: Any) -> bool:
-    return "." not in key and isinstance(value, Mapping)
 
 
 def _nested(keys: Mapping[str, Any]) -> dict[str, Any]:
