@@ -21,7 +21,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import orjson
 import tomlkit
@@ -40,15 +40,11 @@ from agents.protocol.replay import check_writable
 from agents.readers.watch import LivePage, serve
 from engines.core.noise import fresh_seed
 from schemas.blocks import Block, Tally
-from schemas.config import Config, load_config
+from schemas.config import Config, Stream, load_config
 from schemas.config.formats import BY_SCHEMA
 from schemas.config.values import PublicFile, Section
 from schemas.errors import PrivstreamError
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
-
 
 KEPT_OF_JOB = ("name", "max_clock_skew", "keep_private_log", "retired")
 SESSION_S = 6

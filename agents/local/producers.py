@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from schemas.config import Stream
+from schemas.config import Stream
 
 ENVELOPES = {"cloudevents": "CloudEvents", "debezium": "Debezium"}
 LINES = "events.txt"

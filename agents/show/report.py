@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import AMBER, BLUE, GREY, RED, SYNTHETIC, TRUE, BarChart, Curve, LineChart, Panel, Table, draw
 from agents.show.view import (
     GOOD,
@@ -28,9 +29,6 @@ from agents.show.view import (
 )
 from schemas.config import Stream, format_length
 from schemas.ledger import LedgerEntry
-
-if TYPE_CHECKING:
-    from agents.protocol.release.held_out import HeldOutAudit
 
 WARNING = (
     "NOT PRIVATE. For the operator only. This report and steps.csv hold TRUE values: event counts, errors and a map of "

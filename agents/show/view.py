@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from math import isnan, nan
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import Chart, Curve, LineChart, Panel
 from agents.show.noise import ErrorModel
 from agents.show.pictures import Picture
@@ -23,9 +24,6 @@ from engines.core.registry import build_engine, build_evaluator, part
 from schemas.arrays import FloatArray
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from agents.protocol.release.held_out import HeldOutAudit
 
 GOOD, POOR = 0.10, 0.50
 """An error up to the first is good; beyond the second an answer is not worth reading."""

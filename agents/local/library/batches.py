@@ -25,7 +25,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -36,13 +36,10 @@ from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.reader import ABSENT, paths_of
 from agents.protocol.formats.values import NOT_FINITE
+from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.replay import row_field
+from schemas.config import Stream
 from schemas.errors import BatchError
-
-if TYPE_CHECKING:
-    from agents.protocol.ingest.spec import SourceSpec
-    from schemas.config import Stream
-
 
 CHUNK_ROWS = 4096
 """At once."""

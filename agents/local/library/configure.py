@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.local.library.journal import Journal, JournalEntry, open_file
 from agents.local.library.stream import PrivateStream
 from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.userhash import user_key
 from engines.core.noise import fresh_seed
+from schemas.config import Config, Stream
 from schemas.config.load import NO_CLUSTER, config_from_mapping, load_config
 from schemas.errors import ConfigError, ConfigProblem
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
 
 NAME = "notebook"
 """Name of a stream without one. It is public, because releases depend on it."""

@@ -6,16 +6,12 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.show.explain import explain_stream
-from agents.show.explain.parts import decimal, exact
-from schemas.config import format_length
+from agents.show.explain.parts import StreamExplanation, decimal, exact
+from schemas.config import Stream, format_length
 from schemas.guarantee import Mechanism
-
-if TYPE_CHECKING:
-    from agents.show.explain.parts import StreamExplanation
-    from schemas.config import Stream
 
 WIDTH = 100
 

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import orjson
 import pyarrow as pa
@@ -31,12 +31,10 @@ from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import RowTimes, clock_of, steps_of
 from agents.readers.consume.columns import table_of
 from engines.core.noise import fresh_seed, repeated_seed
+from schemas.config import Stream
 from schemas.errors import BatchError, StateFileError, StepOrderError, without_context
 from schemas.events import Reason
 from schemas.releases import Candidate, unframe_records
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
 
 INSECURE = "an insecure seed made the noise, so anybody can repeat and subtract it."
 SNAPSHOT_BYTES = 8 << 20

@@ -5,14 +5,10 @@ Only this shows whether the geometry of a map can be used, and whether noise can
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engines.core.registry import build_domain, build_engine
+from schemas.config import Config, Stream
 from schemas.config.values import prefixed
 from schemas.errors import BudgetError, ConfigError, ConfigProblem, EngineInputError
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
 
 
 def check_streams(config: Config) -> None:

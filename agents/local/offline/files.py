@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,14 +55,10 @@ from agents.protocol.formats.values import (
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.times import EPOCH, ONE_US
 from engines.core.registry import build_domain
+from schemas.config import Stream
 from schemas.config.formats import CsvSection
-from schemas.config.timing import NUMERIC_FORMATS
+from schemas.config.timing import NUMERIC_FORMATS, Timing
 from schemas.errors import PrivstreamError, without_context
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
-    from schemas.config.timing import Timing
-
 
 _READ_BYTES = 1 << 20
 

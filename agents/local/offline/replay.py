@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
@@ -41,13 +41,10 @@ from agents.protocol.replay import (
     without_added,
 )
 from schemas.blocks import Block
+from schemas.config import Config, Kafka, Stream
 from schemas.errors import BrokerError, FingerprintError, OutcomeUnknownError, WireError
 from schemas.events import TICK_HEADER
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Kafka, Stream
-
 
 MEANWHILE_S = 60.0
 

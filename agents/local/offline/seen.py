@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_reason_and_field, percent
 from agents.local.job import LocalIngest
@@ -13,6 +13,7 @@ from agents.local.offline.files import BrokenLine, FileError, RowFile
 from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.mapping import FieldMap
 from agents.protocol.formats.reader import ABSENT
+from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.release.public_records import instant
@@ -21,14 +22,9 @@ from agents.protocol.userhash import KEY_BYTES
 from engines.core.registry import build_domain
 from schemas import zones
 from schemas.blocks import Block
-from schemas.config.timing import NUMERIC_FORMATS
+from schemas.config import Stream
+from schemas.config.timing import NUMERIC_FORMATS, Timing
 from schemas.events import LARGEST_JUMP, Reason
-
-if TYPE_CHECKING:
-    from agents.protocol.ingest.dead_letters import DeadLetter
-    from schemas.config import Stream
-    from schemas.config.timing import Timing
-
 
 LOOKED_AT = 200
 """Number of values from which the format of a field is recognised."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, Self, TextIO
 
 import orjson
 
@@ -32,11 +32,9 @@ from agents.show.explain.words import promise, record_time
 from agents.show.report import render_report
 from agents.show.view import StepRow, expected_error, metrics_of, verdict, view_of
 from engines.core.noise import fresh_seed, repeated_seed
+from schemas.config import Config, Stream
 from schemas.ledger import LedgerEntry
 from schemas.releases import unframe_records
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
 
 FRAMES = 8
 """Largest number of steps in a report for which the engine shows a frame."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -40,12 +40,10 @@ from engines.core.noise import fresh_seed
 from engines.core.registry import build_domain
 from schemas.arrays import KeyArray, ReasonArray
 from schemas.blocks import Block, Folded
+from schemas.config import Config, Stream
+from schemas.config.timing import Timing
 from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
 from schemas.releases import unframe_records
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
-    from schemas.config.timing import Timing
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -28,15 +28,13 @@ from agents.local.offline.files import FileError, RowFile, open_rows
 from agents.local.offline.seen import FIRST_ROWS, LOOKED_AT, reads, time_forms, tried
 from agents.protocol.formats.values import TEXT, number
 from agents.protocol.replay import Row
+from schemas.config import Kafka, Stream
 from schemas.config.domain import FieldKind
+from schemas.config.formats import CsvSection
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.config.values import format_length
 from schemas.errors import BrokerError, PrivstreamError
 from schemas.events import LARGEST_JUMP
-
-if TYPE_CHECKING:
-    from schemas.config import Kafka, Stream
-    from schemas.config.formats import CsvSection
 
 MOST_ITEMS = 4
 """Largest length of a list whose items are fields, such as the coordinates of a point."""

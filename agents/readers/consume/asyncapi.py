@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import orjson
@@ -16,15 +16,11 @@ import orjson
 from agents.kafka.schema_registry import RegistryClient, RegistryError, subject_of
 from agents.protocol.formats.contract import SchemaText
 from agents.protocol.release.record_formats import record_format, schema_text
+from schemas.config import Config, Stream
 from schemas.errors import PrivstreamError
 from schemas.ledger import LedgerEntry, MeasurementRecord
 from schemas.releases import STEP_HEADER
-from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
-    from schemas.topics import Topic
-
+from schemas.topics import Topic, Topics
 
 BINDING = "0.5.0"
 REFERENCE = "#/components/schemas/{name}"

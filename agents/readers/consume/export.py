@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import orjson
@@ -25,13 +25,10 @@ from agents.protocol.release.record_formats import record_format
 from agents.readers.consume.columns import table_of
 from agents.readers.consume.ledger import FoldedTable
 from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
+from schemas.config import Config, Stream
+from schemas.config.timing import Timing
 from schemas.errors import PrivstreamError
 from schemas.ledger import LedgerEntry
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
-    from schemas.config.timing import Timing
-
 
 COLUMN = "geometry"
 

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from agents.kafka.clients import LogReader, log_reader
 from agents.kafka.topics import admin_client, topic_identities
 from agents.readers.consume.ledger import FoldedTable, Ledger, PublicRecordsError
+from schemas.config.server import Kafka
 from schemas.errors import BrokerError
 from schemas.releases import Channel, PublicRecord, public_step
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config.server import Kafka
-
 
 Path = tuple[str, ...]
 

@@ -10,18 +10,16 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import TopicPartition
 
 from agents.kafka.clients import follower, log_reader
 from agents.kafka.topics import admin_client, topic_identities
 from agents.protocol.ingest.dead_letters import DeadLetter
+from schemas.config import Config
 from schemas.errors import BrokerError, WireError
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config
 
 Wanted = Callable[[DeadLetter], bool]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING
 
 from agents.kafka.broker_clock import WHAT_TO_DO as FIX_CLOCK
 from agents.kafka.broker_clock import worker_clocks
@@ -24,12 +23,9 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import KEY_BYTES
 from agents.readers.operator.findings import Finding, Verdict
 from engines.core.registry import build_domain
+from schemas.config import Config, Stream
 from schemas.errors import BrokerError, ConfigError, EngineInputError
 from schemas.releases import STEP_LIMIT
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
-
 
 SAMPLE = 1000
 """Newest records that a check looks at."""

@@ -36,13 +36,11 @@ from engines.core.answers.contract import (
 )
 from engines.core.answers.where import Atom, Both, Either, Not, Where, kind, same
 from engines.core.registry import part
-from schemas.config import ENGINES
+from schemas.config import ENGINES, Config, Stream
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
     from sqlglot import exp
-
-    from schemas.config import Config, Stream
 
 
 FIX = (

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -24,12 +24,10 @@ from agents.protocol.ingest.events import PLACED_BY
 from agents.readers.watch.routes import NO_STORE, Reader, Routes
 from agents.show.view import errors, metrics_of, view_of
 from engines.core.registry import build_evaluator
+from schemas.config import Config, Stream
 from schemas.errors import BrokerError, WireError
 from schemas.events import Reason
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -25,13 +25,11 @@ from agents.kafka.topics import admin_client, topic_identities
 from agents.readers.consume.ledger import PublicRecordsError, StepRecords, Verdict, entry_of, verdict
 from agents.readers.watch.routes import NO_STORE, Reader, Routes, json_response, whole_numbers
 from agents.show.pictures import Picture
+from schemas.config import Kafka, Stream
 from schemas.config.timing import epoch_us
 from schemas.errors import BrokerError, WireError
 from schemas.releases import CHANNELS, GENESIS, STEP_LIMIT, Channel, PublicRecord, public_step
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Kafka, Stream
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
@@ -19,10 +19,8 @@ from agents.readers.watch.public import PublicReader, PublicRoutes, StreamSeen
 from agents.readers.watch.routes import Reader
 from agents.show.view import view_of
 from engines.core.noise import fresh_seed
+from schemas.config import Config
 from schemas.errors import PrivstreamError
-
-if TYPE_CHECKING:
-    from schemas.config import Config
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import AMBER, BLUE, SYNTHETIC, TRUE, BarChart, Chart, Curve, LineChart, Panel, Table, written
 from agents.show.noise import Answer, ErrorModel
 from agents.show.pictures import WIDE, KeyPicture
@@ -22,9 +23,6 @@ from engines.keys.selection import KeySelection
 from schemas.config import Stream
 from schemas.config.keys import KeysDomainSection, KeysOptions
 from schemas.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from agents.protocol.release.held_out import HeldOutAudit
 
 MANY_TESTS, FEW_TESTS = 30, 10
 """Of a period: beyond the first `validate` warns, as each makes thresholds larger; the second is a good choice."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import AMBER, BLUE, RED, Curve, LineChart, Panel, pairs
 from agents.show.noise import Answer, ErrorModel, noise_facts
 from agents.show.pictures import StatePicture
@@ -37,9 +37,6 @@ from schemas.arrays import FloatArray
 from schemas.config import Stream
 from schemas.config.markov import StatesDomainSection
 from schemas.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from agents.protocol.release.held_out import HeldOutAudit
 
 _CURVE = 1000
 """Steps at most that a curve is worked out for."""

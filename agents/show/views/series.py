@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from math import nan
 from statistics import mean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import AMBER, BLUE, MOST_POINTS, Chart, Curve, LineChart, Panel, thinned
 from agents.show.noise import Answer, ErrorModel, noise_facts
 from agents.show.pictures import SeriesPicture
@@ -21,9 +21,6 @@ from engines.series.evaluator import compared
 from schemas.arrays import FloatArray
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from agents.protocol.release.held_out import HeldOutAudit
 
 LAST_STEPS = 200
 """Steps that are drawn one by one beside a long series."""

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import AMBER, BLUE, RED, pairs
 from agents.show.noise import NORMAL_95, Answer, ErrorModel, laplace_interval, noise_facts
 from agents.show.pictures import AttributeCells, Picture, PointPicture, TablePicture
@@ -34,9 +35,6 @@ from schemas.config.spatial import (
 )
 from schemas.errors import PrivstreamError
 from schemas.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from agents.protocol.release.held_out import HeldOutAudit
 
 COUNTS = "event counts of the leaves"
 """What the mechanism is called, at its end, whose noise is in released counts; the others decide where to look."""

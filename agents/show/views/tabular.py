@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import AMBER, BLUE, Chart, ColumnChart, Gallery, HeatMap, Table
 from agents.show.noise import Answer, ErrorModel, noise_facts
 from agents.show.pictures import WIDE, AttributeCells, Picture, TablePicture
@@ -38,9 +39,6 @@ from schemas.blocks import Folded
 from schemas.config import Stream
 from schemas.config.tabular import FINDING_DELTA, FINDING_SHARE, TableDomainSection, TabularOptions
 from schemas.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from agents.protocol.release.held_out import HeldOutAudit
 
 _SHOWN = 8
 MOST_ATTRIBUTES, MOST_VALUES = 16, 40

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import BLUE, SYNTHETIC, TRUE, Curve, LineChart, Panel, Table, written
 from agents.show.noise import Answer, ErrorModel, noise_facts
 from agents.show.pictures import Picture, TripPicture
@@ -25,9 +25,6 @@ from schemas.config import Stream
 from schemas.config.spatial import are_degrees
 from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
 from schemas.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from agents.protocol.release.held_out import HeldOutAudit
 
 _CELLS = {"default": "starts", "paper": "pairs"}
 POWERS = range(7)
