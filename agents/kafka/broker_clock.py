@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import orjson
 from aiokafka import AIOKafkaProducer
@@ -22,10 +21,8 @@ from agents.kafka.clients import close_client, log_reader
 from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.security import security_kwargs
 from agents.kafka.topics import altering
+from schemas.config import Config
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config
 
 log = logging.getLogger(__name__)
 

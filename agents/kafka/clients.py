@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.consumer.fetcher import READ_UNCOMMITTED
@@ -25,12 +25,10 @@ from agents.kafka.lifecycle.cancellations import finish_before_cancellation
 from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.security import security_kwargs
 from agents.kafka.transactions import OneChanceProducer
+from schemas.config import Kafka
 from schemas.errors import BrokerError, HangingTransactionError, OutcomeUnknownError
 from schemas.releases import Chunk, LogRecord, decode_log_record
 from schemas.topics import BATCH_BYTES, TopicAndPartition
-
-if TYPE_CHECKING:
-    from schemas.config import Kafka
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.errors import KafkaError
 
@@ -24,11 +24,9 @@ from agents.kafka.topics import TopicIdentity, admin_client, ends_of, topic_iden
 from agents.protocol.fingerprint import ROUTED_FROM, ROUTED_PARTITIONS, SOURCE, Fingerprint, holding
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.record_formats import schema_text
+from schemas.config import Config, Stream
 from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import faust
@@ -15,10 +15,8 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
 from aiokafka.errors import SaslAuthenticationFailed
 
+from schemas.config.server import Kafka
 from schemas.errors import ConfigError, ConfigProblem
-
-if TYPE_CHECKING:
-    from schemas.config.server import Kafka
 
 _HEADERS_FIX = "write name=value, several separated by commas, with a percent code for what is no plain ASCII"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -14,18 +14,15 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 import orjson
 from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import read_to_end, write
 from agents.kafka.lifecycle.stops import Stop, Stops
+from schemas.config import Config
 from schemas.errors import BrokerError
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -35,12 +35,9 @@ from agents.kafka.security import security_kwargs
 from agents.protocol.fingerprint import holding
 from agents.protocol.partitioner import bounds_partition, home_partition
 from schemas.blocks import Block
+from schemas.config import Config, Kafka
 from schemas.errors import BrokerError, ConfigError, ConfigProblem, TopicError
 from schemas.topics import Topic, Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Kafka
-
 
 NO_ID = bytes(16)
 

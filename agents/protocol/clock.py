@@ -8,18 +8,15 @@ The step of an event is a pure function of the event and of the ticks before it 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from schemas.arrays import IntArray, ReasonArray
+from schemas.config import Stream
 from schemas.errors import ConfigError, ConfigProblem, RecordError
 from schemas.events import Reason, Tick, read_tick
 from schemas.releases import STEP_LIMIT
 from schemas.steps import Steps
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
 
 
 def usable_tick(value: bytes | None) -> Tick | None:

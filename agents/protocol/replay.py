@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -40,13 +40,10 @@ from agents.protocol.ingest.times import EPOCH, ONE_US, TimeParser
 from agents.protocol.partitioner import Partitioner, partitions_of
 from agents.protocol.release.public_records import instant
 from agents.protocol.userhash import IdBytes
+from schemas.config import Stream
 from schemas.errors import PrivstreamError, RecordError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, encode_going_live, encode_tick, read_tick
 from schemas.topics import TopicAndPartition
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
-
 
 Row = Mapping[str, Any] | bytes
 """The fields of an event; or what is none, as it stands in the file: written like that, ingest refuses it by itself."""

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from agents.kafka.fingerprint import stored_fingerprints
 from agents.kafka.lifecycle.advice import PAGE
@@ -18,10 +17,8 @@ from agents.kafka.witness import store_of
 from agents.kafka.witness_places import Store
 from agents.protocol.partitioner import home_partition
 from engines.core.noise import fresh_seed, repeated_seed
+from schemas.config import Config, Stream
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
 
 log = logging.getLogger(__name__)
 

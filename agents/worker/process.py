@@ -15,7 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from prometheus_client.core import REGISTRY
 
@@ -46,11 +46,9 @@ from agents.worker.job import Job
 from agents.worker.metrics import RESTARTS, WorkerState
 from agents.worker.probes import serve
 from agents.worker.topic_watch import TopicWatch
+from schemas.config import Config, Stream
 from schemas.errors import LostTopicError, PrivstreamError, TopicError
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import faust
 import orjson
@@ -36,10 +36,8 @@ from faust.types.tables import CollectionT
 from agents.kafka.clients import log_reader
 from agents.worker.failpoints import failpoint
 from agents.worker.state_store import StateStore
+from schemas.config import Kafka
 from schemas.releases import SavedState, sha256, split_body
-
-if TYPE_CHECKING:
-    from schemas.config import Kafka
 
 log = logging.getLogger(__name__)
 

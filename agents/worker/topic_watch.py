@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 from mode import Service
@@ -23,11 +23,9 @@ from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.status import status
 from agents.kafka.topics import TopicIdentity, admin_client, needed_topics, topic_answers
 from agents.protocol.partitioner import home_partition
+from schemas.config import Config
 from schemas.errors import AccessError, BrokerError, LostTopicError
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config
 
 log = logging.getLogger(__name__)
 

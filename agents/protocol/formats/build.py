@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from agents.protocol.formats.avro import AvroEncoding
 from agents.protocol.formats.contract import Encoding, SchemaBook
@@ -13,11 +12,9 @@ from agents.protocol.formats.csv_text import CsvEncoding
 from agents.protocol.formats.json_text import JsonEncoding, MessagePackEncoding, TextEncoding
 from agents.protocol.formats.protobuf import ProtobufEncoding
 from agents.protocol.formats.values import Kinds
+from schemas.config import Stream
 from schemas.config.formats import CsvSection
 from schemas.errors import ConfigError, ConfigProblem
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
 
 NEEDS: Mapping[str, tuple[str, ...]] = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools")}
 """Format -> modules of the extra `registry`."""

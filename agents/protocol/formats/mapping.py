@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jmespath import compile as parse
 from jmespath.visitor import Options, TreeInterpreter
 
 from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.values import NOT_FINITE, plain
-from schemas.config.mapping import MapFunctions, table_of
+from schemas.config import Stream
+from schemas.config.mapping import MapFunctions, MapSection, table_of
 from schemas.events import Reason
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
-    from schemas.config.mapping import MapSection
 
 DROP = "drop"
 _JSON: frozenset[type] = frozenset((str, int, float, bool, type(None)))

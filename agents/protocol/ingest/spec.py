@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from agents.protocol.clock import StepClock
@@ -19,12 +19,10 @@ from agents.protocol.ingest.times import TimeParser
 from agents.protocol.partitioner import Partitioner
 from agents.protocol.userhash import id_bytes
 from engines.core.contract import Domain, FilledDomain, FilledWords
+from schemas.config import Stream
+from schemas.config.split import SplitPart
 from schemas.errors import ConfigError, ConfigProblem
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
-    from schemas.config.split import SplitPart
-    from schemas.steps import Steps
+from schemas.steps import Steps
 
 Role = Literal["blocks", "held_out", "route"]
 Readings = dict[tuple[str, str], SplitReading]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -17,13 +17,11 @@ from agents.protocol.release.record_formats import JsonRecords, RecordFormat
 from engines.core.contract import Evaluator
 from engines.core.registry import build_evaluator
 from schemas.blocks import Block, Folded
+from schemas.config import Stream
 from schemas.config.records import WEIGHT
 from schemas.errors import WireError
 from schemas.ledger import LedgerEntry
 from schemas.wire import Kind, decode, encode
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
 
 
 class HeldOutAudit:

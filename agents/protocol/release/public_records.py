@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import orjson
@@ -18,6 +18,7 @@ from engines.core.accounting.streams import StreamCost, price_of_periods
 from engines.core.contract import Release
 from engines.core.many_records import RecordColumns, parts_of
 from schemas.byte_columns import ByteColumn, Piece
+from schemas.config import Stream
 from schemas.config.records import WEIGHT
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import EngineInputError
@@ -26,9 +27,6 @@ from schemas.ledger import LedgerEntry, LedgerGuarantee, LedgerRenewal
 from schemas.releases import PublicRecord, frame_column, frame_records
 from schemas.steps import CalendarLength
 from schemas.zones import zone
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MOST_BYTES = 900_000

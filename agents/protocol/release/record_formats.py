@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import orjson
 
@@ -28,13 +28,11 @@ from agents.protocol.formats.contract import SchemaText
 from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.public_records import instant, raw_time
 from schemas.byte_columns import ByteColumn, Piece
+from schemas.config import Stream
 from schemas.config.engines import RecordKind
 from schemas.config.output import OutputFormat
 from schemas.config.timing import NUMERIC_FORMATS, epoch_us
 from schemas.errors import ConfigError, ConfigProblem, WireError
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
 
 _MAGIC = b"\0"
 _HEAD = 5  # bytes before what was written: magic and id

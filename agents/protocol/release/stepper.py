@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,11 +23,9 @@ from engines.core.many_records import RecordColumns
 from engines.core.noise import NoiseSource
 from engines.core.registry import build_domain, build_engine
 from schemas.blocks import Block
+from schemas.config import Stream
 from schemas.errors import GapError, WireError
 from schemas.releases import GENESIS, Candidate, sha256
-
-if TYPE_CHECKING:
-    from schemas.config import Stream
 
 
 class Stepper:

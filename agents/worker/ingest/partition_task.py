@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
@@ -41,10 +41,8 @@ from agents.worker.ingest.counters import IngestCounters, SealedBlock, SealedHop
 from agents.worker.ingest.records import OFFSET, from_offset
 from agents.worker.metrics import FENCES
 from agents.worker.trimming import Trimmer
+from schemas.config import Config
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config
 
 log = logging.getLogger(__name__)
 

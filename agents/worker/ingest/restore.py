@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 
@@ -22,11 +22,9 @@ from agents.protocol.ingest.places import Places, starts
 from agents.protocol.partitioner import bounds_partition
 from agents.worker.ingest.partition_task import Machine, SourceTask, place_of_blocks
 from schemas.blocks import Block
+from schemas.config import Config
 from schemas.errors import WireError
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config
 
 log = logging.getLogger(__name__)
 

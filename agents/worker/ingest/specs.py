@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from agents.kafka.schema_registry import check_files
 from agents.kafka.security import read_secret
@@ -12,11 +11,9 @@ from agents.protocol.formats.contract import SchemaBook
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import KEY_BYTES, key_id, user_key
 from engines.core.registry import build_domain, build_evaluator
+from schemas.config import Config, Stream
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.topics import Topics
-
-if TYPE_CHECKING:
-    from schemas.config import Config, Stream
 
 
 def user_keys(config: Config) -> dict[str, bytes | None]:
