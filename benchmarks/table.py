@@ -31,7 +31,7 @@ from engines.keys.domain import KeysDomain
 from engines.keys.engine import Keys, KeysConfig
 from engines.keys.selection import KeySelection
 from schemas.blocks import Folded
-from schemas.config.keys import LISTING_SHARE
+from schemas.config.engines.keys import LISTING_SHARE
 from schemas.releases import Candidate, sha256, split_state
 
 STEPS = sized(40, smallest=10)

@@ -19,8 +19,8 @@ ALLOWED = {
     ("agents.show.pictures", "keys"): "a kind of picture has the name of the engine",
     ("engines.checks.coupling.listing", "keys"): "a part of a table of counts",
     ("engines.core.noise.listing", "keys"): "a part of a table of counts",
-    ("schemas.config.keys", "keys"): "a kind of domain has the name of the engine",
-    ("schemas.config.series", "series"): "a kind of domain and its key have the name of the engine",
+    ("schemas.config.engines.keys", "keys"): "a kind of domain has the name of the engine",
+    ("schemas.config.engines.series", "series"): "a kind of domain and its key have the name of the engine",
     ("schemas.config.stream", "spatial"): "an example of the key, for who left it out",
 }
 LISTS = {

@@ -53,9 +53,9 @@ from engines.tabular.domain import RowKeys
 from schemas import wire
 from schemas.arrays import narrowed
 from schemas.blocks import Block, Folded
+from schemas.config.engines.tabular import MAX_ATTRIBUTES, MAX_VALUES
+from schemas.config.engines.trajectory import MAX_STEPS
 from schemas.config.privacy import Privacy
-from schemas.config.tabular import MAX_ATTRIBUTES, MAX_VALUES
-from schemas.config.trajectory import MAX_STEPS
 from schemas.errors import EngineInputError
 from schemas.events import Reason, Tick, encode_going_live, encode_tick, read_tick
 from schemas.releases import (
@@ -545,10 +545,10 @@ NOT_STORED: Mapping[str, str] = {
     "schemas.releases.link": "hashed",
     "schemas.releases.sha256": "hashed",
     "schemas.steps.CalendarSteps.digest": "hashed",
-    "schemas.config.keys._length": "the length of a key of a public list",
+    "schemas.config.engines.keys._length": "the length of a key of a public list",
     "schemas.config.mapping.MapFunctions._func_to_string": "text within an expression",
-    "schemas.config.spatial.named_features": "a part of a file of the configuration",
-    "schemas.config.tabular._text": "shown",
+    "schemas.config.engines.spatial.named_features": "a part of a file of the configuration",
+    "schemas.config.engines.tabular._text": "shown",
     "schemas.config.values.Section._in_words": "shown",
 }
 """What packs bytes that are no format of ours, and what it does instead."""

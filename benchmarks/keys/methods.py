@@ -15,7 +15,7 @@ from engines.keys.hashes import KeyHash
 from engines.keys.selection import RESOLUTION, KeySelection
 from engines.keys.table import PeriodTable
 from schemas.arrays import IntArray
-from schemas.config.keys import LISTING_SHARE
+from schemas.config.engines.keys import LISTING_SHARE
 
 CHUNK = 2**16
 """Keys at a time, which bounds memory."""

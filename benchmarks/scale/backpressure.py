@@ -19,7 +19,7 @@ from benchmarks.scale.streams import START, job
 from benchmarks.scale.watch import Releases
 from benchmarks.scale.workers import fed, feeding, total
 from benchmarks.size import sized
-from schemas.config.discovery import GROUP
+from schemas.config.engines.discovery import GROUP
 from schemas.config.server import Kafka
 from schemas.topics import Topics
 

@@ -32,7 +32,7 @@ from engines.series.answers import answers
 from schemas.arrays import FloatArray, IntArray
 from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.series import PERCENTILES
+from schemas.config.engines.series import PERCENTILES
 
 DAYS, FEWEST = sized(364, smallest=28), sized(50, smallest=5)
 """Days of each data set, and events of the smallest window that is asked for."""

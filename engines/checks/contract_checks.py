@@ -19,7 +19,7 @@ from engines.core.noise import Label, NoiseSource, seeded
 from engines.core.surplus import ACCOUNT
 from schemas.arrays import WordArray
 from schemas.blocks import Folded
-from schemas.config.engines import RecordFields
+from schemas.config.engines.spec import RecordFields
 from schemas.errors import EngineInputError
 from schemas.wire import Kind, decode, encode
 

@@ -45,7 +45,7 @@ from engines.core.contract import Columns, ScalarKind
 from engines.keys.build import domain, selection
 from engines.keys.domain import KeysDomain, Scalar, read, written
 from schemas.config import Stream
-from schemas.config.keys import KeysDomainSection
+from schemas.config.engines.keys import KeysDomainSection
 from schemas.events import Reason
 
 _ROUNDED = 1 / 12

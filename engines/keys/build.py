@@ -12,7 +12,7 @@ from engines.keys.grid import KeyGrid
 from engines.keys.selection import KeySelection
 from engines.keys.values import BoundedValue
 from schemas.config import Stream
-from schemas.config.keys import LISTING_SHARE, PUBLIC, VALUE_SHARE, KeysDomainSection, KeysOptions
+from schemas.config.engines.keys import LISTING_SHARE, PUBLIC, VALUE_SHARE, KeysDomainSection, KeysOptions
 
 
 def domain(stream: Stream) -> KeysDomain:

@@ -7,7 +7,7 @@ from typing import Any
 
 from engines.checks.contract_case import Chance, EngineCase, Key, Pick, Variant
 from engines.keys.domain import KeysDomain
-from schemas.config.keys import PUBLIC
+from schemas.config.engines.keys import PUBLIC
 
 _GRID = {"x": "lon", "y": "lat", "bounds": [0.0, 0.0, 6.0, 1.0], "columns": 50, "rows": 20}
 """So many cells that a user's keys are seldom the same."""

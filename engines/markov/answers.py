@@ -19,7 +19,7 @@ from engines.core.answers.contract import (
 )
 from engines.core.answers.where import holds
 from schemas.config import Stream
-from schemas.config.markov import StatesDomainSection
+from schemas.config.engines.markov import StatesDomainSection
 
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:

@@ -11,7 +11,7 @@ from engines.markov.chain import Transition
 from engines.markov.domain import StatesDomain
 from engines.markov.engine import Markov, MarkovConfig
 from schemas.config import Stream
-from schemas.config.markov import MarkovOptions, StatesDomainSection
+from schemas.config.engines.markov import MarkovOptions, StatesDomainSection
 
 if TYPE_CHECKING:
     from engines.markov.leakage import Allocation

@@ -28,7 +28,7 @@ from engines.series.build import domain
 from engines.series.fields import SeriesDomain
 from engines.series.histograms import NoisyHistogram
 from schemas.config import Stream
-from schemas.config.series import OF_HISTOGRAM
+from schemas.config.engines.series import OF_HISTOGRAM
 
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:

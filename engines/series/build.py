@@ -11,7 +11,7 @@ from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import GroupedBy, SeriesDomain, SeriesField
 from schemas.config import Stream
-from schemas.config.series import SeriesDomainSection, SeriesOptions
+from schemas.config.engines.series import SeriesDomainSection, SeriesOptions
 from schemas.steps import CalendarLength
 
 _DAY_US = 86_400_000_000

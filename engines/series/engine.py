@@ -22,7 +22,7 @@ from engines.series.budget import NoisyTotal
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField, Total
 from engines.series.histograms import NoisyHistogram
-from schemas.config.series import SUFFIXES
+from schemas.config.engines.series import SUFFIXES
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 

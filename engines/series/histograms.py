@@ -20,7 +20,7 @@ from math import sqrt
 import numpy as np
 
 from schemas.arrays import FloatArray, IntArray
-from schemas.config.series import OF_HISTOGRAM, PERCENTILES
+from schemas.config.engines.series import OF_HISTOGRAM, PERCENTILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,10 @@ class NoisyHistogram:
     variance: float
 
     def numbers(self, deviations: float) -> dict[str, HistogramNumber]:
-        """Return the numbers of `schemas.config.series.OF_HISTOGRAM`. Args: deviations: half of an interval's width."""
+        """Return the numbers of `schemas.config.engines.series.OF_HISTOGRAM`.
+
+        Args: deviations: half of an interval's width.
+        """
         return {name: self.number(name, deviations) for name in OF_HISTOGRAM}
 
     def number(self, name: str, deviations: float) -> HistogramNumber:

@@ -14,7 +14,7 @@ from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from schemas.config import Stream
-from schemas.config.spatial import (
+from schemas.config.engines.spatial import (
     BoxDomainSection,
     GeoJsonDomainSection,
     SpatialOptions,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from schemas.config.domain import Question
-from schemas.config.engines import INTEGER, NUMBER, EngineFacts, EngineSpec, RecordFields, RecordKind
-from schemas.config.keys import LISTING_SHARE, PUBLIC, KeysDomainSection, KeysOptions
+from schemas.config.engines.keys import LISTING_SHARE, PUBLIC, KeysDomainSection, KeysOptions
+from schemas.config.engines.spec import INTEGER, NUMBER, EngineFacts, EngineSpec, RecordFields, RecordKind
 
 _KEY: frozenset[RecordKind] = frozenset({"text", "number", "boolean"})
 

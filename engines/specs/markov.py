@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from schemas.config.domain import Question
-from schemas.config.engines import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
-from schemas.config.markov import MarkovOptions, StatesDomainSection
+from schemas.config.engines.markov import MarkovOptions, StatesDomainSection
+from schemas.config.engines.spec import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
 
 
 def _records(domain: StatesDomainSection) -> RecordFields:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields, RecordKind
-from schemas.config.series import SUFFIXES, SeriesDomainSection, SeriesOptions
+from schemas.config.engines.series import SUFFIXES, SeriesDomainSection, SeriesOptions
+from schemas.config.engines.spec import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields, RecordKind
 
 _OR_NONE: frozenset[RecordKind] = frozenset({"number", "null"})
 _MODES = ("default", "paper", "paper-binomial")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
-from schemas.config.spatial import (
+from schemas.config.engines.spatial import (
     BoxDomainSection,
     GeoJsonDomainSection,
     PlanarDomainSection,
     SpatialOptions,
     ZonesDomainSection,
 )
+from schemas.config.engines.spec import NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
 
 
 def _records(domain: PlanarDomainSection | ZonesDomainSection) -> RecordFields:

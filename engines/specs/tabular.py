@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import EngineFacts, EngineSpec, RecordFields
-from schemas.config.tabular import FINDING_DELTA, TableDomainSection, TabularOptions
+from schemas.config.engines.spec import EngineFacts, EngineSpec, RecordFields
+from schemas.config.engines.tabular import FINDING_DELTA, TableDomainSection, TabularOptions
 
 
 def _records(domain: TableDomainSection) -> RecordFields:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.config.engines import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
-from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
+from schemas.config.engines.spec import INTEGER, NUMBER, TEXT, EngineFacts, EngineSpec, RecordFields
+from schemas.config.engines.trajectory import TrajectoryOptions, TripsDomainSection
 
 
 def _records(domain: TripsDomainSection) -> RecordFields:

@@ -16,7 +16,7 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.finding import FindingRule
 from engines.tabular.marginals import Workload, every_marginal, weighted_marginals
 from schemas.config import Stream
-from schemas.config.tabular import AttributeSection, TableDomainSection, TabularOptions
+from schemas.config.engines.tabular import AttributeSection, TableDomainSection, TabularOptions
 from schemas.errors import EngineInputError
 
 

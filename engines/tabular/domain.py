@@ -16,7 +16,7 @@ their order, then "other" where the attribute has it, then "missing".
 Of an attribute whose values are found (`Discovered`) an event's key has the text itself, behind its row: which code it
 has is for the engine to say, by what was found before.
 
-What an attribute may list is checked where it is configured (`schemas.config.tabular.AttributeSection`).
+What an attribute may list is checked where it is configured (`schemas.config.engines.tabular.AttributeSection`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from engines.core.contract import Columns, ScalarKind
 from engines.keys.domain import KeysDomain, written
 from engines.keys.table import row_bytes
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
-from schemas.config.tabular import AttributeSection, Discover, Listed
+from schemas.config.engines.tabular import AttributeSection, Discover, Listed
 from schemas.config.values import Number
 from schemas.errors import EngineInputError
 from schemas.events import Reason

@@ -13,7 +13,7 @@ from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import Closing, TripDomain
 from engines.trajectory.engine import Limits, Trajectories, TrajectoryConfig, TripMode
 from schemas.config import Stream
-from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
+from schemas.config.engines.trajectory import TrajectoryOptions, TripsDomainSection
 
 
 def _section(stream: Stream) -> TripsDomainSection:

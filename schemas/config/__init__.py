@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from schemas.config.discovery import ENGINES
+from schemas.config.engines.discovery import ENGINES
 from schemas.config.load import Config, config_from_mapping, load_config, parse_config, with_overrides
 from schemas.config.server import Kafka
 from schemas.config.stream import Stream

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.config.engines import RecordFields
+from schemas.config.engines.spec import RecordFields
 from schemas.config.values import Section
 from schemas.errors import ConfigProblem
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny, StrictBool, ValidationError, ValidationInfo, WrapValidator
 
-from schemas.config.discovery import DOMAINS, ENGINES, measures_expiry
 from schemas.config.domain import DomainSection
-from schemas.config.engines import INTEGER, EngineFacts, EngineSpec, RecordFields
+from schemas.config.engines.discovery import DOMAINS, ENGINES, measures_expiry
+from schemas.config.engines.options import OptionsSection, TripOptionsSection
+from schemas.config.engines.spec import INTEGER, EngineFacts, EngineSpec, RecordFields
 from schemas.config.formats import InputParts, Source
-from schemas.config.options import OptionsSection, TripOptionsSection
 from schemas.config.output import OutputSection
 from schemas.config.privacy import MAX_DELTA, SURPLUS_SHARE, Privacy
 from schemas.config.records import WEIGHT, RecordsSection

@@ -61,9 +61,9 @@ RULES = (
     # Loaded wherever a configuration is read: nothing that computes, and nothing that looks for all engines.
     allow(
         "engines.specs",
-        ours="schemas.config.domain schemas.config.engines schemas.config.options schemas.config.keys "
-        "schemas.config.markov schemas.config.series schemas.config.spatial schemas.config.tabular "
-        "schemas.config.trajectory",
+        ours="schemas.config.domain schemas.config.engines.spec schemas.config.engines.options "
+        "schemas.config.engines.keys schemas.config.engines.markov schemas.config.engines.series "
+        "schemas.config.engines.spatial schemas.config.engines.tabular schemas.config.engines.trajectory",
         others=frozenset(),
     ),
     # What an engine refers to by name is loaded when it is asked for.

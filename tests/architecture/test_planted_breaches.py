@@ -29,7 +29,7 @@ from tests.architecture.rules import (
         ("engines.spatial.points", "pandas"),
         ("engines.spatial.points", "shapely"),
         ("engines.specs.spatial", "engines.spatial.build"),
-        ("engines.specs.spatial", "schemas.config.discovery"),
+        ("engines.specs.spatial", "schemas.config.engines.discovery"),
         ("engines.specs.spatial", "numpy"),
         ("engines.core.registry", "engines.spatial.build"),
         ("engines.core.counters.tree", "engines.spatial.domain"),

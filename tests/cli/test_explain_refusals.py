@@ -16,11 +16,11 @@ from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import scale_for
 from engines.spatial.split import SplitRule
 from schemas.config import Stream
+from schemas.config.engines.spatial import BoxDomainSection, SpatialOptions
 from schemas.config.formats import CsvSection
 from schemas.config.mapping import MapSection
 from schemas.config.output import OutputSection
 from schemas.config.privacy import Privacy
-from schemas.config.spatial import BoxDomainSection, SpatialOptions
 from schemas.config.timing import Timing
 from schemas.errors import ConfigError, EngineInputError, FingerprintError
 from tests.cli.explain_support import EVENT, USER, config, series, toml

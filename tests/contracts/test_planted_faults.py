@@ -14,7 +14,7 @@ from engines.core.noise import NoiseSource, seeded
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
-from schemas.config.engines import INTEGER, NUMBER, TEXT, RecordFields
+from schemas.config.engines.spec import INTEGER, NUMBER, TEXT, RecordFields
 from schemas.guarantee import Guarantee
 from tests.couple.plants import anew
 

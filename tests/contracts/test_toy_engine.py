@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config.discovery import GROUP, load_specs
+from schemas.config.engines.discovery import GROUP, load_specs
 from schemas.errors import PrivstreamError
 
 pytestmark = pytest.mark.seconds(3)

@@ -17,7 +17,7 @@ from agents.local.coupling.runs import STEPS, couple, settings
 from engines.checks.contract_case import WHOLE, contract_case
 from engines.core.accounting.streams import StreamCost
 from schemas.config import ENGINES
-from schemas.config.discovery import DOMAINS
+from schemas.config.engines.discovery import DOMAINS
 from tests.couple.__main__ import main
 from tests.couple.planted import SHORT
 from tests.couple.plants.tabular import EPSILON_OF_MANY, of_many_marginals

@@ -13,7 +13,7 @@ from engines.core.contract import Columns
 from engines.keys.build import domain as domain_of
 from engines.keys.domain import KeysDomain
 from engines.keys.grid import KeyGrid
-from schemas.config.keys import GridSection
+from schemas.config.engines.keys import GridSection
 from schemas.events import Reason
 
 GRID = {"x": "lon", "y": "lat", "bounds": [-1.0, 10.0, 5.0, 12.0], "columns": 6, "rows": 4}

@@ -11,7 +11,7 @@ import pytest
 from engines.checks.contract_case import contract_case
 from engines.core.registry import build_engine
 from engines.keys.engine import Keys
-from schemas.config.keys import KeysDomainSection
+from schemas.config.engines.keys import KeysDomainSection
 from schemas.errors import ConfigError
 
 PLAIN = replace(contract_case("keys"), in_mode=lambda mode, variant: variant)

@@ -16,7 +16,7 @@ from engines.keys.hashes import PEOPLE_BITS, KeyHash
 from engines.keys.table import LEVELS, PARTS, PeriodTable
 from schemas.arrays import KeyArray, WordArray
 from schemas.blocks import Folded
-from schemas.config.keys import KeysOptions
+from schemas.config.engines.keys import KeysOptions
 from schemas.errors import EngineInputError
 from schemas.releases import PART_BYTES
 

@@ -27,7 +27,7 @@ from engines.tabular.domain import Category, TableDomain
 from engines.tabular.marginals import Marginals
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import load_config
-from schemas.config.spatial import are_degrees
+from schemas.config.engines.spatial import are_degrees
 from tests.reports.made import EXAMPLES
 
 NOBODY: Any = None

@@ -27,7 +27,7 @@ from schemas.config import (
     parse_config,
     with_overrides,
 )
-from schemas.config.spatial import SpatialOptions
+from schemas.config.engines.spatial import SpatialOptions
 from schemas.config.values import UNITS_US, Section, exact_decimal, microseconds, parse_duration, sections_below
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))

@@ -21,7 +21,7 @@ from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.domain.zones import ZoneDomain
 from schemas.config import Config, ConfigError, parse_config
-from schemas.config.spatial import GeoJsonDomainSection
+from schemas.config.engines.spatial import GeoJsonDomainSection
 
 STREAM = """
 [kafka]

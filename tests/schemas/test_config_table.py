@@ -11,7 +11,7 @@ import pytest
 from engines.core.registry import build_domain, build_engine
 from engines.tabular.domain import Category, Numeric, TableDomain
 from schemas.config import Config, Stream, config_from_mapping
-from schemas.config.tabular import attributes_of_schema
+from schemas.config.engines.tabular import attributes_of_schema
 from schemas.errors import ConfigError
 
 SEX: dict[str, Any] = {"field": "sex", "values": ["f", "m"]}

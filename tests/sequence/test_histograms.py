@@ -22,7 +22,7 @@ from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.histograms import NoisyHistogram
 from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.series import OF_HISTOGRAM
+from schemas.config.engines.series import OF_HISTOGRAM
 from schemas.errors import ConfigError, EngineInputError
 from schemas.events import Reason
 from tests.examples import examples

@@ -18,7 +18,7 @@ from engines.core.accounting.streams import Price, totals
 from engines.core.registry import build_domain, build_engine
 from engines.markov.engine import Markov
 from schemas.config import Config, parse_config
-from schemas.config.markov import MatrixFileError, read_matrix
+from schemas.config.engines.markov import MatrixFileError, read_matrix
 from schemas.errors import ConfigError
 
 GOOD = """

@@ -19,7 +19,7 @@ from agents.worker.job import Job
 from engines.core.contract import Columns
 from engines.core.registry import build_domain
 from schemas.config import Config, load_config, with_overrides
-from schemas.config.series import OF_HISTOGRAM, SUFFIXES
+from schemas.config.engines.series import OF_HISTOGRAM, SUFFIXES
 from tests.commands import call
 from tests.kafka.support import job_config, stream_table
 

@@ -21,7 +21,7 @@ from engines.spatial.papers.tree import Tree, counted
 from engines.spatial.points import Placement, TreeOrder
 from engines.spatial.split import SplitRule, split_bits
 from schemas.blocks import Folded
-from schemas.config.spatial import NEED_HORIZON, CounterName
+from schemas.config.engines.spatial import NEED_HORIZON, CounterName
 from schemas.errors import EngineInputError
 from tests.spatial.streams import BOX, city, encode
 

@@ -34,7 +34,7 @@ from agents.local.start.sample import FieldSeen
 from engines.core.noise import fresh_seed
 from schemas.config import ENGINES, parse_config
 from schemas.config.domain import DomainSection, Question, TablesQuestion
-from schemas.config.engines import EngineSpec
+from schemas.config.engines.spec import EngineSpec
 from schemas.config.formats import CsvSection
 from schemas.config.privacy import Privacy
 from schemas.config.server import JobSection, Kafka

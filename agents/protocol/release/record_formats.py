@@ -29,7 +29,7 @@ from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.public_records import instant, raw_time
 from schemas.byte_columns import ByteColumn, Piece
 from schemas.config import Stream
-from schemas.config.engines import RecordKind
+from schemas.config.engines.spec import RecordKind
 from schemas.config.output import OutputFormat
 from schemas.config.timing import NUMERIC_FORMATS, epoch_us
 from schemas.errors import ConfigError, ConfigProblem, WireError

@@ -21,7 +21,7 @@ from engines.keys.domain import read
 from engines.keys.evaluator import KeysEvaluator, Name, name_of
 from engines.keys.selection import KeySelection
 from schemas.config import Stream
-from schemas.config.keys import KeysDomainSection, KeysOptions
+from schemas.config.engines.keys import KeysDomainSection, KeysOptions
 from schemas.guarantee import Guarantee
 
 MANY_TESTS, FEW_TESTS = 30, 10

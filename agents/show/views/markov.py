@@ -35,7 +35,7 @@ from engines.markov.evaluator import MarkovEvaluator
 from engines.markov.leakage import EXACT_STATES, Adversary, Leakage
 from schemas.arrays import FloatArray
 from schemas.config import Stream
-from schemas.config.markov import StatesDomainSection
+from schemas.config.engines.markov import StatesDomainSection
 from schemas.guarantee import Guarantee
 
 _CURVE = 1000

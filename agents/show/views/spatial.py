@@ -26,7 +26,7 @@ from engines.spatial.papers.phdstream import PHDStream
 from engines.spatial.points import Placement, PointRecords, Prefixes
 from schemas.arrays import IntArray
 from schemas.config import Stream
-from schemas.config.spatial import (
+from schemas.config.engines.spatial import (
     BoxDomainSection,
     GeoJsonDomainSection,
     SpatialOptions,

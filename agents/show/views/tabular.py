@@ -37,7 +37,7 @@ from engines.tabular.marginals import Marginals
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.tabular import FINDING_DELTA, FINDING_SHARE, TableDomainSection, TabularOptions
+from schemas.config.engines.tabular import FINDING_DELTA, FINDING_SHARE, TableDomainSection, TabularOptions
 from schemas.guarantee import Guarantee
 
 _SHOWN = 8

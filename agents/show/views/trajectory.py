@@ -22,8 +22,8 @@ from engines.trajectory.metrics import LONGEST, PATTERNS, TrajectoryEvaluator
 from engines.trajectory.trips import LATTICE_BITS, Trips
 from schemas.arrays import FloatArray, IntArray
 from schemas.config import Stream
-from schemas.config.spatial import are_degrees
-from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
+from schemas.config.engines.spatial import are_degrees
+from schemas.config.engines.trajectory import TrajectoryOptions, TripsDomainSection
 from schemas.guarantee import Guarantee
 
 _CELLS = {"default": "starts", "paper": "pairs"}

@@ -20,7 +20,7 @@ from fractions import Fraction
 from engines.core.accounting.accountant import Accountant
 from engines.core.accounting.streams import StreamCost
 from schemas.config import Stream
-from schemas.config.discovery import measures_expiry
+from schemas.config.engines.discovery import measures_expiry
 from schemas.errors import BudgetError
 from schemas.guarantee import Guarantee, Mechanism
 

@@ -84,7 +84,7 @@ class StreamCost:
         start_us: of the stream, microseconds since 1970; None: when it was first started.
         calendar: units and zone of periods of the calendar, which may differ where the first ones coincide.
         gaussian, apart, thresholds: see `gaussian`, `periods_apart` and `thresholds` of
-            `schemas.config.engines.EngineFacts`.
+            `schemas.config.engines.spec.EngineFacts`.
     """
 
     name: str

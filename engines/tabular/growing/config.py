@@ -25,7 +25,7 @@ from engines.tabular.growing.fit import MarginalFitter
 from engines.tabular.growing.schedule import BlockSchedule, Recipe, pure_epsilons
 from engines.tabular.marginals import Clique
 from schemas.arrays import FloatArray, IntArray
-from schemas.config.tabular import FINDING_DELTA, FINDING_SHARE, FINDING_TESTS
+from schemas.config.engines.tabular import FINDING_DELTA, FINDING_SHARE, FINDING_TESTS
 from schemas.guarantee import Guarantee, Mechanism
 
 STEPS_PER_OCTAVE = 4

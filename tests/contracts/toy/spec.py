@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from schemas.config.domain import DomainSection
-from schemas.config.engines import INTEGER, EngineFacts, EngineSpec
-from schemas.config.options import OptionsSection
+from schemas.config.engines.options import OptionsSection
+from schemas.config.engines.spec import INTEGER, EngineFacts, EngineSpec
 from schemas.config.values import FieldName
 
 

@@ -21,7 +21,7 @@ from engines.keys.selection import KeySelection
 from engines.keys.table import PeriodTable, _hashes
 from engines.keys.values import BoundedValue
 from schemas.blocks import Folded
-from schemas.config.keys import PUBLIC
+from schemas.config.engines.keys import PUBLIC
 from tests.couple.plants import Fault, edit, edited, inside, peeked, plants, together, unasked
 
 _FEW = {"options": {"max_keys": 8}}

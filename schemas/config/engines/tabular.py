@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, StrictBool, StrictInt, WrapValidator
 
 from schemas.config.domain import NUMBERS, DeletableDomainSection, DomainSection, Question, TablesQuestion
-from schemas.config.engines import RecordKind
-from schemas.config.options import OptionsSection
+from schemas.config.engines.options import OptionsSection
+from schemas.config.engines.spatial import CounterName, horizon_problems
+from schemas.config.engines.spec import RecordKind
 from schemas.config.privacy import Privacy
-from schemas.config.spatial import CounterName, horizon_problems
 from schemas.config.timing import Timing
 from schemas.config.values import (
     ExactDecimal,

@@ -24,10 +24,10 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from schemas.config.domain import DomainSection, Question, TablesQuestion
-from schemas.config.options import OptionsSection
+from schemas.config.engines.options import OptionsSection
+from schemas.config.engines.series import Limits
+from schemas.config.engines.spatial import are_degrees, check_box, geojson, named_features, unnamed_features
 from schemas.config.privacy import Privacy
-from schemas.config.series import Limits
-from schemas.config.spatial import are_degrees, check_box, geojson, named_features, unnamed_features
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, Number, PublicFile, PublicFileAt, Section, must, refusal
 from schemas.errors import ConfigProblem

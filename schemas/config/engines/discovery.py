@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from schemas.config.domain import DomainSection
-from schemas.config.engines import EngineSpec
-from schemas.config.options import OptionsSection, TripOptionsSection
+from schemas.config.engines.options import OptionsSection, TripOptionsSection
+from schemas.config.engines.spec import EngineSpec
 from schemas.errors import PrivstreamError
 
 GROUP = "privstream.engines"

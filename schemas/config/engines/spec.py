@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from schemas.config.domain import DomainSection, Question
-from schemas.config.options import OptionsSection
+from schemas.config.engines.options import OptionsSection
 from schemas.guarantee import Unit
 
 Reference = str

@@ -18,7 +18,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from schemas.arrays import FloatArray, IntArray
 from schemas.config.domain import TEXTS, DomainSection, Question, TablesQuestion
-from schemas.config.options import OptionsSection
+from schemas.config.engines.options import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, PublicFileAt, must
@@ -53,7 +53,7 @@ def read_matrix(content: bytes, values: Sequence[str], *, unseen: bool) -> Trans
     [0.5, 0.5, 1.0]
     >>> read_matrix(b"0.5,0.4\\n0,1\\n", ("a", "b"), unseen=False)
     Traceback (most recent call last):
-    schemas.config.markov.MatrixFileError: line 1 sums to 0.9, but a row of probabilities sums to 1
+    schemas.config.engines.markov.MatrixFileError: line 1 sums to 0.9, but a row of probabilities sums to 1
 
     Raises: MatrixFileError.
     """

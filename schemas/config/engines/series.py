@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
 
 from schemas.config.domain import NUMBERS, TEXTS, DomainSection, Question, TablesQuestion
-from schemas.config.options import OptionsSection, Share
+from schemas.config.engines.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import ExactDecimal, FieldName, Number, Section, must

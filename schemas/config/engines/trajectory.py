@@ -12,9 +12,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
 from schemas.config.domain import DomainSection, Question, TablesQuestion
-from schemas.config.options import TripOptionsSection
+from schemas.config.engines.options import TripOptionsSection
+from schemas.config.engines.spatial import (
+    BOUNDS_QUESTION,
+    COORDINATE_QUESTIONS,
+    GeoJsonFileAt,
+    ReachM,
+    are_degrees,
+    check_box,
+)
 from schemas.config.privacy import Privacy
-from schemas.config.spatial import BOUNDS_QUESTION, COORDINATE_QUESTIONS, GeoJsonFileAt, ReachM, are_degrees, check_box
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, Number, PositiveDuration, microseconds
 from schemas.errors import ConfigProblem

@@ -11,7 +11,7 @@ import orjson
 from pydantic import AfterValidator, Field, StrictInt
 
 from schemas.config.domain import NUMBERS, TEXTS, DeletableDomainSection, DomainSection, Question, TablesQuestion
-from schemas.config.options import OptionsSection, Share
+from schemas.config.engines.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, NotNegative, Number, PublicFile, PublicFileAt, must, refusal
