@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
+
+WIDTH = 100
+"""Of texts in a terminal."""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -12,6 +16,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def wrapped(text: str, *, first: str = "  ", rest: str = "  ") -> list[str]:
+    """Return the lines of a text, at most `WIDTH` wide.
+
+    Args: first, rest: what the first line and the others begin with.
+    """
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -26,7 +26,7 @@ PACKAGES = ("schemas", "engines", "agents")
 # Of the standard library: what computes. Nothing that reads a clock, a file, a socket, the environment or chance.
 PURE = frozenset(
     "__future__ abc base64 binascii bisect collections contextlib copy dataclasses decimal enum fractions functools "
-    "hashlib heapq hmac itertools json math numbers operator re string struct types typing zlib".split()
+    "hashlib heapq hmac itertools json math numbers operator re string struct textwrap types typing zlib".split()
 )
 STANDARD = frozenset(sys.stdlib_module_names)
 DATA = frozenset({"numpy", "msgspec", "orjson", "pydantic", "pydantic_core", "safetensors", "zstandard"})

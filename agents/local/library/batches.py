@@ -20,7 +20,6 @@ known by a keyed hash, as the journal must hold no row. PRIVATE.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from agents.local.offline.files import has_json, moments, values, write_time
+from agents.local.offline.files import has_json, lacking_column, moments, values, write_time
 from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.json_text import read_json
@@ -134,7 +133,7 @@ class BatchReader:
         columns = dict(found)
         if len(columns) < len(found):
             raise BatchError(f"stream {self._stream}: two columns of the batch have one name. Fix: rename one of them.")
-        lacking = [self._sentence(name, names) for name in self._fields if name not in columns]
+        lacking = [lacking_column(name, key, names) for name, key in self._fields.items() if name not in columns]
         if lacking:
             raise BatchError(
                 f"stream {self._stream} reads columns that the batch does not have: {'; '.join(lacking)}. Nothing was "
@@ -147,10 +146,6 @@ class BatchReader:
             if kind is not None and not has_json(kind):
                 raise BatchError(f"column {name} is of type {kind}, which is no value of an event. Fix: convert it.")
         return read
-
-    def _sentence(self, name: str, columns: Sequence[str]) -> str:
-        close = difflib.get_close_matches(name, columns, n=1)
-        return f"{name} ({self._fields[name]})" + (f"; is it {close[0]}?" if close else "")
 
     def _part(self, name: str, cells: Any) -> list[Any]:
         """Return some cells of a column, as `_columns` gives it, as JSON values."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -10,10 +9,9 @@ from typing import Any
 
 from agents.show.explain import explain_stream
 from agents.show.explain.parts import StreamExplanation, decimal, exact
+from agents.show.text import wrapped
 from schemas.config import Stream, format_length
 from schemas.guarantee import Mechanism
-
-WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +75,9 @@ class Promise:
         }
 
     def __str__(self) -> str:
-        blocks = ["\n".join(_wrapped(alert, "!! ") for alert in self.alerts)] if self.alerts else []
+        blocks = ["\n".join(_lines(alert, "!! ") for alert in self.alerts)] if self.alerts else []
         parts = (("The guarantee", self.words, ""), ("In symbols", self.symbols, ""), *self._lists())
-        blocks += ["\n".join([head.upper(), *(_wrapped(line, mark) for line in lines)]) for head, lines, mark in parts]
+        blocks += ["\n".join([head.upper(), *(_lines(line, mark) for line in lines)]) for head, lines, mark in parts]
         return "\n\n".join(blocks)
 
     __repr__ = __str__
@@ -150,12 +148,5 @@ def _unprotected(stream: Stream) -> tuple[str, ...]:
     )
 
 
-def _wrapped(text: str, mark: str) -> str:
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=f"  {mark}",
-        subsequent_indent="  " + " " * len(mark),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _lines(text: str, mark: str) -> str:
+    return "\n".join(wrapped(text, first=f"  {mark}", rest="  " + " " * len(mark)))

@@ -24,7 +24,7 @@ import io
 import re
 import zlib
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -621,7 +621,7 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
         wanted[user] = "[streams.privacy] user"
     mapped = set() if stream.map is None else stream.map.fields.keys()
     lacking = [
-        _sentence(field, key, columns)
+        lacking_column(field, key, columns)
         for field, key in wanted.items()
         if field not in mapped and field not in columns and paths_of(ROWS, [field])[0].parts[0] not in columns
     ]
@@ -635,7 +635,8 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
     return replace(file, kinds={**others, **kinds}, time=None if stream.time.field in mapped else stream.time)
 
 
-def _sentence(field: str, key: str, columns: tuple[str, ...]) -> str:
+def lacking_column(field: str, key: str, columns: Sequence[str]) -> str:
+    """Name a field that no column has, the key that names it, and a column that it may be."""
     close = difflib.get_close_matches(field, columns, n=1)
     meant = f"; is it {close[0]}?" if close else ""
     return f"{field} ({key}){meant}"

@@ -20,13 +20,12 @@ from agents.show.explain.parts import (
 from agents.show.explain.words import spent
 from agents.show.noise import RELEASES, ErrorModel, rounded
 from agents.show.report import render_template
-from agents.show.text import table
+from agents.show.text import WIDTH, table, wrapped
 from schemas.guarantee import format_percent, max_posterior
 
 VIOLET = "#8a6fb0"
 LEAST = 0.01
 """Errors below this are drawn here."""
-WIDTH = 100
 
 
 def render_text(explanation: Explanation) -> str:
@@ -35,9 +34,9 @@ def render_text(explanation: Explanation) -> str:
     if explanation.shared:
         lines = [_head("STREAMS THAT ADD UP")]
         for shared in explanation.shared:
-            lines += _wrapped(shared.sentence())
+            lines += wrapped(shared.sentence())
             for told, rows in shared.tables():
-                lines += ["", *_wrapped(told), *textwrap.indent(table(PARTS, rows), "  ").splitlines()]
+                lines += ["", *wrapped(told), *textwrap.indent(table(PARTS, rows), "  ").splitlines()]
         blocks.append("\n".join(lines))
     return "\n\n\n".join(blocks)
 
@@ -48,18 +47,18 @@ def _stream(stream: StreamExplanation) -> Iterator[str]:
     if stream.split is not None:
         yield from textwrap.indent(table(SPLIT_HEADS, stream.split.rows()), "  ").splitlines()
         if (crowded := stream.split.crowded()) is not None:
-            yield from _wrapped(crowded)
+            yield from wrapped(crowded)
     for alert in stream.alerts:
-        yield from _wrapped(alert, first="!! ", rest="   ")
+        yield from wrapped(alert, first="!! ", rest="   ")
     yield _head("THE GUARANTEE")
     for line in stream.plain:
-        yield from _wrapped(line)
+        yield from wrapped(line)
     yield ""
-    yield from _wrapped(f"unit of privacy:  {stream.unit}", rest=" " * 20)
-    yield from _wrapped(f"neighbouring:     {stream.neighbouring}", rest=" " * 20)
+    yield from wrapped(f"unit of privacy:  {stream.unit}", rest=" " * 20)
+    yield from wrapped(f"neighbouring:     {stream.neighbouring}", rest=" " * 20)
     yield _head("IN SYMBOLS")
     for line in stream.symbols:
-        yield from _wrapped(line, rest="    ")
+        yield from wrapped(line, rest="    ")
     yield _head("WHERE THE BUDGET GOES")
     yield from _budget(stream.budget)
     yield _head(f"EXPECTED ERROR, in {stream.errors.unit}: 95 % of the errors are within plus or minus")
@@ -84,9 +83,9 @@ def _budget(budget: Budget) -> Iterator[str]:
         yield ""
         yield f"  {share.mechanism.name}"
         for name, told in _facts(share, budget):
-            yield from _wrapped(f"{name}: {told}", first="      ", rest="        ")
+            yield from wrapped(f"{name}: {told}", first="      ", rest="        ")
     yield ""
-    yield from _wrapped(f"sum: {budget.sum}", first="  ", rest="  ")
+    yield from wrapped(f"sum: {budget.sum}", first="  ", rest="  ")
 
 
 def _moved(share: Share, budget: Budget) -> str:
@@ -111,10 +110,10 @@ def _errors(stream: StreamExplanation) -> Iterator[str]:
     head = ["answer", model.sizes, *(f"{t:,} release{'s' if t > 1 else ''}" for t in RELEASES), ""]
     rows = [[*row, answer.what] for row, answer in zip(_error_rows(model), model.answers, strict=True)]
     yield from textwrap.indent(table(head, rows), "  ").splitlines()
-    yield from _wrapped(model.formula)
+    yield from wrapped(model.formula)
     times = ", ".join(f"{t:,} take {stream.duration(t)}" for t in RELEASES[1:])
-    yield from _wrapped(f"{model.growth}: {times}.")
-    yield from _wrapped(model.conditions)
+    yield from wrapped(f"{model.growth}: {times}.")
+    yield from wrapped(model.conditions)
 
 
 def _notches(stream: StreamExplanation) -> Iterator[str]:
@@ -123,7 +122,7 @@ def _notches(stream: StreamExplanation) -> Iterator[str]:
         for row, notch in zip(_notch_rows(stream), stream.notches, strict=True)
     ]
     yield from textwrap.indent(table([*_notches_head(stream), ""], rows), "  ").splitlines()
-    yield from _wrapped(
+    yield from wrapped(
         '"From even to": how sure somebody who thought it an even chance that a unit is in the data can become. Twice '
         "the epsilon "
         "halves the noise, nearly; the odds are squared."
@@ -132,17 +131,11 @@ def _notches(stream: StreamExplanation) -> Iterator[str]:
 
 def _points(points: Sequence[Point]) -> Iterator[str]:
     for point in points:
-        yield from _wrapped(f"{point.title}: {point.text}", first="  !! " if point.loud else "  -  ", rest="     ")
+        yield from wrapped(f"{point.title}: {point.text}", first="  !! " if point.loud else "  -  ", rest="     ")
 
 
 def _head(title: str) -> str:
     return f"\n{title}"
-
-
-def _wrapped(text: str, *, first: str = "  ", rest: str = "  ") -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
-    )
 
 
 def render_page(explanation: Explanation) -> str:
