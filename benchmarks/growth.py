@@ -5,7 +5,7 @@ blocks through two steppers: one whose records are dated, one with `records = "r
 dates of the records alive: "saved" is what of a state they are. All else must be the same after a tenth of the steps
 and after all of them: resident memory and states, less the dates.
 "step" is the processor time of computing and encoding a candidate, "written" what of it and of its state goes to the
-logs, both as the mean of the last hundred steps (dates are written whole now and then), and "times" over the same
+logs, both as the mean of the last hundred steps, and "times" over the same
 without dates.
 """
 
@@ -31,10 +31,9 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
 from benchmarks.size import sized
 from engines.core.registry import build_domain
-from schemas import wire
 from schemas.blocks import Block
 from schemas.config import parse_config
-from schemas.releases import Candidate, split_state
+from schemas.releases import Candidate
 
 EVENTS = 500
 STEP_S = 60
@@ -89,17 +88,18 @@ class Run:
     stepper: Stepper
     took_ms: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
     wrote_kb: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
-    _pieces: frozenset[bytes] = frozenset()
+    _pieces: frozenset[str] = frozenset()
 
     def step(self, number: int, block: Block) -> Candidate:
         self.stepper.fold(number, block)
         begun = time.process_time()
         candidate = self.stepper.compute(number.to_bytes(32, "big"))
         release, state = candidate.encode()
+        pieces = {piece.digest: len(piece.body) for piece in state.pieces}
         self.took_ms.append(1e3 * (time.process_time() - begun))
-        pieces = frozenset(split_state(state))
-        self.wrote_kb.append((len(release) + sum(map(len, pieces - self._pieces))) / 1e3)
-        self._pieces = pieces
+        written = sum(size for digest, size in pieces.items() if digest not in self._pieces)
+        self.wrote_kb.append((len(release) + written) / 1e3)
+        self._pieces = frozenset(pieces)
         return candidate
 
 
@@ -128,8 +128,6 @@ def main() -> None:
         candidate = dated.step(step, block)
         if step + 1 in marks:
             assert dated.stepper.release is not None
-            assert candidate.arrays is not None
-            dates = {name: array for name, array in candidate.arrays.items() if name.startswith("dating/")}
             gc.collect()
             took, wrote = mean(dated.took_ms), mean(dated.wrote_kb)
             marks[step + 1] = {
@@ -140,7 +138,7 @@ def main() -> None:
                 "step_times": round(took / mean(released.took_ms), 2),
                 "written_kb": round(wrote, 1),
                 "written_times": round(wrote / mean(released.wrote_kb), 2),
-                "saved_kb": round(len(wire.encode(wire.Kind.STATE, {}, dates, level=3)) / 1e3, 1),
+                "saved_kb": round(sum(part.size for part in candidate.kept) / 1e3, 1),
             }
         del candidate  # as the job does, before it computes the next one
     table = Table(

@@ -71,7 +71,7 @@ def run_hashes(name: str) -> Hashes:
             _add_value(decoded, _public(record.channel, record.key, record.value))
         assert job.candidate is not None
         encoded = job.candidate.encode()
-        _add(found, *encoded)
+        _add(found, encoded.release, encoded.state.body)
         _add_value(decoded, _candidate(Candidate.decode(*encoded)))
     for block in job.blocks:
         body = block.encode()
@@ -95,6 +95,7 @@ def _candidate(candidate: Candidate) -> Mapping[str, object]:
         "ledger": {name: value for name, value in ledger.items() if name != "chain"},
         "progress": candidate.progress,
         "arrays": arrays,
+        "kept": [part.read() for part in candidate.kept],
     }
 
 

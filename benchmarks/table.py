@@ -32,7 +32,7 @@ from engines.keys.engine import Keys, KeysConfig
 from engines.keys.selection import KeySelection
 from schemas.blocks import Folded
 from schemas.config.engines.keys import LISTING_SHARE
-from schemas.releases import Candidate, sha256, split_state
+from schemas.releases import Candidate, sha256
 
 STEPS = sized(40, smallest=10)
 KEYS = sized(250_000 if not QUICK else 25_000, smallest=100)
@@ -60,7 +60,7 @@ def pieces(step: int, state: State) -> tuple[dict[str, int], float]:
     begin = time.process_time()
     encoded = candidate.encode().state
     seconds = time.process_time() - begin
-    return {sha256(piece): len(piece) for piece in split_state(encoded)}, seconds
+    return {piece.digest: len(piece.body) for piece in encoded.pieces}, seconds
 
 
 def held(steps: int, keys: int) -> Mapping[str, float]:

@@ -1,7 +1,7 @@
 """The public records of a step, and the records of the private release log, which give each step exactly one answer.
 
 The release log of a stream is: Seed(0) Candidate(0) Seed(1) Candidate(1) ... A candidate holds the public records of
-its step as the bytes that will be published, and the SHA-256 of the private state with which the next step begins.
+its step as the bytes that will be published, and the digest of the private state with which the next step begins.
 The same transaction writes that state to the changelog of the state tables, so both are committed atomically.
 """
 
@@ -11,7 +11,6 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -217,14 +216,118 @@ class Seed:
         return Seed(header["stream"], header["step"], bytes.fromhex(header["seed"]))
 
 
+class StatePiece(NamedTuple):
+    """Bytes that fit into a Kafka record, and their SHA-256."""
+
+    body: bytes
+    digest: str
+
+
+def pieces_of(body: bytes) -> tuple[StatePiece, ...]:
+    """Return a body in pieces, in order."""
+    return tuple(StatePiece(part, sha256(part)) for part in split_body(body))
+
+
+@dataclass(frozen=True, slots=True)
+class StatePart:
+    """A part of an encoded state: a `STATE_PART` record in pieces. Hashed once, however many states it is a part of."""
+
+    pieces: tuple[StatePiece, ...] = field(repr=False)
+
+    @staticmethod
+    def of(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, level: int = 1) -> StatePart:
+        """Return the part with this header and these arrays. Args: level: of zstd, see `schemas.wire.encode`."""
+        return StatePart(pieces_of(encode(Kind.STATE_PART, header, arrays, level=level)))
+
+    def read(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the header and the arrays. Raises: WireError."""
+        return decode(Kind.STATE_PART, self.body)
+
+    @property
+    def body(self) -> bytes:
+        return self.pieces[0].body if len(self.pieces) == 1 else b"".join(piece.body for piece in self.pieces)
+
+    @property
+    def size(self) -> int:
+        return sum(len(piece.body) for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedState:
+    """An encoded state: a head, which has sizes and digests of all pieces of the parts, and behind it the parts.
+
+    So the head's SHA-256 is that of the state, and a part that stays what it is costs the next state nothing: it is
+    neither encoded nor hashed, and `DurableTable` does not write it again.
+
+    Attributes:
+        head: names what follows.
+        parts: those that were encoded for this state.
+        kept: those that were there already, see `Candidate`.
+    """
+
+    head: bytes = field(repr=False)
+    parts: tuple[StatePart, ...]
+    kept: tuple[StatePart, ...]
+
+    @staticmethod
+    def of(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], kept: Sequence[StatePart] = ()) -> EncodedState:
+        """Encode arrays: each large one is a part by itself, and all the others are one."""
+        large = {name: array for name, array in arrays.items() if array.nbytes >= PART_BYTES}
+        groups = [{name: array for name, array in arrays.items() if name not in large}]
+        groups += [{name: array} for name, array in large.items()]
+        parts = [StatePart.of({}, group) for group in groups]
+        sizes = [[(len(piece.body), piece.digest) for piece in part.pieces] for part in (*parts, *kept)]
+        head = frame(Kind.STATE, {**header, "parts": sizes, "kept": len(kept)}, b"")
+        return EncodedState(head, tuple(parts), tuple(kept))
+
+    @staticmethod
+    def decode(body: bytes) -> EncodedState:
+        """Return the state whose `body` this is. Raises: WireError."""
+        header, rest = unframe_first(Kind.STATE, body)
+        parts, at = list[StatePart](), 0
+        for sizes in header["parts"]:
+            pieces = []
+            for size, digest in sizes:
+                pieces.append(StatePiece(rest[at : at + size], digest))
+                at += size
+            parts.append(StatePart(tuple(pieces)))
+        if at != len(rest) or any(sha256(piece.body) != piece.digest for part in parts for piece in part.pieces):
+            raise WireError(f"the parts of a state are {len(rest)} bytes, and not those that it says")
+        own = len(parts) - header["kept"]
+        return EncodedState(body[: len(body) - len(rest)], tuple(parts[:own]), tuple(parts[own:]))
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.head)
+
+    @property
+    def pieces(self) -> list[StatePiece]:
+        """All of it, in order. The first pieces differ from those of every other state: they have the head."""
+        first, *others = (*self.parts, *self.kept)
+        return [*pieces_of(self.head + first.body), *(piece for part in others for piece in part.pieces)]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join([self.head, *(part.body for part in (*self.parts, *self.kept))])
+
+    @property
+    def own_bytes(self) -> int:
+        """Size without what is kept."""
+        return len(self.head) + sum(part.size for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        return self.own_bytes + sum(part.size for part in self.kept)
+
+
 class Encoded(NamedTuple):
     """An encoded candidate: `release` for the release log, and `state` for the changelog of the state tables.
 
-    `release` holds the SHA-256 of `state`.
+    `release` holds the digest of `state`.
     """
 
     release: bytes
-    state: bytes
+    state: EncodedState
 
 
 _HEADER = ("stream", "step", "previous_chain", "chain", "digest", "progress")
@@ -242,7 +345,8 @@ class Candidate:
         progress: state of the task, as a JSON object: position in the blocks topic; for each source partition the next
             offset, tick, floor and first live step; and `measured`, see the property.
         arrays: state of the engine, and pending events of later steps. Private. None if only the release was read.
-        state_digest: SHA-256 of the encoded arrays; empty before they are encoded.
+        state_digest: that of the encoded state; empty before it is encoded.
+        kept: parts of the state that are encoded already. What is in them is for their owner to read.
     """
 
     stream: str
@@ -255,6 +359,7 @@ class Candidate:
     progress: Mapping[str, Any] = field(repr=False)
     arrays: Mapping[str, np.ndarray] | None = field(repr=False, default=None)
     state_digest: str = ""
+    kept: tuple[StatePart, ...] = field(repr=False, default=())
 
     @property
     def measured(self) -> int:
@@ -270,13 +375,13 @@ class Candidate:
         """Return the release and the state as records. Raises: WireError if it was read without its state."""
         if self.arrays is None:
             raise WireError(f"candidate of step {self.step} was read without its state")
-        state = _join_parts({"stream": self.stream, "step": self.step}, self.arrays)
-        header = {name: getattr(self, name) for name in _HEADER} | {"state": sha256(state)}
+        state = EncodedState.of({"stream": self.stream, "step": self.step}, self.arrays, self.kept)
+        header = {name: getattr(self, name) for name in _HEADER} | {"state": state.digest}
         parts = {"payload": np.frombuffer(self.payload, np.uint8), "ledger": np.frombuffer(self.ledger, np.uint8)}
         return Encoded(encode(Kind.RELEASE, header, parts), state)
 
     @staticmethod
-    def decode(release: bytes, state: bytes | None = None) -> Candidate:
+    def decode(release: bytes, state: EncodedState | None = None) -> Candidate:
         """Return the candidate in an encoded release, and in an encoded state if one is given.
 
         Raises: WireError, also if payload, digest and chain, or release and state, do not match.
@@ -292,44 +397,24 @@ class Candidate:
             raise WireError(f"candidate of step {candidate.step} does not match its digests")
         return candidate if state is None else candidate.with_state(state)
 
-    def with_state(self, state: bytes) -> Candidate:
-        """Return the candidate with the arrays of an encoded state. Raises: WireError if its digest does not match."""
-        if sha256(state) != self.state_digest:
+    def with_state(self, state: EncodedState) -> Candidate:
+        """Return the candidate with its state. Raises: WireError if it is another, or damaged."""
+        if state.digest != self.state_digest:
             raise WireError(f"the state does not match the digest in the candidate of step {self.step}")
         arrays: dict[str, np.ndarray] = {}
-        for part in split_into_parts(state):
-            arrays |= decode(Kind.STATE_PART, part)[1]
-        return replace(self, arrays=arrays)
+        for part in state.parts:
+            arrays |= part.read()[1]
+        return replace(self, arrays=arrays, kept=state.kept)
 
 
 PART_BYTES = 64 << 10
 """Size of an array from which on it is a part of the encoded state by itself."""
 
 
-def _join_parts(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return an encoded state: a frame with the sizes of the parts, and behind it the parts.
-
-    Each large array is a part by itself, and all the others are one. So what does not change from one step to the next
-    is the same part, which `DurableTable` does not write again.
-    """
-    large = {name: array for name, array in arrays.items() if array.nbytes >= PART_BYTES}
-    groups = [{name: array for name, array in arrays.items() if name not in large}]
-    groups += [{name: array} for name, array in large.items()]
-    parts = [encode(Kind.STATE_PART, {}, group) for group in groups]
-    return b"".join([frame(Kind.STATE, {**header, "parts": [len(part) for part in parts]}, b""), *parts])
-
-
-def split_into_parts(state: bytes) -> list[bytes]:
-    """Return the parts of an encoded state, in order. Raises: WireError."""
-    header, parts = unframe_first(Kind.STATE, state)
-    ends = list(accumulate(header["parts"]))
-    if ends[-1:] != [len(parts)]:
-        raise WireError(f"the parts of a state are {len(parts)} bytes, and not those that it says")
-    return [parts[end - size : end] for size, end in zip(header["parts"], ends, strict=True)]
-
-
 class SavedState(NamedTuple):
-    """An encoded state in a state table: the step after which it holds, the SHA-256 of its bytes, and the bytes."""
+    """A body in a state table: the step after which it holds, its digest, and the bytes. The digest of an encoded state
+    is `EncodedState.digest`, that of any other body its SHA-256.
+    """
 
     step: int
     digest: str
@@ -357,15 +442,6 @@ class Chunk:
         """Return the chunk in the value of a record. Raises: WireError."""
         header, part = unframe(Kind.CANDIDATE, data)
         return Chunk(**header, part=part)
-
-
-def split_state(state: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
-    """Return the pieces of an encoded state, each small enough for a Kafka record. A part that has not changed since
-    the step before is the same pieces again, unless it is the first, which has the frame before it.
-    """
-    first, *others = split_into_parts(state)
-    begin = len(state) - len(first) - sum(map(len, others))
-    return [piece for part in (state[: begin + len(first)], *others) for piece in split_body(part, chunk_bytes)]
 
 
 def split_body(body: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:

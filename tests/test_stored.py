@@ -42,10 +42,11 @@ from agents.protocol.ingest.route import PartitionRoute
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.trip_bounds import CELLS, MAX_LIFE
 from agents.protocol.ingest.user_table import BUCKETS, SEGMENT_USERS
-from agents.protocol.release.dating import StepTable, fixed_width
+from agents.protocol.release.dating import fixed_width
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.merge import BlockMerge
+from agents.protocol.release.step_table import StepTable
 from agents.protocol.release.witness import Mark
 from engines.checks.contract_case import contract_case
 from engines.core.accounting.accountant import RULES, Accountant, Cost
@@ -62,12 +63,15 @@ from schemas.releases import (
     STEP_LIMIT,
     Candidate,
     Chunk,
+    EncodedState,
     PublicRecord,
     Seed,
+    StatePart,
     decode_log_record,
     frame_records,
     join_chunks,
     link,
+    pieces_of,
     sha256,
     split_body,
     split_into_chunks,
@@ -144,7 +148,8 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
 
 def record(kind: type, **others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Of a dataclass or named tuple: its fields by their types, but for `others`."""
-    return st.builds(kind, **{name: of_type(hint) for name, hint in typing.get_type_hints(kind).items()} | others)
+    hints = typing.get_type_hints(kind)
+    return st.builds(kind, **{name: of_type(hints[name]) for name in hints.keys() - others.keys()}, **others)
 
 
 # --- Formats ------------------------------------------------------------------------------------------------------
@@ -166,9 +171,9 @@ class Format:
 @st.composite
 def candidates(draw: st.DrawFn) -> Candidate:
     """The digests of one are those of its own bytes."""
-    made = dataclasses.replace(
-        draw(record(Candidate)), arrays=draw(st.dictionaries(st.text(max_size=5), ANY_ARRAY, max_size=3))
-    )
+    arrays = st.dictionaries(st.text(max_size=5), ANY_ARRAY, max_size=3)
+    kept = tuple(StatePart.of({"at": at}, each) for at, each in enumerate(draw(st.lists(arrays, max_size=2))))
+    made = dataclasses.replace(draw(record(Candidate, kept=st.just(kept))), arrays=draw(arrays))
     before, ledger = sha256(draw(st.binary())), orjson.dumps(draw(st.dictionaries(st.text(), JSON, max_size=3)))
     digest = sha256(made.payload)
     chain = link(before, stream=made.stream, step=made.step, digest=digest, ledger=ledger)
@@ -179,7 +184,7 @@ def candidate_back(made: Candidate) -> Candidate:
     """As the log and the changelog have it."""
     release, state = made.encode()
     chunks = [Chunk.decode(c.encode()) for c in split_into_chunks(release, stream="s", step=1)]
-    return Candidate.decode(join_chunks(chunks), b"".join(split_body(state)))
+    return Candidate.decode(join_chunks(chunks), EncodedState.decode(b"".join(split_body(state.body))))
 
 
 BLOCKS = record(Block)
@@ -214,10 +219,9 @@ def dates_back(steps: dict[str, int]) -> dict[str, int]:
     names, numbers = fixed_width(steps), np.array([*steps.values()], np.int64)
     some = len(names) // 2
     first.add(names[:some], numbers[:some])
-    first.begin_step()
     first.add(names[some:], numbers[some:])
     first.add(names[:some][:1], first.pop(names[:some][:1]))
-    second.restore(travelled(first.arrays()))
+    second.restore(travelled(first.arrays()), [StatePart(pieces_of(part.body)) for part in first.kept()])
     read = dict(zip(steps, second.pop(fixed_width(steps)).tolist(), strict=True))
     assert len(second) == 0
     return read
@@ -376,7 +380,7 @@ FORMATS: Sequence[Format] = (
     Format("agents.protocol.ingest.route.PartitionRoute.seal", whole(1, 2**63 - 1), progress_back),
     Format("agents.protocol.release.json_rows.json_rows", rows(), rows_back),
     Format(
-        "agents.protocol.release.dating.StepTable.arrays",
+        "agents.protocol.release.step_table.StepTable.arrays",
         st.dictionaries(
             st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=9),
             whole(0, STEP_LIMIT - 1),
@@ -520,8 +524,7 @@ NOT_STORED: Mapping[str, str] = {
     "agents.local.library.batches._dumps": "a row of the caller's, in the form of a raw record",
     "agents.protocol.fingerprint._flat": "compares fields as JSON would read them",
     "agents.protocol.release.dating.Dating.arrays": "those of its StepTable",
-    "agents.protocol.release.dating.SortedSteps.arrays": "a part of StepTable.arrays",
-    "agents.protocol.release.dating.StepTable._renew": "a part of StepTable.arrays",
+    "agents.protocol.release.step_table.Letters.of": "a part of Run.of",
     "agents.protocol.release.held_out.HeldOutAudit.measure": "a record for operators, which nothing reads back",
     "agents.protocol.release.merge.BlockMerge.progress": "stored with BlockMerge.arrays",
     "agents.protocol.release.json_rows._json_column": "a part of json_rows",
@@ -541,7 +544,7 @@ NOT_STORED: Mapping[str, str] = {
     "schemas.byte_columns.side_by_side": "bytes of rows that are there already",
     "schemas.releases.Frames.__iter__": "reads frames",
     "schemas.releases.frame_column": "writes what frame_records does; tests/schemas/test_wire.py",
-    "schemas.releases._join_parts": "a part of Candidate.encode; tests/protocol/test_state_pieces.py",
+    "schemas.releases.StatePart.of": "a part of Candidate.encode; tests/protocol/test_state_pieces.py",
     "schemas.releases.link": "hashed",
     "schemas.releases.sha256": "hashed",
     "schemas.steps.CalendarSteps.digest": "hashed",
@@ -599,7 +602,7 @@ NARROW: Mapping[str, str] = {
     "agents.protocol.ingest.snapshots": "narrowed",
     "agents.protocol.ingest.user_table": "places in a segment; counts are checked by `FoundUsers.write`",
     "agents.protocol.partitioner": "hashes of 32 bits, as Kafka's clients compute them",
-    "agents.protocol.release.dating": "narrowed",
+    "agents.protocol.release.step_table": "narrowed; numbers of ids below the product that `Letters.kind` takes",
     "schemas.releases": "narrowed sizes of keys and values",
     "engines.tabular.records": "narrowed codes, of attributes with MAX_VALUES at most",
 }

@@ -41,7 +41,7 @@ from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
 from schemas.errors import BrokerError, ForgottenIdError
-from schemas.releases import Encoded, LogRecord, Seed, decode_log_record, split_state
+from schemas.releases import Encoded, LogRecord, Seed, decode_log_record
 
 if TYPE_CHECKING:
     from agents.worker.job import Job
@@ -288,14 +288,15 @@ class EngineTask(StreamsTask):
                     records += [(stream, seed) for seed in seeds]
                     answers[stream] = [seed.seed for seed in seeds]
                 case CommitCandidates(steps=steps, chunks=chunks, state=state, position=position):
-                    more = sum(len(chunk.part) for chunk in chunks) + len(state)
+                    stored = self._table.records(
+                        self.partition, stream, state.pieces, digest=state.digest, step=steps[-1], position=position
+                    )
+                    more = sum(len(chunk.part) for chunk in chunks) + sum(len(value) for _, value in stored)
                     if answers and size + more > COMMIT_BYTES:
                         continue
                     size += more
-                    STATE_BYTES.labels(stream).set(len(state))
-                    states[stream] = self._table.records(
-                        self.partition, stream, split_state(state), step=steps[-1], position=position
-                    )
+                    STATE_BYTES.labels(stream).set(state.size)
+                    states[stream] = stored
                     records += [(stream, chunk) for chunk in chunks]
                     answers[stream] = None
             del self._asked[stream]

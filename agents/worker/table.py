@@ -37,7 +37,7 @@ from agents.kafka.clients import log_reader
 from agents.worker.failpoints import failpoint
 from agents.worker.state_store import StateStore
 from schemas.config import Kafka
-from schemas.releases import SavedState, sha256, split_body
+from schemas.releases import SavedState, StatePiece, pieces_of, sha256
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,9 @@ Records = Sequence[tuple[bytes, bytes]]
 class DurableTable(faust.Table):
     """Named bodies of any size, by partition."""
 
-    def records(self, partition: int, name: str, pieces: Sequence[bytes], *, step: int, position: int) -> Records:
+    def records(
+        self, partition: int, name: str, pieces: Sequence[StatePiece], *, digest: str, step: int, position: int
+    ) -> Records:
         """Return the records that store a body under `name` once all of it is on the changelog, the head last. See
         `SavedState`.
 
@@ -64,20 +66,17 @@ class DurableTable(faust.Table):
         """
         head = self._head(partition, name)
         held = [] if head is None else head["pieces"]
-        there = {digest: slot for slot, digest in held} if name in self._written[partition] else {}
+        there = {known: slot for slot, known in held} if name in self._written[partition] else {}
         used = {slot for slot, _ in held}
         free = (slot for slot in count() if slot not in used)
         new, places = dict[str, bytes](), list[tuple[int, str]]()
         for piece in pieces:
-            digest = sha256(piece)
-            if digest not in there:
-                there[digest] = next(free)
-                new[digest] = piece
-            places.append((there[digest], digest))
-        stored = [(_piece_key(name, there[digest]), piece) for digest, piece in new.items()]
-        said = {
-            "v": HEAD_VERSION, "pieces": places, "digest": sha256(b"".join(pieces)), "step": step, "position": position,
-        }  # fmt: skip
+            if piece.digest not in there:
+                there[piece.digest] = next(free)
+                new[piece.digest] = piece.body
+            places.append((there[piece.digest], piece.digest))
+        stored = [(_piece_key(name, there[known]), body) for known, body in new.items()]
+        said = {"v": HEAD_VERSION, "pieces": places, "digest": digest, "step": step, "position": position}
         return [*stored, (name.encode(), orjson.dumps(said))]
 
     async def save(self, partition: int, name: str, body: bytes, *, step: int, position: int) -> None:
@@ -85,7 +84,9 @@ class DurableTable(faust.Table):
 
         Raises: TimeoutError, KafkaError: then either the old or the new body is there.
         """
-        *pieces, head = self.records(partition, name, split_body(body), step=step, position=position)
+        *pieces, head = self.records(
+            partition, name, pieces_of(body), digest=sha256(body), step=step, position=position
+        )
         for piece in pieces:
             await self._put(partition, piece)
             failpoint("table_chunk")
@@ -127,12 +128,14 @@ class DurableTable(faust.Table):
         head = self._head(partition, name)
         if head is None:
             return None
-        pieces = [self._get(partition, _piece_key(name, slot)) for slot, _ in head["pieces"]]
-        body = b"".join(piece for piece in pieces if piece is not None)
-        if sha256(body) != head["digest"]:
-            self.log.warning("state table: %s of partition %s is torn and is left aside", name, partition)
-            return None
-        return SavedState(head["step"], head["digest"], body)
+        pieces = list[bytes]()
+        for slot, digest in head["pieces"]:
+            piece = self._get(partition, _piece_key(name, slot))
+            if piece is None or sha256(piece) != digest:
+                self.log.warning("state table: %s of partition %s is torn and is left aside", name, partition)
+                return None
+            pieces.append(piece)
+        return SavedState(head["step"], head["digest"], b"".join(pieces))
 
     def position(self, partition: int, name: str) -> int:
         """Return the offset from which to read on behind what was saved last under a name; 0: from the beginning."""

@@ -15,7 +15,7 @@ from agents.kafka.clients import close_client, fenced_producer
 from agents.kafka.transport import JobTransport
 from agents.worker.table import DurableTable, EagerTables, Records, durable_table
 from schemas.config.server import Kafka
-from schemas.releases import SavedState, sha256, split_body
+from schemas.releases import SavedState, pieces_of, sha256
 from tests.kafka.support import create, fresh_name, producing, until
 
 
@@ -155,7 +155,7 @@ async def test_the_store_takes_in_what_was_committed_and_nothing_else(bootstrap:
     async def prepare(table: DurableTable) -> None:
         for step in range(4):
             body = bytes([step]) * 2_000_000
-            records[step] = table.records(0, "s", split_body(body), step=step, position=step)
+            records[step] = table.records(0, "s", pieces_of(body), digest=sha256(body), step=step, position=step)
             await table.committed(0, {"s": records[step]}, 0)  # for the slots of the next one
 
     async def send(producer: Any, step: int) -> None:

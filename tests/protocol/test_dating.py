@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,9 @@ from zstandard import frame_content_size
 
 from agents.local.job import LocalIngest, planned
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.release.dating import Dating, StepTable, dated, fixed_width
+from agents.protocol.release import step_table
+from agents.protocol.release.dating import Dating, dated, fixed_width
+from agents.protocol.release.step_table import StepTable
 from agents.protocol.release.stepper import Stepper
 from engines.core.contract import Release, SyntheticRecord
 from engines.core.many_records import parts_of
@@ -25,7 +28,7 @@ from schemas import wire
 from schemas.blocks import Block
 from schemas.config import ConfigError, Stream, parse_config
 from schemas.errors import EncodedSizeError, EngineInputError
-from schemas.releases import STEP_LIMIT, Candidate, split_into_parts, unframe_records
+from schemas.releases import STEP_LIMIT, Candidate, StatePart, pieces_of, unframe_records
 from tests.examples import examples
 
 BOUNDS = "bounds = [0, 0, 1, 1]"
@@ -103,8 +106,14 @@ NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 )
 
 
-def state(table: StepTable | Dating) -> bytes:
-    return wire.encode(wire.Kind.STATE, {}, table.arrays())
+def state(table: StepTable | Dating) -> list[bytes]:
+    return [wire.encode(wire.Kind.STATE, {}, table.arrays()), *(part.body for part in table.kept())]
+
+
+def restored(table: StepTable) -> StepTable:
+    second = StepTable()
+    second.restore(table.arrays(), [StatePart(pieces_of(part.body)) for part in table.kept()])
+    return second
 
 
 def table_of(steps: Mapping[str, int]) -> StepTable:
@@ -114,29 +123,58 @@ def table_of(steps: Mapping[str, int]) -> StepTable:
 
 
 @settings(max_examples=examples(0.6))
-@given(st.data())
-def test_the_table_is_a_dict_and_of_equal_bytes_after_every_restart(data: st.DataObject) -> None:
+@given(st.data(), st.sampled_from([6, 40, step_table.MOST]))
+def test_the_table_is_a_dict_and_of_equal_bytes_after_every_restart(data: st.DataObject, most: int) -> None:
     """Every step withdraws some and adds some, to a table that goes on and to one that is restored each time."""
     model: dict[str, int] = {}
     tables = [StepTable(), StepTable()]
-    for _ in range(data.draw(st.integers(1, 4))):
-        gone = [name for name in data.draw(st.permutations(sorted(model))) if data.draw(st.booleans())]
-        expected = [model.pop(name) for name in gone]
-        for table in tables:
-            table.begin_step()
-        assert [table.pop(fixed_width(gone)).tolist() for table in tables] == [expected] * 2
-        drawn = data.draw(st.dictionaries(NAMES, st.integers(0, STEP_LIMIT - 1)))
-        new = {name: step for name, step in drawn.items() if name not in model}
-        tables[0].add(fixed_width(new), np.array([*new.values()], np.int64))
-        for name, step in reversed(new.items()):
-            tables[1].add(fixed_width([name]), np.array([step]))
-        model |= new
-        assert state(tables[0]) == state(tables[1])
-        saved = wire.decode(wire.Kind.STATE, state(tables[1]))[1]
-        tables[1] = StepTable()
-        tables[1].restore(saved)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step_table, "MOST", most)
+        for _ in range(data.draw(st.integers(1, 9))):
+            gone = [name for name in data.draw(st.permutations(sorted(model))) if data.draw(st.booleans())]
+            expected = [model.pop(name) for name in gone]
+            assert [table.pop(fixed_width(gone)).tolist() for table in tables] == [expected] * 2
+            drawn = data.draw(st.dictionaries(NAMES, st.integers(0, STEP_LIMIT - 1)))
+            new = {name: step for name, step in drawn.items() if name not in model}
+            for table in tables:
+                table.add(fixed_width(new), np.array([*new.values()], np.int64))
+            model |= new
+            assert state(tables[0]) == state(tables[1])
+            tables[1] = restored(tables[1])
+            assert state(tables[0]) == state(tables[1])
     assert len(tables[0]) == len(tables[1]) == len(model)
     assert [table.pop(fixed_width(model)).tolist() for table in tables] == [[*model.values()]] * 2
+    for table in tables:
+        table.add(fixed_width([]), np.zeros(0, np.int64))
+        assert table.kept() == ()
+
+
+@given(st.lists(NAMES, unique=True), st.lists(NAMES, unique=True))
+def test_letters_number_ids_in_their_order(mine: list[str], others: list[str]) -> None:
+    ids, asked = np.sort(fixed_width(mine)), fixed_width([*mine, *others])
+    letters = step_table.Letters.of(ids)
+    numbers, there = letters.numbers(ids)
+    assert there.all()
+    assert (numbers[1:] > numbers[:-1]).all()
+    assert letters.ids(numbers).tolist() == ids.tolist()
+    found, there = letters.numbers(asked)
+    assert there[: len(mine)].all()
+    assert letters.ids(found[there]).tolist() == asked[there].tolist()
+    both = letters | step_table.Letters.of(asked)
+    assert both.ids(letters.renumbered(numbers, both)).tolist() == ids.tolist()
+
+
+def test_ids_of_any_bytes_are_their_own_numbers() -> None:
+    """More of them are possible than whole numbers of 64 bits."""
+    chance = random.Random(0)
+    names = [bytes(chance.choices(range(1, 256), k=chance.choice([20, 21]))).decode("latin-1") for _ in range(300)]
+    table = table_of({name: at for at, name in enumerate(names)})
+    table.add(fixed_width(["a"]), np.array([7]))
+    assert table.pop(fixed_width(names[:100])).tolist() == [*range(100)]
+    table.add(fixed_width([]), np.zeros(0, np.int64))
+    second = restored(table)
+    assert state(second) == state(table)
+    assert second.pop(fixed_width([*names[100:], "a"])).tolist() == [*range(100, 300), 7]
 
 
 @pytest.mark.parametrize("alive", [{}, {"b": 3}, {"a": 1, "bc": 2, "c": 3}])
@@ -146,6 +184,7 @@ def test_what_breaks_the_contract_is_refused(alive: dict[str, int]) -> None:
         with pytest.raises(EngineInputError, match="withdrew"):
             table.pop(fixed_width(gone))
         assert state(table) == state(table_of(alive))
+        assert len(table) == len(alive)
     for new in (["z", "z"], [*alive, "z"] if alive else ["", ""]):
         with pytest.raises(EngineInputError, match="added"):
             table_of(alive).add(fixed_width(new), np.zeros(len(new), np.int64))
@@ -166,36 +205,61 @@ def test_a_restart_goes_on() -> None:
             assert [step for part in parts_of(given_.added) for step in steps_of(part)] == steps
         assert state(first) == state(second)
         second = Dating()
-        second.restore(first.arrays())
+        second.restore(first.arrays(), first.kept())
 
 
-def test_a_record_alive_takes_the_bytes_of_its_id_and_step() -> None:
-    """And saved, with ids that come as those of engine `spatial` do, under two."""
+def test_a_record_alive_takes_five_bytes_and_under_two_in_a_state() -> None:
+    """With ids that come as those of engine `spatial` do."""
     count = 20_000
     table = table_of({f"{place // 16:05x}-{place % 16:x}": place % 50 for place in range(count)})
-    assert sum(table.arrays()[f"dating/{name}"].nbytes for name in ("ids", "steps")) == count * (len("00000-0") + 4)
-    assert len(state(table)) < 2 * count
-    table.begin_step()
-    assert len(table.arrays()["dating/old"]) < 2 * count
+    (run,) = table._runs.values()
+    assert run.numbers.nbytes + run.steps.nbytes == count * (4 + 1)
+    assert run.part.size < 2 * count
 
 
-def test_what_is_written_at_a_step_grows_with_the_root_of_the_records() -> None:
-    """With 400 changes a step to 40,000 records: 40,000 at each step without the old table, 12,000 if that stayed."""
-    alive, changes, steps = 40_000, 400, 59
-    table, written, before = StepTable(), 0, b""
-    table.add(fixed_width(f"{name:08x}" for name in range(alive)), np.zeros(alive, np.int64))
-    for step in range(steps):
-        table.begin_step()
-        names = range(changes // 2 * step, changes // 2 * (step + 1))
-        table.pop(fixed_width(f"{name:08x}" for name in names))
-        table.add(fixed_width(f"{alive + name:08x}" for name in names), np.full(len(names), step))
-        arrays = table.arrays()
-        changed = [arrays[f"dating/{name}"].shape[1] for name in ("gone", "ids")]
-        written += sum(changed)
-        if (old := arrays["dating/old"].tobytes()) != before:
-            written, before = written + len(table) + changed[0] - changed[1], old
-    assert len(table) == alive
-    assert written / steps < 1.2 * (2 * changes * alive) ** 0.5
+class Counted:
+    """A table of which all records but few are there from the beginning, and what its steps wrote."""
+
+    def __init__(self, alive: int) -> None:
+        self.table, self.alive, self.written, self.encoded = StepTable(), alive, list[int](), 0
+        self.table.add(self._names(range(alive)), np.zeros(alive, np.int64))
+        self._known = set(self.table.kept())
+
+    @staticmethod
+    def _names(names: Iterable[int]) -> npt.NDArray[np.bytes_]:
+        return fixed_width(f"{name:08x}" for name in names)
+
+    def step(self, gone: Iterable[int], added: Iterable[int], step: int) -> None:
+        self.table.pop(self._names(gone))
+        new = self._names(added)
+        self.table.add(new, np.full(len(new), step))
+        kept = self.table.kept()
+        fresh = [run.entries for run in self.table._runs.values() if run.part not in self._known]
+        self.written.append(sum(fresh))
+        self._known = set(kept)
+
+
+def test_what_is_written_follows_from_the_changes_and_not_from_what_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 40 changes a step to 2,000 records and to 64,000: the same, and each change five times at most."""
+    monkeypatch.setattr(step_table, "MOST", 2_000)
+    changes, steps, found = 20, 120, list[list[int]]()
+    for alive in (2_000, 64_000):
+        counted, chance = Counted(alive), random.Random(1)
+        old = chance.sample(range(2_000), changes * steps // 4)
+        for step in range(steps):
+            some = range(alive + changes * step, alive + changes * (step + 1))
+            gone = [*old[step * changes // 4 : (step + 1) * changes // 4], *some[: changes // 4]]
+            counted.step(
+                [name - changes if name >= alive + changes else name for name in gone if name < alive], some, step
+            )
+        assert len(counted.table) == alive + changes * steps - len(old)
+        assert len(counted.table._runs) < 20
+        found.append(counted.written)
+    small, large = map(sum, found)
+    assert large <= 5 * steps * (changes + changes // 4)
+    assert max(found[1]) <= 2_000 + 2 * changes
+    # Of few records the first run is half gone in the end, and is written anew.
+    assert large <= small <= large + 2_000
 
 
 def stream(*changes: tuple[str, str]) -> Stream:
@@ -278,22 +342,26 @@ def test_a_crash_dates_no_record_anew() -> None:
     whole = run(stream(), made)
     assert [each.payload for each in run(stream(), made, restart=4)] == [each.payload for each in whole]
     assert [each.chain for each in run(stream(), made, restart=6)] == [each.chain for each in whole]
-    assert not any(name.startswith("dating/") for name in run(stream(RELEASED), made)[0].arrays or {})
+    undated = run(stream(RELEASED), made)[-1]
+    assert not undated.kept
+    assert not any(name.startswith("dating/") for name in undated.arrays or {})
 
 
 def test_more_records_than_can_be_read_back_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream stops behind an answer that everybody can read, and a restart comes as far and stops again."""
     made = blocks(stream(), 9)
     whole = run(stream(), made)
-    sizes = [max(frame_content_size(part[5:]) for part in split_into_parts(each.encode().state)) for each in whole]
-    monkeypatch.setattr(wire, "MAX_DECODED_BYTES", sizes[4])
-    assert max(sizes[:5]) == sizes[4] < sizes[5]
+    sizes = []
+    for release, state in (each.encode() for each in whole):
+        sizes.append(max(frame_content_size(body[5:]) for body in (release, *(part.body for part in state.parts))))
+    last = sizes.index(max(sizes)) - 1
+    monkeypatch.setattr(wire, "MAX_DECODED_BYTES", max(sizes) - 1)
     stepper = Stepper.from_stream(stream(), 1)
-    stepper.restore(Candidate.decode(*whole[4].encode()))
+    stepper.restore(Candidate.decode(*whole[last].encode()))
     for offset, block in enumerate(made):
         stepper.fold(offset, block)
-    with pytest.raises(EncodedSizeError, match="a STATE_PART record would have"):
-        stepper.compute(bytes([5]) * 32).encode()
+    with pytest.raises(EncodedSizeError, match="record would have"):
+        stepper.compute(bytes([last + 1]) * 32).encode()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from agents.protocol.release.stepper import Stepper
 from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import PromiseError, WireError
-from schemas.releases import LogRecord, SavedState, Seed, sha256
+from schemas.releases import LogRecord, SavedState, Seed
 
 BEFORE, AFTER = 6, 2
 STREAM = contract_case("spatial").stream("default")
@@ -86,7 +86,7 @@ class Life:
                     result = work()
                 case CommitCandidates(_, steps, chunks, state):
                     self._append(chunks)
-                    self.tables.append(SavedState(steps[-1], sha256(state), state))
+                    self.tables.append(SavedState(steps[-1], state.digest, state.body))
 
     def _append(self, records: Sequence[LogRecord]) -> None:
         begin = self.log[-1][0] + 1 if self.log else 0

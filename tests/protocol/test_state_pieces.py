@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.worker.table import DurableTable
+from schemas import releases
 from schemas.errors import WireError
-from schemas.releases import PART_BYTES, Candidate, sha256, split_into_parts, split_state
-from schemas.wire import Kind, decode
+from schemas.releases import PART_BYTES, Candidate, EncodedState, StatePart, StatePiece, sha256, split_body
 from tests.examples import examples
 
 PIECES = [bytes([value]) * (value + 1) for value in range(6)]
@@ -42,7 +44,10 @@ class Table:
 
     def save(self, pieces: Sequence[bytes], step: int, *, dies_after: int = ALL) -> int:
         """Write as many records; return how many there were to write."""
-        records = self.records(0, "s", pieces, step=step, position=step)  # type: ignore[misc]
+        digested = [StatePiece(piece, sha256(piece)) for piece in pieces]
+        records = self.records(  # type: ignore[misc]
+            0, "s", digested, digest=sha256(b"".join(pieces)), step=step, position=step
+        )
         for key, value in records[:dies_after]:
             self.changelog[key] = self.store[key] = value
         if dies_after >= len(records):
@@ -100,30 +105,51 @@ def test_a_slot_that_the_head_names_is_not_written_over() -> None:
     assert len(table.changelog) == 4
 
 
-def candidate(**arrays: np.ndarray) -> Candidate:
-    return Candidate("s", 3, "0" * 64, "1" * 64, sha256(b""), b"", b"{}", {"measured": -1}, arrays)
+def candidate(*kept: StatePart, **arrays: np.ndarray) -> Candidate:
+    return Candidate("s", 3, "0" * 64, "1" * 64, sha256(b""), b"", b"{}", {"measured": -1}, arrays, kept=kept)
 
 
-def test_an_array_that_has_not_changed_is_the_same_pieces() -> None:
+def test_an_array_that_has_not_changed_is_the_same_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the first piece nothing is asked: it says the step."""
+    monkeypatch.setattr(releases, "split_body", partial(split_body, chunk_bytes=100_000))
     chance = np.random.default_rng(0)
     large, other = (chance.integers(0, 2**60, PART_BYTES) for _ in range(2))
-    now = split_state(candidate(small=np.arange(3), large=large, other=other).encode().state, 100_000)
-    then = split_state(candidate(small=np.arange(4), large=large, other=other + 1).encode().state, 100_000)
-    assert max(map(len, now)) <= 100_000
+    now = candidate(small=np.arange(3), large=large, other=other).encode().state.pieces
+    then = candidate(small=np.arange(4), large=large, other=other + 1).encode().state.pieces
+    assert max(len(piece.body) for piece in now) <= 100_000
     same = len(set(now) & set(then))
     assert same == len(now) // 2
     assert same > 4
 
 
+def test_a_part_that_is_kept_is_not_encoded_or_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = StatePart.of({"name": "kept"}, {"array": np.arange(PART_BYTES)})
+    hashed: list[bytes] = []
+
+    def watched(data: bytes) -> str:
+        hashed.append(data)
+        return sha256(data)
+
+    monkeypatch.setattr(releases, "sha256", watched)
+    state = candidate(kept, small=np.arange(3)).encode().state
+    assert state.pieces[1:] == list(kept.pieces)
+    assert max(map(len, hashed)) < state.own_bytes + 1 < kept.size
+
+
 def test_a_state_is_read_back_and_a_torn_one_is_refused() -> None:
     arrays = {"small": np.arange(3), "large": np.arange(PART_BYTES), "none": np.zeros(0)}
-    state = candidate(**arrays).encode().state
-    assert b"".join(split_state(state)) == state
-    found = {
-        name: array for part in split_into_parts(state) for name, array in decode(Kind.STATE_PART, part)[1].items()
-    }
-    assert {name: array.tolist() for name, array in found.items()} == {k: v.tolist() for k, v in arrays.items()}
-    for torn in (b"", state[:3], state[:40], state[:-1], state + b"x", state[:12] + b"\xff\xff\xff\xff" + state[16:]):
+    kept = StatePart.of({"name": "kept"}, {"array": np.arange(9)})
+    encoded = candidate(kept, **arrays).encode()
+    state = encoded.state.body
+    assert b"".join(piece.body for piece in encoded.state.pieces) == state
+    assert len(state) == encoded.state.size
+    assert EncodedState.decode(state) == encoded.state
+    read = replace(candidate(), state_digest=encoded.state.digest).with_state(EncodedState.decode(state))
+    assert read.arrays is not None
+    assert {name: array.tolist() for name, array in read.arrays.items()} == {k: v.tolist() for k, v in arrays.items()}
+    assert read.kept == (kept,)
+    damaged = (state[:at] + bytes([state[at] ^ 1]) + state[at + 1 :] for at in (len(state) // 2, len(state) - 1))
+    torn = (b"", state[:3], state[:40], state[:-1], state + b"x", state[:12] + b"\xff\xff\xff\xff" + state[16:])
+    for each in (*torn, *damaged):
         with pytest.raises(WireError):
-            split_into_parts(torn)
+            EncodedState.decode(each)

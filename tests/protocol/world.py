@@ -33,7 +33,7 @@ from engines.core.contract import Batch, Release, State
 from engines.core.noise import NoiseSource
 from schemas.blocks import Block, Folded
 from schemas.guarantee import Guarantee
-from schemas.releases import LogRecord, PublicRecord, SavedState, Seed, decode_log_record, frame_records, sha256
+from schemas.releases import LogRecord, PublicRecord, SavedState, Seed, decode_log_record, frame_records
 
 STREAM = "toy"
 PARTITIONS = 2
@@ -304,7 +304,7 @@ class EngineProcess:
             return
         if isinstance(self.effect, CommitCandidates) and not self.sent:
             records: list[Any] = [chunk.encode() for chunk in self.effect.chunks]
-            state = SavedState(self.effect.steps[-1], sha256(self.effect.state), self.effect.state)
+            state = SavedState(self.effect.steps[-1], self.effect.state.digest, self.effect.state.body)
             if world.planted != "state outside of the transaction":
                 records.append(state)
             if world.planted in ("state stored before its commit", "aborted state used"):
@@ -324,7 +324,7 @@ class EngineProcess:
             self.effects = None
             return
         if isinstance(self.effect, CommitCandidates):
-            committed = SavedState(self.effect.steps[-1], sha256(self.effect.state), self.effect.state)
+            committed = SavedState(self.effect.steps[-1], self.effect.state.digest, self.effect.state.body)
             self.unstored = committed, world.releases.end - 2  # in front of the mark of its transaction
             return
         self._send(result)

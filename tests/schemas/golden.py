@@ -16,7 +16,7 @@ from schemas.releases import GENESIS, Candidate, Chunk, Seed, link, sha256
 FOLDER = Path(__file__).parent.parent / "golden"
 _DIGEST = sha256(b"payload")
 _LEDGER = b'{"step":6}'
-_STATE = "8059dbdb91c25e3c930d392b60127947b12cc39b7dc774ccc240cac7b822cecc"
+_STATE = "a58b221eb4fc15365559bb8d840d242ac6418ce0f6a63e91da291968ddf39d28"
 SAMPLES: dict[str, Any] = {
     "block-v1": Block(
         "taxi", 3, 10, 25, 4,
@@ -64,6 +64,6 @@ if __name__ == "__main__":
     for name, sample in SAMPLES.items():
         encoded = sample.encode()
         if isinstance(sample, Candidate):
-            (FOLDER / f"{name}.state.bin").write_bytes(encoded.state)
+            (FOLDER / f"{name}.state.bin").write_bytes(encoded.state.body)
             encoded = encoded.release
         (FOLDER / f"{name}.bin").write_bytes(encoded)

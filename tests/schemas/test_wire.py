@@ -24,6 +24,7 @@ from schemas.releases import (
     Candidate,
     Channel,
     Chunk,
+    EncodedState,
     Frames,
     PublicRecord,
     Seed,
@@ -241,7 +242,9 @@ def test_old_bytes_decode_for_ever(name: str) -> None:
         "block": Block.decode,
         "seed": decode_log_record,
         "chunk": decode_log_record,
-        "candidate": lambda data: Candidate.decode(data, (FOLDER / f"{name}.state.bin").read_bytes()),
+        "candidate": lambda data: Candidate.decode(
+            data, EncodedState.decode((FOLDER / f"{name}.state.bin").read_bytes())
+        ),
     }
     assert same(decoder[name.partition("-")[0]](data), SAMPLES[name])
 

@@ -34,7 +34,7 @@ from engines.core.noise import fresh_seed, repeated_seed
 from schemas.config import Stream
 from schemas.errors import BatchError, StateFileError, StepOrderError, without_context
 from schemas.events import Reason
-from schemas.releases import Candidate, unframe_records
+from schemas.releases import Candidate, EncodedState, unframe_records
 
 INSECURE = "an insecure seed made the noise, so anybody can repeat and subtract it."
 SNAPSHOT_BYTES = 8 << 20
@@ -215,7 +215,7 @@ class PrivateStream:
         entry = self._journal.entry
         self._job = LocalJob(self._stream, key=entry.key, rows=False, caveat=self._caveat)
         self._open = _taken(entry.taken.get("open"))
-        candidate = Candidate.decode(entry.candidate, entry.state) if entry.candidate else None
+        candidate = Candidate.decode(entry.candidate, EncodedState.decode(entry.state)) if entry.candidate else None
         if candidate is not None:
             taken = _taken(entry.taken.get("last"))
             self._last = StepRelease.from_candidate(candidate, unframe_records(candidate.payload), taken)
@@ -366,7 +366,7 @@ class PrivateStream:
         encoded = candidate.encode()
         self._journal.commit(
             candidate=encoded.release,
-            state=encoded.state,
+            state=encoded.state.body,
             seed=b"",
             alive=alive,
             blocks=entry.blocks[floor - entry.first_block :],

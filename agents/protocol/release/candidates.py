@@ -11,7 +11,7 @@ those before it get their answers all the same; the seeds of the others are comm
 The engine's task is the only writer (its producer fences every earlier one), and reads the whole log before it acts. A
 committed seed is never drawn again, so the same step always has the same noise; a committed candidate is never
 computed again. The state after the last of several candidates is committed with them, and the candidate names it by its
-SHA-256: the state table supplies the one that the newest candidate names, or the stream stops.
+digest: the state table supplies the one that the newest candidate names, or the stream stops.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from agents.protocol.release.log import LogView
 from agents.protocol.release.stepper import Stepper
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
-from schemas.releases import CHUNK_BYTES, Chunk, Encoded, LogRecord, SavedState, split_into_chunks
+from schemas.releases import CHUNK_BYTES, Chunk, Encoded, EncodedState, LogRecord, SavedState, split_into_chunks
 
 MOST_STEPS = 64  # in one transaction
-ENOUGH_BYTES = 4 << 20  # of releases and states, after which no further step is computed before a commit
+ENOUGH_BYTES = (
+    4 << 20
+)  # of releases and of what is new in states, after which no further step is computed before a commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class CommitCandidates:
     stream: str
     steps: tuple[int, ...]
     chunks: tuple[Chunk, ...]
-    state: bytes = field(repr=False)
+    state: EncodedState = field(repr=False)
     position: int
 
 
@@ -161,7 +163,7 @@ class StreamCandidates:
                 "step or later; if nobody has either, start the stream anew under another name: what was released "
                 "counts for the same people (explain --earlier)"
             )
-        self.stepper.restore(newest.with_state(saved.body))
+        self.stepper.restore(newest.with_state(EncodedState.decode(saved.body)))
         yield self._adopted(step)
 
     def fold(self, offset: int, block: Block) -> None:
@@ -180,7 +182,8 @@ class StreamCandidates:
             if missing := tuple(step for step in steps if step not in seeds):
                 seeds.update(zip(missing, (yield CommitSeeds(self.stream, missing)), strict=True))
             releases: list[bytes] = []
-            state, size = b"", 0
+            state: EncodedState | None = None
+            size = 0
             for step in steps:
                 try:
                     answer = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
@@ -188,14 +191,14 @@ class StreamCandidates:
                     yield from self._commit(releases, state)
                     raise
                 releases.append(answer.release)
-                state, size = answer.state, size + len(answer.release) + len(answer.state)
+                state, size = answer.state, size + len(answer.release) + answer.state.own_bytes
                 if size >= self._enough_bytes or step == steps[-1]:
                     yield from self._commit(releases, state)
                     releases, size = [], 0
 
-    def _commit(self, releases: Sequence[bytes], state: bytes) -> Effects:
+    def _commit(self, releases: Sequence[bytes], state: EncodedState | None) -> Effects:
         """Commit candidates of the steps that are answered next, and the state after the last of them."""
-        if not releases:
+        if state is None or not releases:
             return
         steps = range(self.step, self.step + len(releases))
         chunks: list[Chunk] = []

@@ -145,6 +145,7 @@ class Stepper:
             ledger=ledger,
             progress={**self.merge.progress(), "measured": self.measured},
             arrays=arrays | self.merge.arrays() | (self._dating.arrays() if self._dating is not None else {}),
+            kept=self._dating.kept() if self._dating is not None else (),
         )
 
     def _steps_of(self, release: Release) -> Callable[[RecordColumns], Sequence[int]]:
@@ -169,7 +170,7 @@ class Stepper:
             {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         )
         if self._dating is not None:
-            self._dating.restore(arrays)
+            self._dating.restore(arrays, candidate.kept)
         self.step, self.measured = candidate.step + 1, candidate.measured
         self.chain = candidate.chain
 
