@@ -28,9 +28,7 @@ from schemas.errors import ForkError, GapError
 from schemas.releases import CHUNK_BYTES, Chunk, Encoded, EncodedState, LogRecord, SavedState, split_into_chunks
 
 MOST_STEPS = 64  # in one transaction
-ENOUGH_BYTES = (
-    4 << 20
-)  # of releases and of what is new in states, after which no further step is computed before a commit
+ENOUGH_BYTES = 4 << 20  # of releases, and of what is new in states, after which what was computed is committed
 
 
 @dataclass(frozen=True, slots=True)
