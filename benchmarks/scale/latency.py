@@ -68,7 +68,7 @@ def cases(*, quick: bool) -> list[Case]:
     """The first one is that of the bar."""
     if SMALLEST:
         # Two workers: the second takes over from the first.
-        return [Case(2, 2, 1 + len(ENGINES), 3.0, profile=True, settle_s=1.0, step_s=1, side_step_s=1, takeover=True)]
+        return [Case(2, 2, 1 + len(ENGINES), 3.5, profile=True, settle_s=1.0, step_s=2, side_step_s=2, takeover=True)]
     if quick:
         return [Case(1, 4, 1, 14.0, profile=True, settle_s=6.0), Case(1, 4, 20, 14.0, settle_s=6.0)]
     # Between the first step that releases much and the second, see `SETTLE_S`.
@@ -85,7 +85,7 @@ def cases(*, quick: bool) -> list[Case]:
 def neighbours() -> tuple[Case, Case]:
     """Fifty small streams beside a stream of many events, and beside one of few."""
     if SMALLEST:
-        many = Case(1, 2, 1 + len(ENGINES), 3.0, settle_s=1.0, step_s=1, side_step_s=1, events=MANY_EVENTS)
+        many = Case(1, 2, 2, 3.5, settle_s=1.0, step_s=2, side_step_s=2, events=MANY_EVENTS)
     else:
         many = Case(1, 4, 51, 61.0, settle_s=59.0, step_s=30, events=MANY_EVENTS)
     return many, replace(many, events=FEW_EVENTS)

@@ -12,6 +12,7 @@ import orjson
 
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
+from benchmarks.size import sized
 
 MAIN = "main"
 """The spatial stream that is measured."""
@@ -22,6 +23,8 @@ START = "2020-01-01T00:00:00"
 START_MS = 1_577_836_800_000
 
 Table = dict[str, Any]
+SESSIONS: Table = sized({}, smallest={"session_timeout_s": 6})
+"""Of workers: how long one that was killed is waited for."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def job(
     """Args: partitions: of the private topics. keep: never trim them, to be read afterwards."""
     table = {
         "job": {"name": name, "keep_private_log": keep},
-        "kafka": {"bootstrap": bootstrap, "partitions": partitions},
+        "kafka": {"bootstrap": bootstrap, "partitions": partitions, **SESSIONS},
         "streams": list(streams),
     }
     for stream in streams:

@@ -4,10 +4,10 @@ import decimal
 import math
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting.pld import privacy_loss_distribution
 
 from engines.core.accounting import gaussian
 from engines.core.accounting.lattice import ROUNDING, dominating
@@ -15,13 +15,13 @@ from schemas.errors import EngineInputError
 
 
 @cache
-def discrete(
-    sigma_squared: Fraction, *, shift: int = 1, count: int = 1
-) -> privacy_loss_distribution.PrivacyLossDistribution:
+def discrete(sigma_squared: Fraction, *, shift: int = 1, count: int = 1) -> Any:
     """Return the loss of so many draws on integers that move by `shift`, by dp-accounting; never below the true one.
 
     Losses are shift (2 k + shift) / (2 sigma_squared): on a grid of that step none of them is rounded.
     """
+    from dp_accounting.pld import privacy_loss_distribution
+
     one = privacy_loss_distribution.from_discrete_gaussian_mechanism(
         math.sqrt(sigma_squared),
         sensitivity=shift,

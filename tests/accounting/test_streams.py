@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
@@ -340,6 +339,8 @@ def test_totals_against_distributions_of_losses(periods: int, delta: float) -> N
     """By `dp_accounting`, whose figures are of losses that are rounded up: 1 % at most."""
     costs = several(periods=periods, delta=delta)
     price = price_of((cost, periods) for cost in costs)
+    from dp_accounting.pld import privacy_loss_distribution
+
     assert price.gaussian is not None
     epsilon, at = price.gaussian
     mu = math.hypot(*(math.sqrt(cost.mu_squared(periods)) for cost in costs[:2]))

@@ -180,8 +180,9 @@ async def test_a_cluster_that_is_put_back_does_not_answer_again(
 
     await twins.create()
     await answer(config, range(3))
-    async with down(broker):
-        shutil.copytree(broker.disk, copy)
+    broker.pause()  # its disk as it is where it is killed
+    shutil.copytree(broker.disk, copy)
+    broker.resume()
     before = await answer(config, range(3, 5))
     assert not any("witness" in orjson.loads(entry) for entry in before)
 

@@ -121,10 +121,12 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
             home = _home(stream.placed_by, sent.user, partitions)
             stamped = _within(clock, step, chance) // 1000 if crowd >= SPREAD else -1
             at_us = _moment(clock, sent.about, offsets[home])
-            first[home].append(_record(stream, sent, offsets[home], sent.fields, at_us, stamped))
-            if not sent.unit or sent.instead is not None:
-                fields = sent.fields if sent.instead is None else sent.instead
-                second[home].append(_record(stream, sent, offsets[home], fields, at_us, stamped))
+            record = _record(stream, sent, offsets[home], sent.fields, at_us, stamped)
+            first[home].append(record)
+            if sent.instead is not None:
+                second[home].append(_record(stream, sent, offsets[home], sent.instead, at_us, stamped))
+            elif not sent.unit:
+                second[home].append(record)
             offsets[home] += 1
             at += 1
         for home in range(partitions):

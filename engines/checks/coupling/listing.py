@@ -126,34 +126,31 @@ class CoupledKeys:
 
     def nodes(self, step: int, law: ListedLaw, table: Any) -> IntArray:
         """Return the noise that gives each key the sums of the recorded run: none where that never drew any."""
-        begin = law.begin(step)
+        begin, ids = law.begin(step), table.ids()
         self._ours[begin, law.test] = totals_of(table)
-        told = dict(enumerate(table.noise.transpose(2, 0, 1)))
-        drawn: dict[tuple[int, int, int], int] = {}
-        for row, key in enumerate(table.ids()):
-            had = told.get(row, np.zeros((len(law.counters), 0), np.int64))
-            noise = self._shifted(begin, law, key)
-            if noise is None:
-                noise = np.pad(had, ((0, 0), (0, law.test - had.shape[1])))
-            for at, counter in enumerate(law.counters):
-                nodes = counter.nodes(noise[at : at + 1])[0]
-                drawn |= {(at, test, row): int(nodes[test]) for test in range(had.shape[1], law.test)}
-        return np.array([drawn[each] for each in sorted(drawn)], np.int64)
+        _, tests, had = table.noise.shape
+        noise = np.zeros((len(ids), len(law.counters), law.test), np.int64)
+        noise[:had, :, :tests] = table.noise.transpose(2, 0, 1)
+        recorded = self._noise[begin]
+        rows = [row for row, key in enumerate(ids) if key in recorded and recorded[key].shape[1] >= law.test]
+        for row, shift in zip(rows, self._shifts(begin, law, [ids[row] for row in rows]), strict=True):
+            noise[row] = recorded[ids[row]][:, : law.test] + shift
+        fresh = np.ones((law.test, len(ids)), np.bool_)
+        fresh[:tests, :had] = False
+        return np.concatenate([counter.nodes(noise[:, at]).T[fresh] for at, counter in enumerate(law.counters)])
 
-    def _shifted(self, begin: int, law: ListedLaw, key: bytes) -> IntArray | None:
-        """Return the noise of a key's increments beside the totals of this run; None: the recorded run has none."""
-        noise = self._noise[begin].get(key)
-        if noise is None or noise.shape[1] < law.test:
-            return None
-        none = (0,) * len(law.counters)
-        before, moved = np.array([none, none]), list[IntArray]()
-        for test in range(1, law.test + 1):
-            now = np.array([totals[begin, test].get(key, none) for totals in (self._theirs, self._ours)])
-            theirs, ours = now - before
-            before = now
-            moved.append(law.counter.resolution * (theirs - ours))
-        shifted: IntArray = noise[:, : law.test] + np.array(moved).T
-        return shifted
+    def _shifts(self, begin: int, law: ListedLaw, keys: Sequence[bytes]) -> IntArray:
+        """Return by how much the noise of each key's increments moves beside the totals of this run: `(keys, counters,
+        tests)`.
+        """
+        none, tests = (0,) * len(law.counters), range(1, law.test + 1)
+        totals = [
+            [[side[begin, test].get(key, none) for test in tests] for key in keys]
+            for side in (self._theirs, self._ours)
+        ]
+        theirs, ours = np.array(totals, np.int64).reshape(2, len(keys), law.test, len(law.counters))
+        moved: IntArray = law.counter.resolution * np.diff(theirs - ours, axis=1, prepend=0)
+        return moved.transpose(0, 2, 1)
 
 
 def totals_of(table: Any) -> dict[bytes, Totals]:
