@@ -330,10 +330,6 @@ def test_simulate_for_machines_and_with_wrong_overrides(few_trips: Path, tmp_pat
     assert "not a number" in call("simulate", TAXI, few_trips, "--out", tmp_path, "--epsilon", "lots").stderr
 
 
-def test_the_examples_are_the_ones_tested_here() -> None:
-    assert load_config(TAXI).streams[0].name == "taxi"
-
-
 @pytest.mark.parametrize(
     ("version", "limit", "kept"),
     [

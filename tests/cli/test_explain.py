@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.show.explain import explain, explain_stream
+from agents.show.explain import FACTORS, explain, explain_stream
 from agents.show.explain.parts import Budget, decimal, exact
 from agents.show.explain.render import render_page
 from agents.show.noise import NORMAL_95, RELEASES, noise_facts
@@ -96,8 +96,11 @@ def test_an_engine_whose_splits_do_not_add_up_is_refused(change: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_every_stream_on_which_an_engine_is_tried_can_be_explained(name: str) -> None:
-    """Whatever its options: what is configured is spent, or kept back for a reason that the guarantee gives."""
+def test_every_stream_on_which_an_engine_is_tried_can_be_explained(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its options: what is configured is spent, or kept back for a reason that the guarantee gives. Each is
+    also explained at the least and the largest of the other budgets.
+    """
+    monkeypatch.setattr("agents.show.explain.FACTORS", (FACTORS[0], FACTORS[-1]))
     case = contract_case(name)
     for mode in ENGINES[name].facts.modes:
         for variant in case.coupled(mode):

@@ -211,7 +211,9 @@ def test_states_and_keys_of_others_are_refused(name: str, mode: str) -> None:
         state[broken] = state[broken] + np.array(1, state[broken].dtype)
         with pytest.raises(EngineInputError):
             engine.restore(state)
-        del state[broken]
+    for missing in engine.state():
+        state = engine.state()
+        del state[missing]
         with pytest.raises(EngineInputError):
             engine.restore(state)
     if case.foreign is not None:

@@ -25,7 +25,7 @@ from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.partition import PartitionIngest
 from schemas.config.formats import CsvSection
 from schemas.events import Reason
-from tests.formats.forms import AVRO, AVRO_SCHEMA, BOOK, WRITERS, framed, in_avro, records, spec
+from tests.formats.forms import AVRO_SCHEMA, WRITERS, framed, in_avro, records, spec
 from tests.protocol.ingest_runs import taken
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
@@ -327,7 +327,3 @@ def test_any_cells_come_back(cells: list[str], delimiter: str) -> None:
         return
     found = CsvEncoding({}, columns, delimiter).read(data, None)
     assert found == {name: text or None for name, text in zip(columns, cells, strict=True)}
-
-
-def test_the_ids_that_are_used_here_are_known() -> None:
-    assert AVRO in BOOK

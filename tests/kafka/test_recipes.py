@@ -21,11 +21,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow.parquet as pa_parquet
 import pytest
-import sqlglot
-from sqlglot import exp
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
@@ -130,6 +127,8 @@ def written(language: str, folder: Path, fill: Callable[[str], str]) -> None:
 
 
 def test_every_command_of_the_page_works(rides: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import polars as pl
+
     monkeypatch.chdir(rides.folder)
     verbs = []
     for command in commands():
@@ -166,6 +165,8 @@ def python(program: str, *arguments: object, cwd: Path, **environment: str) -> s
 
 
 def test_a_duckdb_table_follows_and_goes_on(rides: Any, tmp_path: Path) -> None:
+    import polars as pl
+
     written("python", tmp_path, rides.fill)
     [program] = [text for words, text in blocks("python") if not words]
     kept = '\ndb.sql("select * from rides").pl().write_parquet("rows.parquet")'
@@ -179,6 +180,8 @@ def test_a_duckdb_table_follows_and_goes_on(rides: Any, tmp_path: Path) -> None:
 @pytest.mark.seconds(120)
 def test_spark_makes_the_same_table_in_batch_and_as_a_stream(rides: Any, tmp_path: Path) -> None:
     """With `spark-submit` as printed, in an environment of its own; the stream goes on where it was."""
+    import polars as pl
+
     bin_folder = environment("recipes").parent
     for language in ("python", "sql"):
         written(language, tmp_path, rides.fill)
@@ -198,6 +201,8 @@ def test_spark_makes_the_same_table_in_batch_and_as_a_stream(rides: Any, tmp_pat
 
 def delta_rows(folder: Path) -> dict[str, tuple[float, ...]]:
     """The rows of a small Delta table: of the files that its log has added, and not removed."""
+    import polars as pl
+
     alive: dict[str, None] = {}
     for log in sorted((folder / "_delta_log").glob("*.json")):
         for line in log.read_text().splitlines():
@@ -327,6 +332,8 @@ def test_flink_follows_adds_and_tombstones(rides: Any, tmp_path: Path) -> None:
 @pytest.mark.seconds(6)
 def test_the_notebook_makes_the_same_table(rides: Any, tmp_path: Path) -> None:
     # Its client drops without an error what a cell prints later than `iopub_timeout` after its end, 4 s by default.
+    import polars as pl
+
     program = (
         "import nbclient, nbformat, sys; notebook = nbformat.read(sys.argv[1], 4); "
         "nbclient.NotebookClient("
@@ -347,6 +354,9 @@ def test_the_notebook_makes_the_same_table(rides: Any, tmp_path: Path) -> None:
 
 def test_sql_of_other_programs_parses(tmp_path: Path) -> None:
     """That of Spark is also run: by DuckDB in its place, on records that are like those of a topic."""
+    import sqlglot
+    from sqlglot import exp
+
     flink, spark = (text for _, text in blocks("sql"))
     assert [type(each) for each in sqlglot.parse(flink, dialect="spark")] == [exp.Create, exp.Select]
     reads = "FROM_JSON(CAST(value AS STRING), 'at STRING, lon DOUBLE, lat DOUBLE')"

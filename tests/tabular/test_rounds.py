@@ -158,11 +158,6 @@ def test_states_of_others_and_batches_of_other_tables_are_refused() -> None:
     for other in (engine(domain=table(3, 3, 3)), engine(deletable=True)):
         with pytest.raises(EngineInputError, match="another"):
             made.restore(other.state())
-    for name in made.state():
-        state = made.state()
-        del state[name]
-        with pytest.raises(EngineInputError):
-            made.restore(state)
     wrong = batch(DOMAIN, 0, np.array([[0, 0, 0], [1, 1, 1]]))
     turned = replace(wrong.events, keys=wrong.events.keys[::-1].copy())
     outside = replace(wrong.events, keys=wrong.events.keys + np.uint64(1000))

@@ -110,4 +110,4 @@ def test_a_use_of_the_longest_true_trip_would_be_caught() -> None:
         patch("engines.trajectory.default.mode.sizes_of", capped),
         patch("engines.trajectory.default.points.sizes_of", capped),
     ):
-        assert not same_under_the_same_releases(Default(), 6000)
+        assert not same_under_the_same_releases(Default(), 900)
