@@ -58,6 +58,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.set_threshold(50_000)  # by default Python looks for garbage so often that it takes a fifteenth of all time
     if not hasattr(config, "workerinput"):  # once for all processes of the run
         check_usable()
 
@@ -185,12 +186,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """What the whole suite has imported is not looked through again whenever something collects garbage: Faust does, at
-    each stop of a worker, and among so much it took longer than the rest of such a test. Python itself looks for
-    garbage less often than it would: that took a fifteenth of all time.
+    each stop of a worker, and among so much it took longer than the rest of such a test.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -44,13 +44,12 @@ def test_a_budget_that_is_none_is_refused_with_key_reason_and_fix(
         config(text)
     file = tmp_path / "job.toml"
     file.write_text('[kafka]\nbootstrap = "localhost:9092"\n' + text)
-    for command in ("explain", "validate"):
-        result = call(command, file, "--json")
-        assert result.exit_code == 2
-        (problem,) = json.loads(result.stdout)["problems"]
-        assert problem["key"] == f"streams[0].privacy.{key}"
-        assert problem["reason"]
-        assert problem["fix"]
+    result = call("explain", file, "--json")
+    assert result.exit_code == 2
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert problem["key"] == f"streams[0].privacy.{key}"
+    assert problem["reason"]
+    assert problem["fix"]
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), 0.5, float("nan"), float("inf"), None])

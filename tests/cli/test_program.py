@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import call
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sys.executable).with_name("privstream")
 HEAVY = ("numpy", "faust", "aiokafka", "pyarrow", "matplotlib", "pydantic", "rich.progress")
@@ -54,9 +56,6 @@ def test_a_worker_loads_nothing_that_it_does_not_need() -> None:
     [
         (("validate", "examples/taxi.toml"), 0),
         (("validate", "nowhere.toml"), 2),
-        (("validate",), 2),
-        (("nonsense",), 2),
-        (("doctor",), 0),
     ],
 )
 def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
@@ -65,9 +64,14 @@ def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(("validate",), 2), (("nonsense",), 2), (("doctor",), 0)])
+def test_exit_codes_that_need_no_file(arguments: tuple[str, ...], code: int) -> None:
+    assert call(*arguments).exit_code == code
+
+
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path, few_trips: Path) -> None:
     folder = tmp_path / "out"
     folder.write_text("a file where a folder should be")
-    result = run("simulate", "examples/taxi.toml", str(few_trips), "--out", str(folder))
-    assert result.returncode == 2
+    result = call("simulate", ROOT / "examples" / "taxi.toml", few_trips, "--out", folder)
+    assert result.exit_code == 2
     assert "fix: name a folder" in result.stderr

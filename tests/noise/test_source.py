@@ -86,6 +86,11 @@ def test_a_path_goes_on_however_its_source_is_come_by() -> None:
     assert [part.tolist() for part in parts] == [part.tolist() for part in expected]
 
 
+def any_twice(words: np.ndarray) -> bool:
+    """Whether two are equal, in sorted order: numpy finds unique numbers by hashes, which takes three times as long."""
+    return bool((np.diff(np.sort(words)) == 0).any())
+
+
 def all_words(source: NoiseSource) -> np.ndarray:
     """Words of more calls than any field of 8, 16 or 17 bits counts; of calls across chunks; and of paths as long."""
     words = [source.words(1) for _ in range(2**17 + 2**8 + 2)]
@@ -102,7 +107,7 @@ def test_no_word_comes_twice_beyond_any_width_of_a_counter() -> None:
     """Of 590,000 words two are equal by chance with probability 10^-8, and the seed is fixed."""
     words = all_words(seeded(8))
     assert len(words) > 580_000
-    assert np.unique(words).size == words.size
+    assert not any_twice(words)
 
 
 def masked(bits: int) -> type[NoiseSource]:
@@ -129,7 +134,7 @@ class Forgetful(NoiseSource):
 @pytest.mark.parametrize("fault", [masked(8), masked(16), masked(17), Forgetful])
 def test_planted_sources_give_words_twice(fault: type[NoiseSource]) -> None:
     words = all_words(fault(bytes(32)))
-    assert np.unique(words).size < words.size
+    assert any_twice(words)
 
 
 def test_calls_seeds_and_numbers_are_separate() -> None:
