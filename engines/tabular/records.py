@@ -86,12 +86,15 @@ class Rows:
 
     codes: `(rows, attributes)` int16. ids: `(rows,)` int64 serial numbers, new for a row that was moved.
     origins: `(rows,)` int64, the id with which the row began: places numbers in their bins. serial: the next id.
+    counted: a layout and `(cells,)` int64, how many of these rows are in each of its cells, as far as that is known:
+        follows from `codes`, so it is not stored.
     """
 
     codes: np.ndarray
     ids: IntArray
     origins: IntArray
     serial: int
+    counted: tuple[Marginals, IntArray] | None = None
 
     @staticmethod
     def none(attributes: int) -> Rows:
@@ -199,9 +202,15 @@ class Keeper:
         """Return how many equal ones of so many rows move together at most."""
         return max(1, rows // BUNDLES) if self.bundled else 1
 
-    def counts(self, codes: np.ndarray) -> FloatArray:
+    def counts(self, codes: np.ndarray) -> IntArray:
         """All marginals of rows with these active codes."""
-        return self._all.counts(codes.astype(np.int64), np.ones(len(codes), np.int64)).astype(np.float64)
+        return self._all.counts(codes.astype(np.int64), np.ones(len(codes), np.int64))
+
+    def counts_of(self, rows: Rows) -> IntArray:
+        """All marginals of a table: all of its rows are counted once, and later those that changed."""
+        if rows.counted is not None and rows.counted[0] == self._all:
+            return rows.counted[1]
+        return self.counts(rows.codes[:, list(self.active)])
 
     def cells(self, codes: np.ndarray) -> IntArray:
         """`(rows, marginals)` cells of rows with these active codes."""
@@ -267,6 +276,8 @@ class _Moving:
         self.keeper, self.before, self.fitted, self.noise = keeper, rows, fitted, noise
         self.left = most
         self.codes = rows.codes[:, list(keeper.active)].copy()
+        self.counts = keeper.counts_of(rows)
+        """Of the rows before this step."""
         self.place = np.arange(len(rows))
         """Row before this step that each row was, -1 for new ones."""
         self.free = np.zeros(len(rows), np.bool_)
@@ -278,7 +289,7 @@ class _Moving:
         present = len(self.codes)
         change = max(-self.left, min(self.left, total - present))
         self.left -= abs(change)
-        self.excess = self.keeper.counts(self.codes) - self.keeper.shares(self.fitted) * (present + change)
+        self.excess = self.counts - self.keeper.shares(self.fitted) * (present + change)
         if change > 0:
             self._add(change)
         elif change < 0:
@@ -335,9 +346,9 @@ class _Moving:
             return
         first = order[np.cumsum(sizes) - sizes]
         moving = _Free(self.keeper, self.excess, self.codes[first].astype(np.int64), sizes)
-        window = np.arange(batch)
-        for round_, attribute in enumerate(uniform_below(attributes, rounds, noise).tolist()):
-            moving.round(attribute, (window + round_ * batch) % len(sizes))
+        windows = (np.arange(rounds * batch) % len(sizes)).reshape(rounds, batch)
+        for attribute, window in zip(uniform_below(attributes, rounds, noise).tolist(), windows, strict=True):
+            moving.round(attribute, window)
         self.codes[order] = np.repeat(moving.codes, sizes, axis=0)
 
     def _bundled(self, rows: IntArray) -> tuple[IntArray, IntArray]:
@@ -392,7 +403,10 @@ class _Moving:
         ids[changed] = before.serial + np.arange(len(changed))
         origins = ids.copy()
         origins[old] = before.origins[self.place[old]]
-        return Rows(keeper.whole(self.codes), ids, origins, before.serial + len(changed))
+        gone = np.ones(len(before), np.bool_)
+        gone[self.place[same]] = False
+        counts = self.counts + keeper.counts(self.codes[changed]) - keeper.counts(before.codes[gone][:, active])
+        return Rows(keeper.whole(self.codes), ids, origins, before.serial + len(changed), (keeper._all, counts))
 
 
 class _Free:
@@ -405,15 +419,16 @@ class _Free:
     def __init__(self, keeper: Keeper, excess: FloatArray, codes: IntArray, sizes: IntArray) -> None:
         self.keeper, self.excess, self.codes = keeper, excess, codes
         self.sizes = sizes.astype(np.float64)
-        self.cells = keeper.cells(codes)
+        # `(marginals, rows)`: sums over marginals are sums of long rows.
+        self.cells = keeper.cells(codes).T.copy()
 
     def round(self, attribute: int, some: IntArray) -> None:
         """Move these rows to the value of this attribute where they are missing most."""
         members, values = self.keeper._lines[attribute]
         line, now = np.arange(len(some)), self.codes[some, attribute]
         # Each row's cells, were its value the first one.
-        base = self.cells[some[:, None], members] - values[:, now].T
-        crowding = np.add.reduce(self.excess.take(base[:, :, None] + values), axis=1)
+        base = self.cells.take(some, axis=1).take(members, axis=0) - values.take(now, axis=1)
+        crowding = np.add.reduce(self.excess.take(base[:, :, None] + values[:, None, :]), axis=0)
         best = crowding.argmin(axis=1)
         # Of the squared distance, for each row: moving s of them adds s to a cell of each marginal, and takes s away.
         gain = crowding[line, now] - crowding[line, best] - len(members) * self.sizes[some]
@@ -429,12 +444,12 @@ class _Free:
             codes[:, attribute] = values
             fine = self.keeper.possible(codes)
             rows, values = rows[fine], values[fine]
-        before = self.cells[rows]
-        after = before + (values - self.codes[rows, attribute])[:, None] * self.keeper._strides[:, attribute]
-        moved = np.repeat(self.sizes[rows], before.shape[1])
+        before = self.cells[:, rows]
+        after = before + self.keeper._strides[:, attribute, None] * (values - self.codes[rows, attribute])
+        moved = np.tile(self.sizes[rows], len(before))
         np.subtract.at(self.excess, before.ravel(), moved)
         np.add.at(self.excess, after.ravel(), moved)
-        self.codes[rows, attribute], self.cells[rows] = values, after
+        self.codes[rows, attribute], self.cells[:, rows] = values, after
 
 
 def _smallest(values: WordArray | FloatArray, count: int) -> IntArray:
@@ -445,10 +460,8 @@ def _smallest(values: WordArray | FloatArray, count: int) -> IntArray:
     """
     if count >= len(values) or count == 0:
         return np.argsort(values, kind="stable")[:count]
-    last = np.partition(values, count - 1)[count - 1]
-    (less,), (equal,) = np.nonzero(values < last), np.nonzero(values == last)
-    some = np.sort(np.concatenate([less, equal[: count - len(less)]]))
-    return some[np.argsort(values[some], kind="stable")]
+    some = np.flatnonzero(values <= np.partition(values, count - 1)[count - 1])
+    return some[np.argsort(values[some], kind="stable")[:count]]
 
 
 def stream_key(name: str) -> int:

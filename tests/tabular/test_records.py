@@ -44,6 +44,20 @@ def test_rows_follow_the_released_marginals() -> None:
     assert np.abs(counts - wanted).sum() / np.abs(wanted).sum() < 0.05
 
 
+@pytest.mark.parametrize("changes", [{}, {"ttl_steps": 3}])
+def test_rows_that_changed_are_counted_as_all_of_them_would_be(changes: dict[str, Any]) -> None:
+    engine = growing(TABLE, Fraction(20), **changes)
+    for step in range(8):
+        engine.step(Batch(step, folded(TABLE, random_rows(TABLE, 100, step))), seeded(step))
+        rows, keeper = engine._rows, engine.config.keeper
+        assert rows.counted is not None
+        assert len(rows) > 0 and (keeper.counts_of(rows) == keeper.counts(rows.codes)).all()
+    # What was counted over another layout says nothing of this one.
+    wider = table(3, 5, 4)
+    other = growing(wider, Fraction(20)).config.keeper
+    assert len(other.counts_of(rows)) != len(rows.counted[1]) and other.counts_of(rows).sum() == rows.counted[1].sum()
+
+
 @pytest.mark.parametrize("changes", [{"churn": Fraction(1, 100)}, {}, {"deletable": True}, {"ttl_steps": 6}])
 def test_a_step_changes_no_more_rows_than_it_may(changes: dict[str, Any]) -> None:
     engine = growing(TABLE, Fraction(20), **changes)
