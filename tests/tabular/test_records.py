@@ -51,11 +51,14 @@ def test_rows_that_changed_are_counted_as_all_of_them_would_be(changes: dict[str
         engine.step(Batch(step, folded(TABLE, random_rows(TABLE, 100, step))), seeded(step))
         rows, keeper = engine._rows, engine.config.keeper
         assert rows.counted is not None
-        assert len(rows) > 0 and (keeper.counts_of(rows) == keeper.counts(rows.codes)).all()
+        assert len(rows) > 0
+        assert (keeper.counts_of(rows) == keeper.counts(rows.codes)).all()
     # What was counted over another layout says nothing of this one.
     wider = table(3, 5, 4)
     other = growing(wider, Fraction(20)).config.keeper
-    assert len(other.counts_of(rows)) != len(rows.counted[1]) and other.counts_of(rows).sum() == rows.counted[1].sum()
+    assert rows.counted is not None
+    assert len(other.counts_of(rows)) != len(rows.counted[1])
+    assert other.counts_of(rows).sum() == rows.counted[1].sum()
 
 
 @pytest.mark.parametrize("changes", [{"churn": Fraction(1, 100)}, {}, {"deletable": True}, {"ttl_steps": 6}])
