@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -22,6 +22,8 @@ from schemas.arrays import FloatArray, IntArray
 
 WORKSPACE = 6_000_000
 """Numbers B_k(u) held at once: 48 MB."""
+_SMALLEST = np.finfo(np.float64).smallest_subnormal
+"""Nothing divided by it is nothing, and what is more divides itself."""
 
 
 class Graph(Protocol):
@@ -37,14 +39,14 @@ class Graph(Protocol):
 
         Args:
             last: the moves that brought them there, -1 for none.
-            onward: weights of cells as the next ones, by rank of the walk and cell.
+            onward: weights of cells as the next ones, by walk and cell. Walks are ranks, or an index of all of them.
             chance: `(walks,)` uniform numbers.
         Returns: cells, the same as `at` where nothing leads on, and moves, in the graph's own numbers.
         """
         ...
 
 
-Onward = Callable[[IntArray, IntArray], FloatArray]
+Onward = Callable[[Any, IntArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,25 +73,24 @@ class EvenGraph:
 
     @property
     def matrix(self) -> csr_matrix:
+        cells, degree = self.weights.shape
+        begins = degree * np.arange(cells + 1)
+        matrix = csr_matrix((self.weights.flatten(), self._options.ravel(), begins), (cells, cells))
+        matrix.eliminate_zeros()
         # In order of the targets, as sums over them are to be taken.
-        order = np.argsort(self.targets, axis=1, kind="stable")
-        cells = np.arange(len(self.targets))[:, None]
-        weights, targets = self.weights[cells, order], self.targets[cells, order]
-        there = weights != 0
-        begins = np.append(0, np.cumsum(there.sum(axis=1)))
-        return csr_matrix((weights[there], targets[there], begins), (len(cells), len(cells)))
+        matrix.sort_indices()
+        return matrix
 
     def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
-        walks = np.arange(len(at))
-        options = self._options.take(at, axis=0)
-        weights = self.weights.take(at, axis=0) * onward(walks[:, None], options)
+        weights = onward(np.s_[:, None], self._options.take(at, axis=0))
+        weights *= self.weights.take(at, axis=0)
         if self._factors is not None:
             weights *= self._factors.take(last, axis=0, mode="wrap")
         sums = weights.cumsum(axis=1)
         whole = sums[:, -1]
-        passed = np.add.reduce(sums <= (chance * whole)[:, None], axis=1, dtype=np.int64)
-        picked = np.minimum(passed, weights.shape[1] - 1)
-        return np.where(whole > 0, options[walks, picked], at), picked
+        # The last move is what is left.
+        picked = np.add.reduce(sums[:, :-1] <= (chance * whole)[:, None], axis=1, dtype=np.int64)
+        return np.where(whole > 0, self._options.take(at * sums.shape[1] + picked), at), picked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,9 +144,7 @@ def _backward(matrix: csr_matrix, ends: IntArray, longest: IntArray) -> FloatArr
     product = weights[0]
     for k, width in enumerate(needed, 1):
         product = matrix @ np.ascontiguousarray(product[:, :width])
-        largest = product.max(axis=0)
-        largest[largest <= 0] = 1.0
-        product /= largest
+        product /= np.maximum(np.maximum.reduce(product), _SMALLEST)
         weights[k, :, :width] = product
     return weights
 
@@ -173,13 +172,12 @@ def _forward(
     begins = moves * (size * width) + columns
     written = offsets[walks]
 
-    def onward(walk: IntArray, cell: IntArray) -> FloatArray:
+    def onward(walk: Any, cell: IntArray) -> FloatArray:
         weights: FloatArray = flat.take(begins[walk] + cell * width)
         return weights
 
     for step, going in enumerate(still):
-        begins -= size * width
-        chance = uniforms(going, noise.child(step))
-        here[:going], last[:going] = graph.moved(here[:going], last[:going], onward, chance)
-        cells[written[:going] + (step + 1)] = here[:going]
-    cells[written + moves] = errands.ends[walks]
+        begins, written = begins[:going] - size * width, written[:going] + 1
+        here, last = graph.moved(here[:going], last[:going], onward, uniforms(going, noise.child(step)))
+        cells[written] = here
+    cells[offsets[walks] + moves] = errands.ends[walks]
