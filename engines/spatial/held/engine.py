@@ -355,7 +355,9 @@ class HeldLeaves:
         nodes = np.concatenate([part.nodes for part in measured])
         at = np.searchsorted(self._tree.nodes, nodes)
         depths = self._tree.depths[at]
+        variance = self.config.counter.variance
         columns = zip(
+            self.config.domain.described(nodes, depths),
             depths.tolist(),
             np.repeat(np.arange(len(measured)), [len(part.nodes) for part in measured]).tolist(),
             np.concatenate([part.since for part in measured]).tolist(),
@@ -364,11 +366,18 @@ class HeldLeaves:
             np.sqrt(estimates.variances[at]).tolist(),
             strict=True,
         )
-        names = ("depth", "round", "since", "increment", "estimate", "standard_error")
-        places = self.config.domain.described(nodes, depths)
-        variance = {"variance": self.config.counter.variance}
         return [
-            place | dict(zip(names, row, strict=True)) | variance for place, row in zip(places, columns, strict=True)
+            {
+                **place,
+                "depth": depth,
+                "round": round_,
+                "since": since,
+                "increment": increment,
+                "estimate": count,
+                "standard_error": error,
+                "variance": variance,
+            }
+            for place, depth, round_, since, increment, count, error in columns
         ]
 
     def state(self) -> State:
