@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -39,14 +39,14 @@ class Graph(Protocol):
 
         Args:
             last: the moves that brought them there, -1 for none.
-            onward: weights of cells as the next ones, by walk and cell. Walks are ranks, or an index of all of them.
+            onward: weights of cells as the next ones, by rank of the walk and cell.
             chance: `(walks,)` uniform numbers.
         Returns: cells, the same as `at` where nothing leads on, and moves, in the graph's own numbers.
         """
         ...
 
 
-Onward = Callable[[Any, IntArray], FloatArray]
+Onward = Callable[[IntArray, IntArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +82,7 @@ class EvenGraph:
         return matrix
 
     def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
-        weights = onward(np.s_[:, None], self._options.take(at, axis=0))
+        weights = onward(np.arange(len(at))[:, None], self._options.take(at, axis=0))
         weights *= self.weights.take(at, axis=0)
         if self._factors is not None:
             weights *= self._factors.take(last, axis=0, mode="wrap")
@@ -172,7 +172,7 @@ def _forward(
     begins = moves * (size * width) + columns
     written = offsets[walks]
 
-    def onward(walk: Any, cell: IntArray) -> FloatArray:
+    def onward(walk: IntArray, cell: IntArray) -> FloatArray:
         weights: FloatArray = flat.take(begins[walk] + cell * width)
         return weights
 
