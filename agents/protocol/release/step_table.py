@@ -109,7 +109,7 @@ class Letters:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class DatedRun:
     """Records of a step, or of several, and what these have withdrawn.
 
     Attributes:
@@ -130,7 +130,9 @@ class Run:
     part: StatePart
 
     @staticmethod
-    def of(serial: int, letters: Letters, numbers: np.ndarray, steps: IntArray, gone: Mapping[int, IntArray]) -> Run:
+    def of(
+        serial: int, letters: Letters, numbers: np.ndarray, steps: IntArray, gone: Mapping[int, IntArray]
+    ) -> DatedRun:
         """Make a run. Args: numbers: ascending."""
         first = int(narrowed(steps, _STEP).min()) if len(steps) else 0
         distances = steps - first
@@ -149,10 +151,10 @@ class Run:
             "gone": _planes(np.concatenate([np.zeros(0, _STEP), *(np.diff(at, prepend=0) for at in places.values())])),
         }
         part = StatePart.of(header, {name: array for name, array in arrays.items() if array.size}, level=3)
-        return Run(letters, numbers, first, distances, places, len(numbers), part)
+        return DatedRun(letters, numbers, first, distances, places, len(numbers), part)
 
     @staticmethod
-    def read(part: StatePart) -> tuple[int, Run]:
+    def read(part: StatePart) -> tuple[int, DatedRun]:
         """Return the run of a part, with its serial number. Raises: WireError."""
         header, arrays = part.read()
         letters = Letters(tuple(place.encode("latin-1") for place in header["letters"]))
@@ -165,7 +167,7 @@ class Run:
         gone: dict[int, IntArray] = {}
         for target, size in header["gone"]:
             gone[target] = np.cumsum(places[begin : (begin := begin + size)], dtype=_STEP)
-        return header["serial"], Run(letters, numbers, header["first"], steps, gone, len(numbers), part)
+        return header["serial"], DatedRun(letters, numbers, header["first"], steps, gone, len(numbers), part)
 
     def find(self, numbers: np.ndarray, there: BoolArray) -> tuple[IntArray, BoolArray]:
         """Return where records are, and which of them are alive here. Args: see `Letters.numbers`."""
@@ -201,7 +203,7 @@ class StepTable:
     """A map from ids to steps. A step takes out records by `pop`, and ends with `add`."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, DatedRun] = {}
         self._next = 0
         self._gone: dict[int, list[IntArray]] = {}
 
@@ -228,7 +230,10 @@ class StepTable:
 
     def add(self, ids: IdArray, steps: IntArray) -> None:
         """Take in `(n,)` ids, all that a step adds, and their steps. Raises: EngineInputError if one is there."""
-        letters = Letters.of(ids)
+        if not len(ids) and not self._gone:
+            return
+        # Those of all runs: before long nearly all have the same, and ids that are looked up are made numbers once.
+        letters = reduce(Letters.__or__, {run.letters: None for run in self._runs.values()}, Letters.of(ids))
         numbers, _ = letters.numbers(ids)
         order = np.argsort(numbers, kind="stable")
         numbers, asked = numbers[order], cache(lambda letters: letters.numbers(ids[order]))
@@ -244,10 +249,10 @@ class StepTable:
     def _keep(
         self, letters: Letters, numbers: np.ndarray, steps: IntArray, gone: Mapping[int, Sequence[IntArray]]
     ) -> None:
-        """Make a run, if there is anything to keep. Args: gone: see `Run`; runs that are no more are left out."""
+        """Make a run, if there is anything to keep. Args: gone: see `DatedRun`; runs that are no more are left out."""
         places = {target: np.concatenate(at) for target, at in sorted(gone.items()) if target in self._runs}
         if len(numbers) or places:
-            self._runs[self._next] = Run.of(self._next, letters, numbers, steps, places)
+            self._runs[self._next] = DatedRun.of(self._next, letters, numbers, steps, places)
             self._next += 1
 
     def _due(self) -> list[int]:
@@ -266,11 +271,11 @@ class StepTable:
             lighter += weight
         return sorted(due)
 
-    def _meaning(self, run: Run) -> int:
+    def _meaning(self, run: DatedRun) -> int:
         """Return how many entries of a run still mean something."""
         return run.alive + sum(len(at) for target, at in run.gone.items() if target in self._runs)
 
-    def _merge(self, runs: Sequence[Run]) -> None:
+    def _merge(self, runs: Sequence[DatedRun]) -> None:
         """Make one run of some that were taken out."""
         letters = reduce(Letters.__or__, (run.letters for run in runs))
         stays = [run.stays for run in runs]
@@ -296,7 +301,7 @@ class StepTable:
     def restore(self, arrays: Mapping[str, np.ndarray], kept: Iterable[StatePart]) -> None:
         """Become the table whose `arrays` and `kept` these are. Raises: WireError."""
         self._next, self._gone = int(arrays[_NEXT][0]), {}
-        self._runs = dict(map(Run.read, kept))
+        self._runs = dict(map(DatedRun.read, kept))
         for run in self._runs.values():
             for target, at in run.gone.items():
                 if target in self._runs:
