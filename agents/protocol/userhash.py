@@ -128,7 +128,7 @@ def hash_rows(rows: Words, key: bytes) -> Words:
 
 
 def _hashes(data: npt.NDArray[np.uint8], starts: IntArray, lengths: IntArray, key: bytes) -> Words:
-    """Return the hashes of parts of `data`. One that has taken in the key is copied: half of what each would cost."""
+    """Return the hashes of parts of `data`. A hash that has taken in the key is copied for each, at half the cost."""
     view = data.data
     keyed = hashlib.blake2b(key=key, digest_size=HASH_BYTES)
     digests = []

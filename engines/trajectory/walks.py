@@ -23,7 +23,7 @@ from schemas.arrays import FloatArray, IntArray
 WORKSPACE = 6_000_000
 """Numbers B_k(u) held at once: 48 MB."""
 _SMALLEST = np.finfo(np.float64).smallest_subnormal
-"""Nothing divided by it is nothing, and what is more divides itself."""
+"""A divisor in place of 0: it leaves 0 what it is, and every positive number is at least as large."""
 
 
 class Graph(Protocol):

@@ -336,6 +336,14 @@ PublicFileAt = Annotated[PublicFile, BeforeValidator(_read, json_schema_input_ty
 """Type of a key that names a public file by its path."""
 
 
+def json_in(file: PublicFile, fix: str) -> Any:
+    """Return what a public file holds as JSON. Refuse one that is none. Args: fix: what to write instead."""
+    try:
+        return orjson.loads(file.content)
+    except orjson.JSONDecodeError:
+        raise refusal("is not JSON", fix) from None
+
+
 UNITS_US = {
     "w": 604_800_000_000,
     "d": 86_400_000_000,

@@ -235,8 +235,8 @@ class IngestService(LongService):
     async def _fetch(
         self, consumer: AIOKafkaConsumer, asked: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Sequence[Any]]:
-        """Return records of these partitions; where there is none to ask for, nothing after a little while, no later
-        than a step ends. Once there was room for what all of them had, the next ones come together for a while.
+        """Return records of these partitions. With none to read, wait a little, but not beyond the end of a step. Once
+        a fetch had room for all that was there, the next records come together for a while.
         """
         until_end_s, most = self._until_next_end_s(), self._options.poll_records
         tasks = self.partition_tasks.values()

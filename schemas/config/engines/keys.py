@@ -29,7 +29,7 @@ from schemas.config.engines.series import Limits
 from schemas.config.engines.spatial import are_degrees, check_box, geojson, named_features, unnamed_features
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, Number, PublicFile, PublicFileAt, Section, must, refusal
+from schemas.config.values import FieldName, Number, PublicFile, PublicFileAt, Section, json_in, must, refusal
 from schemas.errors import ConfigProblem
 from schemas.steps import steps_in
 
@@ -139,10 +139,7 @@ _LISTED: TypeAdapter[tuple[Scalar | tuple[Scalar, ...], ...]] = TypeAdapter(List
 def _list_file(file: PublicFile) -> PublicFile:
     """Return the file. Refuse one that has no list of keys, without a look at these."""
     fix = 'write a list as keys would be written, ["a", "b"], or name a GeoJSON file whose features have names'
-    try:
-        document = orjson.loads(file.content)
-    except orjson.JSONDecodeError:
-        raise refusal("is not JSON", fix) from None
+    document = json_in(file, fix)
     if isinstance(document, dict):
         return geojson(file)
     try:

@@ -14,7 +14,7 @@ from schemas.config.domain import NUMBERS, TEXTS, DeletableDomainSection, Domain
 from schemas.config.engines.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, NotNegative, Number, PublicFile, PublicFileAt, must, refusal
+from schemas.config.values import FieldName, NotNegative, Number, PublicFile, PublicFileAt, json_in, must, refusal
 from schemas.errors import ConfigProblem
 
 _HALVINGS = 15  # splits of one axis at the greatest depth, 30
@@ -120,10 +120,7 @@ MAX_REACH_M = 100_000.0
 def geojson(file: PublicFile) -> PublicFile:
     """Return the file. Refuse one that is not a map, without a look at its shapes, which the engine checks."""
     fix = "write a FeatureCollection of polygons, or one of lines (RFC 7946)"
-    try:
-        document = orjson.loads(file.content)
-    except orjson.JSONDecodeError:
-        raise refusal("is not JSON", fix) from None
+    document = json_in(file, fix)
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "Topology":
         raise refusal("is TopoJSON, not GeoJSON", "convert it, for example with ogr2ogr or topo2geo")
