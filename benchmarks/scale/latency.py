@@ -177,7 +177,10 @@ async def measured(case: Case, progress: Progressing) -> Figures:
             except TimeoutError as error:
                 missing = {name: len(steps.keys() - releases.seen[name].keys()) for name, steps in due.items()}
                 late = {name: steps for name, steps in missing.items() if steps}
-                raise TimeoutError(f"{error}: steps missing of {len(late)} streams: {late}") from error
+                ago_s = time.time() - max(at for seen in releases.seen.values() for at in seen.values())
+                raise TimeoutError(
+                    f"{error}: steps missing of {len(late)} streams, the newest release came {ago_s:.0f} s ago: {late}"
+                ) from error
             delays = {
                 name: [1e3 * (releases.seen[name][step] - at) for step, at in steps.items()]
                 for name, steps in due.items()
