@@ -8,19 +8,22 @@ import itertools
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import PolicyViolationError
 
 from agents.kafka.clients import close_client
-from agents.kafka.topics import topic_identities
+from agents.kafka.topics import needed_topics, topic_identities
 from agents.worker.app import ROLES
 from agents.worker.process import prepare
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
+from schemas.topics import COMPACTED
 
 WAIT_AT_MOST_S = 120.0
 """How long to wait for what must come: never the point of a test, so enough for a machine with much else to do."""
@@ -111,6 +114,27 @@ async def delete_records(bootstrap: str, topic: str, *partitions: int, before: i
     async with admin_of(bootstrap) as admin:
         deleted = {TopicPartition(topic, each): RecordsToDelete(before_offset=before) for each in partitions or (0,)}
         await admin.delete_records(deleted)
+
+
+async def empty_compacted(config: Config, name: str) -> None:
+    """Delete all records of a compacted private topic, as somebody might: by another cleanup.policy for a moment.
+
+    A broker hears of the policy a moment after the controller took it, and refuses until then.
+    """
+    [topic] = [each for each in needed_topics(config) if each.name == name]
+    resource, bootstrap = ConfigResourceType.TOPIC, config.kafka.bootstrap
+    assert topic.settings["cleanup.policy"] == COMPACTED["cleanup.policy"]
+
+    async def deleted() -> bool:
+        with suppress(PolicyViolationError):
+            await delete_records(bootstrap, name, *range(topic.partitions or 1))
+            return True
+        return False
+
+    async with admin_of(bootstrap) as admin:
+        await admin.alter_configs([ConfigResource(resource, name, configs={"cleanup.policy": "delete"})])
+        await until(deleted)
+        await admin.alter_configs([ConfigResource(resource, name, configs=dict(topic.settings))])
 
 
 @asynccontextmanager

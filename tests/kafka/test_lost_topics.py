@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin import NewTopic
 
 import agents.worker.audit
 import agents.worker.topic_watch
@@ -22,9 +21,9 @@ from agents.worker.app import ROLES
 from agents.worker.process import prepare
 from schemas.blocks import Block
 from schemas.errors import BrokerError, GapError, TopicError
-from schemas.topics import COMPACTED, Topics
+from schemas.topics import Topics
 from tests.kafka.ingest_support import Bench, crowd
-from tests.kafka.support import admin_of, create, delete, delete_records, producing, records_of, until, worker
+from tests.kafka.support import create, delete, delete_records, empty_compacted, producing, records_of, until, worker
 from tests.kafka.test_streams_alone import EVENTS, Twins
 
 pytestmark = pytest.mark.seconds(10)
@@ -45,7 +44,7 @@ async def _history(bench: Bench) -> None:
     await delete_records(bench.bootstrap, bench.topics.blocks, home, before=floor)
 
 
-async def _made_again(_: AIOKafkaAdminClient, bench: Bench) -> None:
+async def _made_again(bench: Bench) -> None:
     """Deleted; not made again by the job's own command; made again by hand."""
     bounds = bench.topics.bounds
     await delete(bench.bootstrap, bounds)
@@ -58,14 +57,9 @@ async def _made_again(_: AIOKafkaAdminClient, bench: Bench) -> None:
     await create(bench.bootstrap, NewTopic(bounds, 2, 1, topic_configs=settings))
 
 
-async def _cut(admin: AIOKafkaAdminClient, bench: Bench) -> None:
+async def _cut(bench: Bench) -> None:
     """With another cleanup.policy for a moment, as retention would have it."""
-    resource = ConfigResourceType.TOPIC
-    await admin.alter_configs([ConfigResource(resource, bench.topics.bounds, configs={"cleanup.policy": "delete"})])
-    await delete_records(bench.bootstrap, bench.topics.bounds, 0, 1)
-    settings = next(dict(topic.settings) for topic in bench.topics.private() if topic.name == bench.topics.bounds)
-    assert settings["cleanup.policy"] == COMPACTED["cleanup.policy"]
-    await admin.alter_configs([ConfigResource(resource, bench.topics.bounds, configs=settings)])
+    await empty_compacted(bench.config, bench.topics.bounds)
 
 
 @pytest.mark.parametrize(
@@ -74,15 +68,14 @@ async def _cut(admin: AIOKafkaAdminClient, bench: Bench) -> None:
 async def test_a_lost_bounds_topic_is_refused(
     bootstrap: str,
     tmp_path: Path,
-    lose: Callable[[AIOKafkaAdminClient, Bench], Awaitable[None]],
+    lose: Callable[[Bench], Awaitable[None]],
     says: str,
 ) -> None:
     bench = Bench(bootstrap, tmp_path, partitions=1)
     await _history(bench)
     await create_topics(bench.config)
     assert await check_topics(bench.config, bounds=True) == []
-    async with admin_of(bootstrap) as admin:
-        await lose(admin, bench)
+    await lose(bench)
     await until(
         lambda: check_topics(bench.config, bounds=True), lambda found: any(says in each.reason for each in found)
     )  # brokers know of a change a moment later

@@ -8,22 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
-from aiokafka.admin import RecordsToDelete
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 import agents.protocol.release.candidates
 import agents.worker.engine
 import agents.worker.publish
 import agents.worker.table
-from agents.kafka.topics import admin_client, create_topics, restore_changelog
+from agents.kafka.topics import create_topics, restore_changelog
 from agents.protocol.partitioner import home_partition
 from agents.worker.process import with_folder
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import GapError
 from schemas.releases import Seed
-from tests.kafka.support import delete, producing
+from tests.kafka.support import delete, empty_compacted, producing
 from tests.kafka.test_engine import crash_of, feed, ledger, log_records, one_stream, published, running
 
 
@@ -126,7 +123,7 @@ async def test_a_state_that_is_nowhere_stops_the_stream(
     changelog = f"{config.job.name}-state-changelog"
     home = home_partition(stream, config.kafka.partitions)
     if damage == "emptied":
-        await empty(config)
+        await empty_compacted(config, changelog)
         config = keeping(config, data_dir=tmp_path / "new")
     else:
         async with producing(bootstrap) as zombie:
@@ -140,17 +137,6 @@ async def test_a_state_that_is_nowhere_stops_the_stream(
     assert "the state after step 2, its last answer, is lost" in str(error)
     await one_answer_each(config, 3)
     assert "What to do" in caplog.text
-
-
-async def empty(config: Config) -> None:
-    """Delete all records of the changelog, as somebody might."""
-    changelog, resource = f"{config.job.name}-state-changelog", ConfigResourceType.TOPIC
-    policies = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
-    async with admin_client(config.kafka) as admin:
-        await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[0])])
-        for partition in range(config.kafka.partitions):
-            await admin.delete_records({TopicPartition(changelog, partition): RecordsToDelete(-1)})
-        await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[1])])
 
 
 async def test_a_store_that_is_older_than_it_says_is_filled_from_the_changelog(
@@ -225,7 +211,7 @@ async def test_a_lost_changelog_is_filled_again(
     async with running(config):
         await published(config, 3)
     if emptied:
-        await empty(config)
+        await empty_compacted(config, changelog)
     else:
         await delete(bootstrap, changelog)
     assert await restore_changelog(config) != emptied
