@@ -15,7 +15,7 @@ Units: counts are events.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import sqrt
@@ -46,7 +46,8 @@ class FindingRule:
     mu_squared: of one event. delta: of values that are found though one unit decides whether enough records have them.
     changes: events of a unit at most. tests: J, of a period at most.
     period: steps of a period of the bound; None: periods grow. longest: steps of a period that grows at most.
-    least_count: records that a value must truly have. max_keys: distinct values of a period at most.
+    least_count: records that a value must truly have. max_keys: distinct values of a period at most; it may be raised
+        while a stream runs, or a full table could not be helped.
 
     >>> finding = FindingRule(mu_squared=Fraction(1, 100), delta=1e-7, changes=2, tests=10)
     >>> [finding.test_at(step) for step in (0, 9, 10, 11, 29, 30)]
@@ -64,7 +65,7 @@ class FindingRule:
     period: int | None = None
     longest: int | None = None
     least_count: int = 5
-    max_keys: int = 1_000_000
+    max_keys: int = field(default=1_000_000, repr=False)
 
     def __post_init__(self) -> None:
         _ = self.thresholds

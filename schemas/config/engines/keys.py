@@ -252,6 +252,10 @@ class KeysDomainSection(DomainSection):
         listed = (each if isinstance(each, (tuple, list)) else (each,) for each in keys)
         return tuple(tuple(map(_composed, values)) for values in listed)
 
+    def fingerprint_fields(self) -> dict[str, Any]:
+        listed = None if self.keys is None else [list(map(_text, values)) for values in self.public_keys]
+        return {**super().fingerprint_fields(), "keys": listed}
+
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse a public list with a key twice or of other fields, and names of what is released beside the key."""
         listed, where = self.public_keys, self.sources[0] if self.sources else "keys"
@@ -338,9 +342,12 @@ def _bytes(values: Sequence[Scalar]) -> int:
 
 
 def _length(value: Scalar) -> int:
-    if isinstance(value, str):
-        return len(value.encode(errors="replace"))
-    return 1 + len(json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value))
+    return len(value.encode(errors="replace")) if isinstance(value, str) else 1 + len(_text(value))
+
+
+def _text(value: Scalar) -> str:
+    """Return a value as a text that distinguishes true, 1 and "1", and is the same for 1 and 1.0."""
+    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 class KeysOptions(OptionsSection):

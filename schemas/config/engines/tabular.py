@@ -191,6 +191,7 @@ class AttributeSection(Section):
     """An entry of `attributes`: listed values, values that are to be found, or numbers in bins."""
 
     header: ClassVar[str] = "[streams.domain.attributes]"
+    unpinned: ClassVar[frozenset[str]] = frozenset({"max_keys"})
 
     field: FieldName = Field(examples=["age"])
     """Field of the raw events."""
