@@ -110,6 +110,23 @@ def test_a_unit_of_a_table_with_many_marginals_pays_its_claim_early_and_late(see
     assert WHOLE <= verdict.share <= 1 + 1e-9
 
 
+def test_a_record_that_could_be_no_other_one_is_left_out() -> None:
+    """An audit of a stream with one state would never end."""
+    one = {"values": ["here"], "transition": None, "unseen": True}
+    verdict = couple("one", contract_case("markov").stream("default", {"domain": one}), 0, steps=SHORT, sealing=False)
+    assert not verdict.broken
+    assert 0 < verdict.share <= 1 / 2 + 1e-9
+
+
+def test_a_unit_with_more_contributions_than_there_are_keys_has_all_of_them() -> None:
+    """An audit of a short public list would never end."""
+    few = contract_case("keys").stream("public", {"privacy": {"max_contributions": 5}})
+    few = few.model_copy(update={"domain": few.domain.revised(keys=["north", "south"])})
+    verdict = dearest_of("few", few, 0)
+    assert not verdict.broken
+    assert verdict.share == pytest.approx(2 / 5, abs=0.01)
+
+
 def test_bursts_merges_and_divisions_happen() -> None:
     happened = couple("spatial/default/0", dict(SETTINGS)["spatial/default/0"], 0).events
     assert happened["burst"]

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 
-from agents.local.coupling.inputs import UNIT, Sent, other, span_of
+from agents.local.coupling.inputs import DRAWN, UNIT, Sent, other, span_of
 from agents.local.coupling.runs import STEPS, RareOutputs, Verdict, couple
 from engines.checks.contract_case import contract_case
 from engines.checks.coupling import OutputAdversary
@@ -188,16 +189,19 @@ def window_of(name: str, stream: Stream, seed: int) -> Verdict:
 def _contributions(stream: Stream, chance: random.Random, span: Sequence[int], begin: int) -> list[Sent]:
     """Return as many contributions as the bounds let through, from a step of the span on.
 
-    One is like the other; but where contributions are pairs, each is of another key, with all events that it may have.
+    One is like the other; but where contributions are pairs, each is of another key, as long as there is one, with all
+    events that it may have.
     """
     most, per_step = _bounds(stream)
     steps_of = [span[min(begin + number // per_step, len(span) - 1)] for number in range(most)]
     seed, life, events = chance.random(), stream.trip_life, list[Sent]()
     had: list[Sequence[dict[str, Any]]] = []
     for number, step in enumerate(steps_of):
-        records = contract_case(stream.engine).dearest_of(stream.domain, random.Random(seed))
-        while stream.counts_pairs and records in had:
-            records = contract_case(stream.engine).dearest_of(stream.domain, chance)
+        drawn = chain([random.Random(seed)], repeat(chance, DRAWN))
+        tried = (contract_case(stream.engine).dearest_of(stream.domain, each) for each in drawn)
+        records = next((each for each in tried if not stream.counts_pairs or each not in had), None)
+        if records is None:  # all keys of a public list
+            break
         had.append(records)
         if life is None:
             placed = [(step, fields) for fields in records] * max(stream.pair_events, 1)

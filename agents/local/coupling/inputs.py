@@ -31,8 +31,10 @@ def event(stream: Stream, chance: random.Random, *, hot: bool, place: int = 0) -
     return contract_case(stream.engine).event(stream.domain, random.Random(7 + place) if hot else chance)
 
 
-def other(stream: Stream, chance: random.Random, fields: Fields) -> Fields:
-    """Draw a replacement for the fields of an event: another event, or a reading within the declared sensitivity."""
+def other(stream: Stream, chance: random.Random, fields: Fields) -> Fields | None:
+    """Draw a replacement for the fields of an event: another event, or a reading within the declared sensitivity. None
+    where there is no other event, as of one state: a record can then be replaced by none.
+    """
     domain: Any = stream.domain
     if getattr(domain, "readings", False):
         return {
@@ -40,9 +42,12 @@ def other(stream: Stream, chance: random.Random, fields: Fields) -> Fields:
             + chance.choice([-1, 1]) * chance.choice([1.0, chance.random()]) * field.sensitivity
             for field in domain.series
         }
-    return next(found for found in iter(lambda: event(stream, chance, hot=False), None) if found != fields)
+    drawn = (event(stream, chance, hot=False) for _ in range(DRAWN))
+    return next((found for found in drawn if found != fields), None)
 
 
+DRAWN = 100
+"""Events, one of which is another one than a given one, unless there is none."""
 UNIT = "ann"
 QUIET = 4
 """First steps in which, in one arrangement of four, there are few other events beside those of the unit."""
@@ -52,7 +57,8 @@ SPREAD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An event: sent while step `sent` is open, about step `about`; `instead` is what replaces its fields, if anything.
+    """An event: sent while step `sent` is open, about step `about`; `instead` is what replaces its fields, if anything:
+    else one of the unit is left out.
 
     Attributes:
         unit: whether it is one of those in which the inputs differ.
