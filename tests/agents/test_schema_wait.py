@@ -7,10 +7,11 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from aiokafka import TopicPartition
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.kafka.lifecycle.vitals import Vitals
@@ -113,7 +114,7 @@ def test_when_a_schema_is_learnt_changes_no_step(
 class Held:
     """What is asked of a task."""
 
-    closed, position = False, 0
+    closed, position, absent = False, 0, frozenset[SchemaRef]()
 
     def __init__(self, source: TopicPartition, wanted: Collection[SchemaRef]) -> None:
         self.source, self.wanted = source, frozenset(wanted)
@@ -261,6 +262,76 @@ async def test_reading_goes_on_from_its_record_whatever_the_book_forgets(monkeyp
     block, letters = task.clocked[0].seal()
     assert (task.position, block.counts, letters) == (4, {"ACCEPTED": 4}, [])  # type: ignore[union-attr]
     await wait.close()
+
+
+class Growing(Answers):
+    """A registry that has what was registered by now, and says late what it saw."""
+
+    there: set[SchemaRef]
+
+    async def learn(self, book: SchemaBook, refs: Collection[SchemaRef]) -> None:
+        for ref in sorted(refs, key=str):
+            if ref not in book:
+                seen = TEXT if ref in self.there else None
+                await asyncio.sleep(0)
+                book.put(ref, seen)
+                await asyncio.sleep(0)
+
+
+async def lost(deeds: str) -> tuple[set[int], set[int]]:
+    """Return offsets of records that are refused, and of those that were written with a schema that was there.
+
+    Args: deeds: m: somebody makes up an id; r: another one registers it; w: and writes a record with it, if it is
+        there; a, b: a partition with all of these records is read; a dot: something else has its turn.
+    """
+    Growing.there = set()
+    a, b = task_of(), task_of()
+    b.source, b.clocked[0].decoder = OTHER, a.clocked[0].decoder  # of one worker, with one book
+    tasks, consumer = {SOURCE: a, OTHER: b}, Both()
+    b.clocked[0].spec = a.clocked[0].spec
+    wait = SchemaWait(Registry(url="http://localhost:1"), book_of(a), IngestCounters(), Vitals())
+    feed: list[RawRecord] = []
+    honest: set[int] = set()
+
+    async def read(task: SourceTask) -> None:
+        if task.source not in consumer.paused and task.position < len(feed):
+            await task.take(feed[task.position :])
+            wait.hold(consumer, task)  # type: ignore[arg-type]
+        wait.go_on(consumer, tasks)  # type: ignore[arg-type]
+
+    for deed in deeds + "ab." * 400:
+        match deed:
+            case "m":
+                feed.append(record(len(feed), REFS[0]))
+            case "r":
+                Growing.there.add(REFS[0])
+            case "w" if Growing.there:
+                honest.add(len(feed))
+                feed.append(record(len(feed), REFS[0]))
+            case "a":
+                await read(a)
+            case "b":
+                await read(b)
+            case _:
+                await asyncio.sleep(0)
+    assert a.position == b.position == len(feed)
+    await wait.close()
+    return {letter.offset for task in (a, b) for letter in task.clocked[0].seal()[1]}, honest
+
+
+@given(st.text("mrwab....", max_size=30))
+@example("ma.....arwa")  # it was answered before there was one
+@example("ma.rwbb")  # it is being answered
+@example("m.a.wbwrbwm.m")  # it comes behind those that wait
+def test_an_id_that_somebody_makes_up_costs_others_no_record(deeds: str) -> None:
+    with mock.patch.object(schema_wait, "RegistryClient", Growing):
+        refused, honest = asyncio.run(lost(deeds))
+    assert not refused & honest
+
+
+def test_what_nobody_ever_registers_is_refused() -> None:
+    with mock.patch.object(schema_wait, "RegistryClient", Growing):
+        assert asyncio.run(lost("mmm")) == ({0, 1, 2}, set())
 
 
 async def test_an_answer_is_known_as_it_comes() -> None:

@@ -10,7 +10,7 @@ record.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -130,14 +130,33 @@ class SchemaText:
 
 
 class SchemaBook:
-    """The schemas of one registry that are known; shared by all that reads with it."""
+    """The schemas of one registry that are known; shared by all that reads with it.
+
+    That there is none of an id is true of records that were written before the registry was asked: it may get one,
+    and anybody who may write to a source can make up the next id.
+
+    Attributes:
+        absent: ids of which it is known that there is none, as far as records go that are read now; None: all that the
+            registry has said so of.
+    """
 
     def __init__(self) -> None:
+        self.absent: frozenset[SchemaRef] | None = None
         self._texts: dict[SchemaRef, SchemaText | None] = {}
         self._made: dict[tuple[SchemaRef, str], Any] = {}
 
     def __contains__(self, ref: SchemaRef) -> bool:
-        return ref in self._texts
+        return ref in self._texts and not (self.lacks(ref) and self.absent is not None and ref not in self.absent)
+
+    def lacks(self, ref: SchemaRef) -> bool:
+        """Return whether the registry has said that it has no such schema."""
+        return ref in self._texts and self._texts[ref] is None
+
+    def ask_again(self, refs: Iterable[SchemaRef]) -> None:
+        """Forget of which of these the registry has said that it has none."""
+        for ref in refs:
+            if self.lacks(ref):
+                del self._texts[ref]
 
     def put(self, ref: SchemaRef, text: SchemaText | None) -> None:
         """Keep what the registry said; None: it has no such schema."""
@@ -153,12 +172,11 @@ class SchemaBook:
 
         Ask first whether it is here: of one that is not, `UNKNOWN_SCHEMA` is the answer too. No record stops a stream.
         """
-        if ref not in self._texts:
+        if (text := self._texts.get(ref)) is None:
             raise UnreadableError(Reason.UNKNOWN_SCHEMA)
         if (ref, kind) not in self._made:
-            text = self._texts[ref]
-            made: Any = Reason.UNKNOWN_SCHEMA if text is None else Reason.UNUSABLE_SCHEMA
-            if text is not None and text.kind == kind:
+            made: Any = Reason.UNUSABLE_SCHEMA
+            if text.kind == kind:
                 try:
                     made = make(text)
                 except (ImportError, MemoryError, OSError, PrivstreamError):

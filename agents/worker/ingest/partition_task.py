@@ -157,6 +157,9 @@ class SourceTask:
         """Up to where the committed blocks of each stream reach, of those too that have no machine here."""
         self.wanted: frozenset[SchemaRef] = frozenset()
         """Schemas without which the next record cannot be read."""
+        self.absent: frozenset[SchemaRef] = frozenset()
+        """Those of which the registry has said that there is none, since records below `_asked_to` were there."""
+        self._asked_to = 0
         self.closed = False
         self.fenced_s = 0.0
         """When it was, by a clock that does not jump."""
@@ -303,8 +306,15 @@ class SourceTask:
 
     def _readable(self, records: Sequence[Any], position: int, count: int) -> int:
         """Return how many of the next records can be read with the schemas that are known; notes those that are not."""
-        part = records[position : position + count]
-        found = [machine.decoder.missing(part) for machine in self.machines]
+        if records[position].offset >= self._asked_to:
+            self.absent, self._asked_to = frozenset(), records[-1].offset + 1
+        end = min(position + count, len(records))
+        count = bisect_left(records, self._asked_to, position, end, key=OFFSET) - position
+        part, found = records[position : position + count], []
+        for machine in self.machines:
+            machine.spec.schemas.absent = self.absent
+            found.append(machine.decoder.missing(part))
+            machine.spec.schemas.absent = None
         self.wanted = frozenset().union(*(refs for _, refs in found))
         return min((fit for fit, _ in found), default=count)
 

@@ -3,6 +3,9 @@
 A partition whose next record needs a schema that is not known is paused and set back to that record. The schema is
 asked for until the registry answers; then reading goes on. Other partitions are read meanwhile, ticks keep the places
 that they were given, and nothing is passed over: an outage of the registry delays steps, and changes none.
+
+That the registry has no such schema holds for records that were fetched before it was asked, and for no later one:
+somebody may have made the id up, and whoever gets it next would lose their records to that one.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ class SchemaWait:
     def __init__(self, registry: Registry | None, book: SchemaBook, counters: IngestCounters, vitals: Vitals) -> None:
         self._registry, self._book, self._counters = registry, book, counters
         self._wanted: set[SchemaRef] = set()
+        self._under_way: frozenset[SchemaRef] = frozenset()
+        self._again: set[SchemaRef] = set()  # of those under way, which the registry may have been asked for too early
         self._asking: asyncio.Task[None] | None = None
         self._pulse = None if registry is None else vitals.part("schema registry")
         if self._pulse is not None:
@@ -49,7 +54,9 @@ class SchemaWait:
             return
         consumer.pause(task.source)
         consumer.seek(task.source, task.position)
+        self._book.ask_again(task.wanted)  # an earlier answer was about earlier records
         self._wanted |= task.wanted
+        self._again |= task.wanted & self._under_way
         self._see_to_it()
 
     def go_on(self, consumer: AIOKafkaConsumer, tasks: Mapping[TopicPartition, SourceTask]) -> None:
@@ -60,7 +67,9 @@ class SchemaWait:
         """
         for source, task in tasks.items():
             answered = all(ref not in self._wanted or ref in self._book for ref in task.wanted)
+            answered &= task.wanted.isdisjoint(self._again)
             if task.wanted and answered and source in consumer.assignment():
+                task.absent |= frozenset(filter(self._book.lacks, task.wanted))
                 task.wanted = frozenset()
                 consumer.resume(source)
         self._see_to_it()
@@ -92,10 +101,10 @@ class SchemaWait:
             while self._wanted:
                 self._counters.schemas_awaited = len(self._wanted)
                 self._pulse.waits(f"waits for {_named(self._wanted)} of the registry")
-                asked = frozenset(self._wanted)
+                self._under_way = asked = frozenset(self._wanted)
                 try:
                     await client.learn(self._book, asked)
-                    self._wanted -= asked
+                    self._wanted -= asked - self._again
                     pause_s = FIRST_S
                 except RegistryError as error:
                     self._pulse.ready = False
@@ -109,6 +118,8 @@ class SchemaWait:
                         )  # fmt: skip
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, MOST_S)
+                self._book.ask_again(self._again)
+                self._under_way, self._again = frozenset(), set()
                 self._wanted = {ref for ref in self._wanted if ref not in self._book}
         self._counters.schemas_awaited = 0
         self._pulse.ready = True
