@@ -296,8 +296,8 @@ async def lost(deeds: str) -> tuple[set[int], set[int]]:
     async def read(task: SourceTask) -> None:
         if task.source not in consumer.paused and task.position < len(feed):
             await task.take(feed[task.position :])
-            wait.hold(consumer, task)  # type: ignore[arg-type]
-        wait.go_on(consumer, tasks)  # type: ignore[arg-type]
+            wait.hold(consumer, task)
+        wait.go_on(consumer, tasks)
 
     for deed in deeds + "ab." * 400:
         match deed:
