@@ -548,7 +548,7 @@ NOT_STORED: Mapping[str, str] = {
     "schemas.releases.link": "hashed",
     "schemas.releases.sha256": "hashed",
     "schemas.steps.CalendarSteps.digest": "hashed",
-    "schemas.config.engines.keys._length": "the length of a key of a public list",
+    "schemas.config.engines.keys._text": "a value of a public list, which a fingerprint compares",
     "schemas.config.mapping.MapFunctions._func_to_string": "text within an expression",
     "schemas.config.engines.spatial.named_features": "a part of a file of the configuration",
     "schemas.config.engines.tabular._text": "shown",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import READ_COMMITTED
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -254,17 +255,52 @@ def test_a_later_tick_never_stands_before_an_earlier_one() -> None:
     assert machine.ticked == 1
 
 
+class Partition:
+    """What is asked of a consumer of committed records: where partitions end. It reads them up to `committed`."""
+
+    _request_timeout_ms = 0
+
+    def __init__(self, *, end: int, committed: int | None = None) -> None:
+        self.end, self.committed, self.asked = end, committed, 0
+        self._fetcher = Fetcher(self)
+
+
+class Fetcher:
+    _isolation_level = READ_COMMITTED
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    async def end_offsets(self, sources: list[TopicPartition], _: int) -> dict[TopicPartition, int]:
+        partition = self._partition
+        partition.asked += 1
+        stable = self._isolation_level == READ_COMMITTED and partition.committed is not None
+        return dict.fromkeys(sources, partition.committed if stable else partition.end)
+
+
+async def test_a_transaction_that_somebody_keeps_open_moves_nobodys_event_to_another_step() -> None:
+    """What is behind it cannot be read yet, and was sent before the step was over."""
+    task = task_of()
+    service = IngestService(task._config, {"raw.s": [task.clocked[0].spec]}, now_us=lambda: (START_S + 60) * 10**6)
+    service._grace_us = {"s": 0}
+    service._broker_clock.told((START_S + 60) * 10**6)
+    service._consumer = Partition(end=8, committed=3)
+    service.partition_tasks[task.source] = task
+    await service._place_ticks()
+    await task.take([record(offset) for offset in range(3)])
+    task.reached(3)
+    assert task.clocked[0].ticked == -1
+    await task.take([record(offset) for offset in range(3, RECORDS)])
+    block, _ = task.clocked[0].seal()
+    assert block is not None
+    assert {step: folded.total for step, folded in block.steps.items()} == {0: 8, 1: RECORDS - 8}
+
+
 def test_ticks_get_their_places_while_records_are_worked_on() -> None:
     """The main loop does nothing here, as where a fetch of many records takes long."""
 
-    class Partition:
-        end = 3
-
-        async def end_offsets(self, sources: list[TopicPartition]) -> dict[TopicPartition, int]:
-            return dict.fromkeys(sources, self.end)
-
     async def scenario() -> None:
-        task, partition, now_s = task_of(), Partition(), [START_S + 60]
+        task, partition, now_s = task_of(), Partition(end=3), [START_S + 60]
         service = IngestService(task._config, {"raw.s": [task.clocked[0].spec]}, now_us=lambda: now_s[0] * 1_000_000)
         service._grace_us = {"s": 0}
         service._broker_clock.told(now_s[0] * 10**6 + 3600 * 10**6)
@@ -309,7 +345,8 @@ async def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None
 
 def test_no_step_ends_before_the_brokers_were_asked() -> None:
     class Nobody:
-        async def end_offsets(self, sources: Any) -> Any:
+        @property
+        def _fetcher(self) -> Any:
             raise AssertionError("asked where the partition ends")
 
     task = task_of()
@@ -395,14 +432,7 @@ async def test_an_end_that_was_void_is_placed_once_more_when_the_partition_has_g
 
 
 async def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warned_of_them(caplog: Any) -> None:
-    class Partition:
-        asked = 0
-
-        async def end_offsets(self, sources: list[TopicPartition]) -> dict[TopicPartition, int]:
-            self.asked += 1
-            return dict.fromkeys(sources, 7)
-
-    task, partition = task_of(clock="replay"), Partition()
+    task, partition = task_of(clock="replay"), Partition(end=7)
     (machine,) = task.clocked
     service = IngestService(task._config, {"raw.s": [machine.spec]}, now_us=lambda: (START_S + 10**8) * 10**6)
     service._grace_us = {"s": 0}

@@ -21,7 +21,7 @@ from mode import Service
 
 from agents.kafka.answers import heed
 from agents.kafka.broker_clock import ASK_S, BrokerClock
-from agents.kafka.clients import close_client
+from agents.kafka.clients import close_client, ends_of_everything
 from agents.kafka.fingerprint import GIVE_UP_S, LOOK_S, SourceWatch
 from agents.kafka.lifecycle.cancellations import LongService, finish_before_cancellation, raise_stray_cancellation
 from agents.kafka.lifecycle.logs import about
@@ -452,7 +452,8 @@ class IngestService(LongService):
             return
         try:
             async with asyncio.timeout(GIVE_UP_S):
-                ends = await consumer.end_offsets(sorted({task.source for task, _, _ in due}))
+                # Open transactions included: whoever keeps one open delays a step, and moves nobody's event out of it.
+                ends = await ends_of_everything(consumer, sorted({task.source for task, _, _ in due}))
         except TimeoutError:
             return  # asked again at once; the look at the sources sees whether one is gone
         for task, machine, step in due:
