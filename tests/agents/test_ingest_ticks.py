@@ -261,7 +261,7 @@ class Partition:
     _request_timeout_ms = 0
 
     def __init__(self, *, end: int, committed: int | None = None) -> None:
-        self.end, self.committed, self.asked = end, committed, 0
+        self.end, self.committed, self.asked = end, end if committed is None else committed, 0
         self._fetcher = Fetcher(self)
 
 
@@ -274,8 +274,7 @@ class Fetcher:
     async def end_offsets(self, sources: list[TopicPartition], _: int) -> dict[TopicPartition, int]:
         partition = self._partition
         partition.asked += 1
-        stable = self._isolation_level == READ_COMMITTED and partition.committed is not None
-        return dict.fromkeys(sources, partition.committed if stable else partition.end)
+        return dict.fromkeys(sources, partition.committed if self._isolation_level == READ_COMMITTED else partition.end)
 
 
 async def test_a_transaction_that_somebody_keeps_open_moves_nobodys_event_to_another_step() -> None:
