@@ -34,12 +34,14 @@ class MeasurementRecord(msgspec.Struct, kw_only=True):
         int | msgspec.UnsetType, msgspec.Meta(description="Index of this record among the `parts` of one measurement.")
     ] = msgspec.UNSET
     parts: int | msgspec.UnsetType = msgspec.UNSET
+    cut: list[list[str]] | msgspec.UnsetType = msgspec.UNSET
 
 
 MEASUREMENT_FIELDS: Mapping[str, str] = {
     "step": "The step that published it. It is also the key of the record.",
     "part": "Number of this part, from 0, if a measurement larger than 900 kB is split.",
-    "parts": "Number of parts. The whole is their lists, concatenated in order.",
+    "parts": "Number of parts.",
+    "cut": "Path to each list of which a part has a run: the runs of all parts, in order, are the list.",
 }
 """Fields of `<stream>.measurements` that all engines share; the page of each engine documents the others."""
 

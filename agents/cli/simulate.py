@@ -43,18 +43,12 @@ def simulate(
         str | None, typer.Option(metavar="NUMBER", help="Another epsilon than the configuration's.")
     ] = None,
     insecure_seed: InsecureSeed = None,
-    snapshot_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Write the synthetic records after every N steps; always after the last."
-        ),
-    ] = None,
     stream: OnlyStream = None,
     overwrite: Overwrite = False,
     allow_refused: AllowRefused = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the job's own code over a file and write steps.csv, ledger.jsonl, synthetic/*.csv and report.html.
+    """Run the job's own code over a file and write steps.csv, ledger.jsonl, synthetic.csv and report.html.
 
     Try out epsilon, depth and steps before anything goes live. NOT PRIVATE: steps.csv and report.html hold true values,
     and looking at them to choose settings uses the data without accounting for it. For the operator only.
@@ -68,7 +62,7 @@ def simulate(
     if mode is not None or epsilon is not None:
         loaded = with_overrides(loaded, mode=mode, epsilon=epsilon)
     name = chosen_stream(loaded, stream).name if stream is not None else None
-    options = SimulateOptions(seed=insecure_seed, overwrite=overwrite, snapshot_every=snapshot_every)
+    options = SimulateOptions(seed=insecure_seed, overwrite=overwrite)
     with Bars(quiet=as_json) as bars:
         done = run(loaded, file, out, options, stream=name, progress=bars)
     if as_json:

@@ -78,7 +78,7 @@ class Section(BaseModel):
         unpinned: keys that may change under a running stream.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
 
     header: ClassVar[str] = ""
     unpinned: ClassVar[frozenset[str]] = frozenset()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agents.protocol.release.public_records import measurement_records
 from agents.readers.consume.ledger import FoldedTable, Ledger, PublicRecordsError
-from agents.readers.consume.reader import measurements_of, together
+from agents.readers.consume.reader import measurements_of
 from schemas.config import ENGINES
 from schemas.config.records import WEIGHT
 from schemas.releases import Candidate, PublicRecord
@@ -154,9 +154,3 @@ def test_measurements_that_were_cut_are_whole_again(numbers: list[int], times: i
     assert len(records) > 1
     small = PublicRecord("measurements", b"3", b'{"step":3}')
     assert measurements_of([small, *records, small]) == [{"step": 3}, measurement, {"step": 3}]
-
-
-def test_a_short_list_of_numbers_stands_in_every_part() -> None:
-    parts = [{"sizes": [2, 2], "counts": [0, 0], "part": n, "parts": 2} for n in range(2)]
-    parts[1]["counts"] = [0, 1]
-    assert together(parts) == {"sizes": [2, 2], "counts": [0, 0, 0, 1]}

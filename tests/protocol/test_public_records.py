@@ -47,20 +47,17 @@ def test_a_large_one_is_cut_and_loses_nothing(values: int) -> None:
     assert all({**part, "counts": 0} == {**parts[0], "counts": 0, "part": number} for number, part in enumerate(parts))
 
 
-def test_lists_of_one_length_are_cut_alike_and_shorter_ones_are_kept() -> None:
-    measurement = {"left": [VALUE] * 60_000, "right": list(range(60_000)), "box": (1, 2)}
+def test_lists_of_one_length_are_cut_alike_within_objects_too_and_shorter_ones_are_kept() -> None:
+    inner = {"noisy": [VALUE] * 60_000, "unit": "trips"}
+    measurement = {"left": list(range(60_000)), "values": inner, "box": (1, 2)}
     parts = [orjson.loads(record) for record in measurement_records(measurement)]
     assert len(parts) > 1
-    assert all(len(part["left"]) == len(part["right"]) and part["box"] == [1, 2] for part in parts)
-    assert [value for part in parts for value in part["right"]] == measurement["right"]
-
-
-def test_a_list_within_an_object_is_cut_too() -> None:
-    measurement = {"histogram": "pairs", "values": {"noisy": [VALUE] * 60_000, "unit": "trips"}}
-    parts = [orjson.loads(record) for record in measurement_records(measurement)]
-    assert len(parts) > 1
-    assert [value for part in parts for value in part["values"]["noisy"]] == measurement["values"]["noisy"]  # type: ignore[index]
-    assert all(part["values"]["unit"] == "trips" for part in parts)
+    for part in parts:
+        assert part["cut"] == [["left"], ["values", "noisy"]]
+        assert len(part["left"]) == len(part["values"]["noisy"])
+        assert (part["box"], part["values"]["unit"]) == ([1, 2], "trips")
+    assert [value for part in parts for value in part["left"]] == measurement["left"]
+    assert [value for part in parts for value in part["values"]["noisy"]] == inner["noisy"]
 
 
 def test_what_cannot_be_cut_is_refused_before_it_is_committed() -> None:

@@ -51,7 +51,7 @@ def ledger_of(folder: Path) -> list[dict[str, Any]]:
 def published(folder: Path) -> dict[str, str]:
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in [folder / "ledger.jsonl", folder / "steps.csv", *sorted(folder.glob("synthetic/*.csv"))]
+        for path in (folder / "ledger.jsonl", folder / "steps.csv", folder / "synthetic.csv")
     }
 
 
@@ -70,16 +70,13 @@ def test_records_with_weights_are_weighed_as_single_ones_are_counted(tmp_path: P
     assert single.metrics == weighted.metrics
     assert single.verdict == weighted.verdict
     assert weighted.records <= 8 < single.records
-    *_, last = sorted((tmp_path / "weighted").glob("synthetic/*.csv"))
-    with last.open() as snapshot:
-        assert sum(int(row["weight"]) for row in csv.DictReader(snapshot)) == single.records
+    with (tmp_path / "weighted" / "synthetic.csv").open() as alive:
+        assert sum(int(row["weight"]) for row in csv.DictReader(alive)) == single.records
 
 
 def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    (done,) = simulate(
-        config, TAXI, tmp_path, SimulateOptions(snapshot_every=10), progress=lambda *said: seen.append(said)
-    )
+    (done,) = simulate(config, TAXI, tmp_path, SimulateOptions(), progress=lambda *said: seen.append(said))
     assert done.rows == 20_000
     assert seen[-3:] == [("simulate taxi", 20_000, 20_000), *(("draw the report of taxi", n, 1) for n in (0, 1))]
     steps = steps_of(tmp_path)
@@ -101,9 +98,7 @@ def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
         assert (row["error_small"] == "") == entry["gathered"]
     # A synthetic month of about as many trips as the true one; 200 is far beyond the noise of one root count.
     assert abs(done.records - accepted) < 2_000
-    names = [path.name for path in sorted(tmp_path.glob("synthetic/*.csv"))]
-    assert names == sorted({f"step-{step:06d}.csv" for step in [*range(9, done.steps, 10), done.steps - 1]})
-    with (tmp_path / "synthetic" / names[-1]).open() as file:
+    with (tmp_path / "synthetic.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == done.records
     assert list(rows[0]) == ["pickup_datetime", "pickup_longitude", "pickup_latitude"]
@@ -112,7 +107,7 @@ def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
     assert not reasons.any(), "a synthetic pickup lies in the water"
 
 
-def test_a_snapshot_of_histograms_has_what_is_released_and_no_column_of_the_raw_field(tmp_path: Path) -> None:
+def test_the_table_of_histograms_has_what_is_released_and_no_column_of_the_raw_field(tmp_path: Path) -> None:
     edges = "edges = { from = 0, to = 100, bins = 4 }"
     (tmp_path / "my.toml").write_text(
         '[kafka]\nbootstrap = "k:9092"\n[[streams]]\nname = "s"\nengine = "series"\nsource = "raw.s"\n'
@@ -124,8 +119,7 @@ def test_a_snapshot_of_histograms_has_what_is_released_and_no_column_of_the_raw_
     rows = "".join(f"{second},{second % 100},{'ab'[second % 2]}\n" for second in range(900))
     (tmp_path / "rows.csv").write_text(f"t,ms,place\n{rows}")
     run(load_config(tmp_path / "my.toml"), tmp_path / "rows.csv", tmp_path / "out")
-    (snapshot,) = (tmp_path / "out" / "synthetic").glob("*.csv")
-    with snapshot.open() as file:
+    with (tmp_path / "out" / "synthetic.csv").open() as file:
         rows_written = list(csv.DictReader(file))
     assert [row["place"] for row in rows_written] == ["a", "b"]
     numbers = [f"ms_{what}{part}" for what in OF_HISTOGRAM for part in SUFFIXES]
@@ -170,8 +164,8 @@ def test_the_report_stands_alone_and_warns(config: Config, few_trips: Path, tmp_
 
 def test_a_seeded_run_repeats_and_says_that_it_is_not_private(config: Config, few_trips: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        run(config, few_trips, tmp_path / name, seed=7, snapshot_every=2)
-    run(config, few_trips, tmp_path / "c", seed=8, snapshot_every=2)
+        run(config, few_trips, tmp_path / name, seed=7)
+    run(config, few_trips, tmp_path / "c", seed=8)
     a, b, c = (published(tmp_path / name) for name in "abc")
     assert a == b
     assert a != c
@@ -192,14 +186,6 @@ def test_a_seed_is_that_of_the_job(config: Config, monkeypatch: pytest.MonkeyPat
     options = SimulateOptions(seed=3)
     seeds = [seed_of(config.streams[0], step, options) for step in range(3)]
     assert seeds == [job.draw_seed("taxi", step) for step in range(3)]
-
-
-def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, few_trips: Path, tmp_path: Path) -> None:
-    run(config, few_trips, tmp_path, snapshot_every=1)
-    (tmp_path / "mine.txt").write_text("kept")
-    done = run(config, few_trips, tmp_path, overwrite=True)
-    assert [path.name for path in tmp_path.glob("synthetic/*")] == [f"step-{done.steps - 1:06d}.csv"]
-    assert (tmp_path / "mine.txt").exists()
 
 
 def test_overrides_reach_the_ledger(config: Config, few_trips: Path, tmp_path: Path) -> None:

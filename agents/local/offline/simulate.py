@@ -48,12 +48,10 @@ class SimulateOptions:
     Attributes:
         seed: seed that makes the run repeatable and insecure; None for noise of the operating system.
         overwrite: whether to replace an existing simulation in the folder.
-        snapshot_every: number of steps between snapshots of the synthetic records alive; the last step always has one.
     """
 
     seed: int | None = None
     overwrite: bool = False
-    snapshot_every: int | None = None
 
     @property
     def caveats(self) -> list[str]:
@@ -174,13 +172,11 @@ class Simulation:
             raise FileError(f"{self.folder}: holds a simulation already. Fix: name another folder, or say --overwrite.")
         try:
             # The files hold true values, which other users of the machine must not read.
-            (self.folder / "synthetic").mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.chmod(0o700)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise FileError(f"{self.folder}: {reason}. Fix: name a folder that this user may write to.") from None
-        for old in self.folder.glob("synthetic/step-*.csv"):
-            old.unlink()
         self._ledger = self._files.enter_context(self._open("ledger.jsonl"))
         self._table = csv.writer(self._files.enter_context(self._open("steps.csv")), lineterminator="\n")
         self._table.writerow(["step", "time", "events", "released_total", *self._audit.evaluator.metrics])
@@ -228,9 +224,6 @@ class Simulation:
             gathered=utility["gathered"],
         )
         self.write(row, candidate.ledger)
-        every = self._options.snapshot_every
-        if every is not None and (step + 1) % every == 0:
-            self._snapshot(step)
 
     def write(self, row: StepRow, ledger: bytes) -> None:
         """Write an answered step; a step that is gathered has no errors yet."""
@@ -255,20 +248,20 @@ class Simulation:
                 return row
         return replace(row, frame=frame(self.stream, self._audit))
 
-    def _snapshot(self, step: int) -> None:
-        """Write the synthetic records alive after `step`, as a consumer of all records has them."""
+    def _write_alive(self) -> None:
+        """Write the synthetic records alive after the last step, as a consumer of all records has them."""
         fields = (self.stream.time.field, *self.stream.record_fields)
-        with self._open(f"synthetic/step-{step:06d}.csv") as target:
+        with self._open("synthetic.csv") as target:
             writer = csv.DictWriter(target, fields, lineterminator="\n")
             writer.writeheader()
             writer.writerows(self._audit.alive.values())
 
     def done(self) -> Simulated:
-        """Write the last snapshot and the report."""
+        """Write the synthetic records and the report."""
         stream, seen, steps, entry = self.stream, self._rows_seen, self.steps, self._last_entry
         last = steps[-1] if steps else None
         if last is not None:
-            self._snapshot(last.step)
+            self._write_alive()
         judged = view_of(stream).judged(stream, self._audit, steps) if steps else ()
         said = verdict(stream, judged, metrics_of(stream), steps)
         warning, left_out = drowned(stream, steps), self._left_out()

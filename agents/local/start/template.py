@@ -8,11 +8,7 @@ sample; ranges and categories from a file that was declared public.
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import datetime
-import functools
-import inspect
 import os
 import re
 import textwrap
@@ -20,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -581,13 +577,13 @@ def _section(
     without: tuple[str, ...] = (),
 ) -> Table:
     """Return a table: what is known or to be filled in, each below what it means; then what may be said."""
-    table, words, to_fill, offered = tomlkit.table(), documented(model), to_fill or {}, offered or {}
+    table, to_fill, offered = tomlkit.table(), to_fill or {}, offered or {}
     if title:
         table.comment(title)
     fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in without}
     known = told.keys() | to_fill.keys()
     for key in [*(key for key in fields if key in known), *(key for key in told if key not in fields)]:
-        for line in textwrap.wrap(words.get(key, ""), WIDTH):
+        for line in textwrap.wrap(_words(fields.get(key)), WIDTH):
             table.add(tomlkit.comment(line))
         if key in told:
             table.add(key, _item(told[key]))
@@ -603,10 +599,15 @@ def _section(
     for key, field in fields.items():
         if key not in known:
             said, example = offered.get(key, ("", ""))
-            for line in _possible(key, field, f"{words.get(key, '')} {said}".strip(), example):
+            for line in _possible(key, field, f"{_words(field)} {said}".strip(), example):
                 table.add(tomlkit.comment(line))
     table.add(tomlkit.nl())
     return table
+
+
+def _words(field: FieldInfo | None) -> str:
+    """Return the documentation of a key, the text below it in the source of its class, as one line."""
+    return " ".join((field.description or "").split()) if field is not None else ""
 
 
 def _possible(key: str, field: FieldInfo, words: str, offered: str) -> Iterator[str]:
@@ -645,20 +646,3 @@ def _item(value: Any) -> Item:
         # Many values of which none is a table stay in one line: a line for each would be a page.
         return listed.multiline(len(listed.as_string()) > LONG and any(isinstance(each, Mapping) for each in value))
     return tomlkit.item(value if isinstance(value, (bool, int, float)) else str(value))
-
-
-@functools.cache
-def documented(model: type[Section]) -> Mapping[str, str]:
-    """Return key -> the text below it in the source of its class, or of one above, as one line; none where none is."""
-    found: dict[str, str] = {}
-    for each in reversed(model.__mro__):
-        if not issubclass(each, Section):
-            continue
-        with contextlib.suppress(OSError):  # of a distribution without sources
-            [body] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-            assert isinstance(body, ast.ClassDef)
-            for key, below in pairwise(body.body):
-                match key, below:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found[name] = " ".join(text.split())
-    return {field.alias or name: found[name] for name, field in model.model_fields.items() if name in found}

@@ -85,43 +85,45 @@ def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:
     """Return a measurement as records of at most `MOST_BYTES`: one, nearly always.
 
     A larger one is cut: each record has all fields, a run of the longest list (or lists, where several are as long;
-    they may lie in objects of the measurement), its number `part` from 0 on, and the number of `parts`; the runs one
-    behind the other are the list. Sizes follow from released values alone.
+    they may lie in objects of the measurement), its number `part` from 0 on, the number of `parts`, and in `cut` the
+    path to each such list; the runs one behind the other are the list. Sizes follow from released values alone.
 
     Raises: EngineInputError if there is no list to cut: before a candidate is committed that could not be published.
     """
     words = orjson.dumps(measurement)
     if len(words) <= MOST_BYTES:
         return [words]
-    longest = max(_lengths(measurement), default=0)
+    lists = dict(_lists(measurement))
+    longest = max(lists.values(), default=0)
+    cut = [path for path, length in lists.items() if length == longest]
     parts = 1
     pieces = [words]
     while max(map(len, pieces)) > MOST_BYTES:
         parts *= 2
         if parts > longest:
             raise EngineInputError("a measurement is larger than a record of Kafka and holds no list to be cut")
-        pieces = [orjson.dumps(_part(measurement, part, parts, longest)) for part in range(parts)]
+        runs = [slice(part * longest // parts, (part + 1) * longest // parts) for part in range(parts)]
+        pieces = [
+            orjson.dumps({**_run(measurement, (), cut, run), "part": part, "parts": parts, "cut": cut})
+            for part, run in enumerate(runs)
+        ]
     return pieces
 
 
-def _lengths(value: object) -> Iterator[int]:
-    """Yield the lengths of all lists in a measurement."""
+def _lists(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the path to each list in a measurement, and its length."""
     if isinstance(value, list | tuple):
-        yield len(value)
+        yield path, len(value)
     elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _lengths(part)
+        for name, inner in value.items():
+            yield from _lists(inner, (*path, name))
 
 
-def _part(measurement: Mapping[str, Any], part: int, parts: int, longest: int) -> dict[str, Any]:
-    run = slice(part * longest // parts, (part + 1) * longest // parts)
-
-    def cut(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {name: cut(inner) for name, inner in value.items()}
-        return value[run] if isinstance(value, list | tuple) and len(value) == longest else value
-
-    return {**cut(measurement), "part": part, "parts": parts}
+def _run(value: Any, path: tuple[str, ...], cut: Sequence[tuple[str, ...]], run: slice) -> Any:
+    """Return a measurement with a run of each list that is cut."""
+    if isinstance(value, Mapping):
+        return {name: _run(inner, (*path, name), cut, run) for name, inner in value.items()}
+    return value[run] if path in cut else value
 
 
 def ledger_entry(

@@ -1,14 +1,15 @@
 """The public topics of a stream, read as any consumer reads them: committed records only, to where they ended.
 
-Asks no private topic, joins no group, commits nothing. Measurements that were cut for Kafka are put together again; how
-they are cut is said in `agents.protocol.release.public_records.measurement_records`: the longest list, or lists where
-several are as long, is shared out over the parts in runs, and all else stands in each part.
+Asks no private topic, joins no group, commits nothing. Measurements that were cut for Kafka, as
+`agents.protocol.release.public_records.measurement_records` says, are put together again.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import orjson
@@ -20,11 +21,6 @@ from schemas.config.server import Kafka
 from schemas.errors import BrokerError
 from schemas.releases import Channel, PublicRecord, public_step
 from schemas.topics import Topics
-
-Path = tuple[str, ...]
-
-SURELY_CUT = 1000
-"""Values of a run: only records above 900 kB are cut, so that runs of the longest list are longer than other lists."""
 
 
 def measurements_of(records: Iterable[PublicRecord]) -> list[dict[str, Any]]:
@@ -45,43 +41,18 @@ def measurements_of(records: Iterable[PublicRecord]) -> list[dict[str, Any]]:
 
 
 def together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one measurement of all its parts, in order.
+    """Return one measurement of all its parts, in order: each list that was cut is its runs one behind the other.
 
-    >>> parts = [{"of": ["a"], "counts": [1, 2], "part": 0}, {"of": ["a"], "counts": [3], "part": 1}]
-    >>> together(parts)
+    >>> cut = [["counts"]]
+    >>> together([{"of": ["a"], "counts": [1, 2], "cut": cut}, {"of": ["a"], "counts": [3], "cut": cut}])
     {'of': ['a'], 'counts': [1, 2, 3]}
     """
-    bare = [{name: value for name, value in part.items() if name not in ("part", "parts")} for part in parts]
-    runs = {path: [_at(part, path) for part in bare] for path in _lists(bare[0])}
-    # What differs between parts was cut, and so was every long list that is as long together.
-    differ = [path for path, lists in runs.items() if any(each != lists[0] for each in lists)]
-    lengths = {path: sum(map(len, lists)) for path, lists in runs.items()}
-    longest = max((lengths[path] for path in differ or runs), default=0)
-    cut = {path for path in runs if path in differ or (lengths[path] == longest and len(runs[path][0]) >= SURELY_CUT)}
-    whole: dict[str, Any] = _whole(bare[0], (), {path: [v for run in runs[path] for v in run] for path in cut})
+    whole = {name: value for name, value in parts[0].items() if name not in ("part", "parts", "cut")}
+    for path in parts[0]["cut"]:
+        run = reduce(getitem, path, whole)
+        for part in parts[1:]:
+            run += reduce(getitem, path, part)
     return whole
-
-
-def _lists(value: Any, path: Path = ()) -> Iterator[Path]:
-    if isinstance(value, list):
-        yield path
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _lists(inner, (*path, name))
-
-
-def _at(value: Any, path: Path) -> Any:
-    for name in path:
-        value = value[name]
-    return value
-
-
-def _whole(value: Any, path: Path, cut: Mapping[Path, list[Any]]) -> Any:
-    if path in cut:
-        return cut[path]
-    if isinstance(value, dict):
-        return {name: _whole(inner, (*path, name), cut) for name, inner in value.items()}
-    return value
 
 
 ReadingProgress = Callable[[int, int], None]
