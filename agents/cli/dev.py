@@ -187,19 +187,14 @@ class Screen:
 
 def counted(records: Seen) -> str:
     """Say what became of records, by reason and field."""
-    from agents.kafka.lifecycle.refusals import LEFT_OUT, OF_OTHERS, REPEATED
+    from agents.kafka.lifecycle.refusals import UNUSED
 
     numbers = _numbers(records)
     texts = [f"{numbers['read']:,} records read", f"{numbers['accepted']:,} accepted"]
-    texts.append(f"{numbers['over_bound']:,} over the bound")
-    if numbers["repeated"]:
-        texts.append(f"{numbers['repeated']:,} {REPEATED}")
-    if numbers["no_event"]:
-        texts.append(f"{numbers['no_event']:,} without an event")
-    if numbers["dropped"]:
-        texts.append(f"{numbers['dropped']:,} {LEFT_OUT}")
-    if records.of_others:
-        texts.append(f"{records.of_others:,} {OF_OTHERS}")
+    for reason, said in UNUSED.items():
+        count = numbers[reason.lower()]
+        if count or reason == "OVER_BOUND":
+            texts.append(f"{count:,} {said}")
     refused = records.refused
     named = [f"{reason} of {name} {n:,}" if name else f"{reason} {n:,}" for (reason, name), n in refused.most_common()]
     texts.append(f"{refused.total():,} refused{': ' if named else ''}{', '.join(named)}")
@@ -207,16 +202,11 @@ def counted(records: Seen) -> str:
 
 
 def _numbers(records: Seen) -> dict[str, int]:
+    from agents.kafka.lifecycle.refusals import UNUSED
     from schemas.events import Reason
 
-    return {
-        "read": records.read,
-        "accepted": records.count(Reason.ACCEPTED),
-        "over_bound": records.count(Reason.OVER_BOUND),
-        "repeated": records.count(Reason.REPEATED),
-        "no_event": records.count(Reason.NO_EVENT),
-        "dropped": records.dropped,
-    }
+    unused = {reason.lower(): records.count(Reason[reason]) for reason in UNUSED}
+    return {"read": records.read, "accepted": records.count(Reason.ACCEPTED), **unused}
 
 
 class JsonScreen(Screen):

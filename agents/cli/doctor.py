@@ -82,7 +82,7 @@ def doctor(
 
 def _try_records(stream: Stream, path: Path, *, as_json: bool) -> None:
     """Show what each record of a file becomes. Raises: typer.Exit where one is refused; PrivstreamError."""
-    from agents.kafka.lifecycle.refusals import BESIDE, LEFT_OUT, OF_OTHERS, UNREFUSED, WHAT_TO_DO
+    from agents.kafka.lifecycle.refusals import BESIDE, UNREFUSED, UNUSED, WHAT_TO_DO
     from agents.readers.operator.sample_records import TEXT, outcomes
     from schemas.events import Reason
 
@@ -107,10 +107,9 @@ def _try_records(stream: Stream, path: Path, *, as_json: bool) -> None:
         records = [{**asdict(each), "reason": each.reason.name} for each in found]
         print_json({"ok": not refused, "records": records})
     else:
-        plain = {Reason.DROPPED: LEFT_OUT, Reason.OTHER_PART: OF_OTHERS, Reason.NO_EVENT: "no event"}
         for each in found:
             fields = ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in each.fields.items())
-            said = "" if each.reason == Reason.ACCEPTED else plain.get(each.reason)
+            said = "" if each.reason == Reason.ACCEPTED else UNUSED.get(each.reason.name)
             if said is None:
                 about = f" of {each.field}" if each.field else ""
                 said = f"refused: {each.reason.name}{about}. What to do: {WHAT_TO_DO[each.reason.name]}"

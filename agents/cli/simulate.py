@@ -53,6 +53,7 @@ def simulate(
     Try out epsilon, depth and steps before anything goes live. NOT PRIVATE: steps.csv and report.html hold true values,
     and looking at them to choose settings uses the data without accounting for it. For the operator only.
     """
+    from agents.kafka.lifecycle.refusals import OUTCOMES
     from agents.local.offline.simulate import SimulateOptions
     from agents.local.offline.simulate import simulate as run
     from agents.show.view import metrics_of, tiles
@@ -79,17 +80,9 @@ def simulate(
                 if said is not None:
                     warn(f"stream {each.stream}: {said}")
             say_refused(each.stream, each.refused, share=each.refused_share)
-            for count, became in (
-                (each.over_bound, "are over the bound of their user"),
-                (each.repeated, "are of a key that their user has had in the period as often as it counts"),
-                (each.clipped, "have a value beyond a limit, which was moved there"),
-                (each.dropped, "are left out by drop of [streams.map]"),
-                (each.of_others, "are of other parts of the split stream"),
-            ):
-                if count:
-                    typer.echo(f"  {count:,} rows {became}")
-            for doubted in each.doubted:
-                typer.echo(f"  {doubted} (docs/time.md)")
+            for reason, outcome in OUTCOMES.items():
+                if count := each.counts.get(reason):
+                    typer.echo(f"  {count:,} rows {outcome}")
             for said in each.left_out:
                 warn(f"stream {each.stream}: {said}")
             for sentence in each.verdict:

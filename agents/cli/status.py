@@ -107,7 +107,7 @@ def _remarks(stream: StreamStatus) -> Iterator[str]:
         if seen.refused or seen.dropped:
             yield f"of {what} {seen.records:,} records {seen.sentence()}"
         for doubted in seen.doubted:
-            yield f"of {what} {seen.records:,} records {doubted} (docs/time.md)"
+            yield f"of {what} {seen.records:,} records {doubted}"
     if (refusing := stream.refusing) is not None:
         lines = "".join(f"\n    {line}" for line in refusing.advice())
         yield f'steps go on without what is refused (docs/operations.md, "Many records are refused"):{lines}'

@@ -186,41 +186,52 @@ async def ends_of_everything(consumer: AIOKafkaConsumer, partitions: Sequence[To
 
 
 @asynccontextmanager
-async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[LogReader]:
-    """Open a private topic's partition for reading to its end. Raises: BrokerError."""
-    tp = TopicPartition(topic, partition)
+async def reading(
+    kafka: Kafka, what: str, topics: Collection[str], *, isolation: str = "read_committed", **settings: Any
+) -> AsyncIterator[tuple[AIOKafkaConsumer, Answers]]:
+    """Open a consumer that belongs to no group and knows where these topics are.
+
+    Args:
+        what: what cannot be done where the cluster does not answer, to begin the sentence with.
+        isolation: of its records, and of the ends that it is told.
+        settings: others of `AIOKafkaConsumer`.
+    Raises: BrokerError, also of what is asked of the consumer while it is open.
+    """
     consumer = AIOKafkaConsumer(
         bootstrap_servers=kafka.bootstrap,
-        auto_offset_reset="none",
-        isolation_level="read_committed",
-        max_partition_fetch_bytes=4 << 20,
+        enable_auto_commit=False,
+        isolation_level=isolation,
+        **settings,
         **security_kwargs(kafka),
     )
     answers = heed(consumer._client)
     try:
         await consumer.start()
-        await learn_leaders(consumer, [topic])
+        await learn_leaders(consumer, topics)
+        yield consumer, answers
+    except (KafkaError, OSError) as error:
+        raise await no_answer(kafka, what, error, answers) from error
+    finally:
+        await close_client(consumer)
+
+
+@asynccontextmanager
+async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[LogReader]:
+    """Open a private topic's partition for reading to its end. Raises: BrokerError."""
+    tp = TopicPartition(topic, partition)
+    settings: dict[str, Any] = {"auto_offset_reset": "none", "max_partition_fetch_bytes": 4 << 20}
+    async with reading(kafka, f"{topic}-{partition} cannot be read", [topic], **settings) as (consumer, answers):
         # The committed end could stand before records that are committed, held back by another's open transaction.
         end = (await ends_of_everything(consumer, [tp]))[tp]
         consumer.assign([tp])
         beginning = (await consumer.beginning_offsets([tp]))[tp]
         yield LogReader(tp, beginning, end, consumer, answers)
-    except (KafkaError, OSError) as error:
-        raise await no_answer(kafka, f"{topic}-{partition} cannot be read", error, answers) from error
-    finally:
-        await close_client(consumer)
 
 
-async def read_to_end(
-    kafka: Kafka, topic: str, partition: int, start: int, *, timeout_s: float = READ_TIMEOUT_S
-) -> tuple[int, int, list[Any]]:
-    """Return all that is committed from `start` to the present end: `(beginning, end, records)`, see `LogReader`.
-
-    Raises: BrokerError.
-    """
+async def read_to_end(kafka: Kafka, topic: str, partition: int) -> list[Any]:
+    """Return all that is committed, up to the present end. Raises: BrokerError."""
     async with log_reader(kafka, topic, partition) as log:
-        records = [record async for batch in log.read(start, timeout_s=timeout_s) for record in batch]
-        return log.beginning, log.end, records
+        return [record async for batch in log.read() for record in batch]
 
 
 @asynccontextmanager
@@ -335,20 +346,10 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
         wait: until no transaction is open on them: a record behind an open one cannot be seen.
     Raises: HangingTransactionError if one stays open; BrokerError if the cluster does not answer.
     """
-    committed = AIOKafkaConsumer(
-        bootstrap_servers=kafka.bootstrap,
-        group_id=None,
-        enable_auto_commit=False,
-        # A seek waits for the fetch under way, and that one waits where nothing comes: by default half a second.
-        fetch_max_wait_ms=20,
-        isolation_level="read_committed",
-        **security_kwargs(kafka),
-    )
-    answers = heed(committed._client)
     partitions = [TopicPartition(*tp) for tp in tps]
-    try:
-        await committed.start()
-        await learn_leaders(committed, {tp.topic for tp in partitions})
+    topics = {tp.topic for tp in partitions}
+    # A seek waits for the fetch under way, and that one waits where nothing comes: by default half a second.
+    async with reading(kafka, "the topics cannot be read", topics, fetch_max_wait_ms=20) as (committed, _):
         committed.assign(partitions)
         begins = await committed.beginning_offsets(partitions)
         begun, reminder = time.monotonic(), Reminder()
@@ -364,10 +365,6 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
                 log.warning("WAITING: %s", explain(open_there))
             await asyncio.sleep(0.2)
         yield Tail(committed, begins, ends)
-    except (KafkaError, OSError) as error:
-        raise await no_answer(kafka, "the topics cannot be read", error, answers) from error
-    finally:
-        await close_client(committed)
 
 
 async def fenced_anew(

@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import read_to_end, write
 from agents.kafka.schema_registry import schema_ids
-from agents.kafka.topics import TopicIdentity, admin_client, ends_of, topic_identities
+from agents.kafka.topics import TopicIdentity, ends_of, existing_topics, topic_identities
 from agents.protocol.fingerprint import ROUTED_FROM, ROUTED_PARTITIONS, SOURCE, Fingerprint, holding
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.record_formats import schema_text
@@ -168,8 +168,7 @@ async def check_fingerprints(
     streams = [stream for stream in config.streams if stream.name not in without]
     sources = {topic for s in streams for topic in (s.source, config.read_by(s), s.audit) if topic is not None}
     ledgers = {Topics.ledger(stream.name) for stream in streams}
-    async with admin_client(config.kafka) as admin:
-        found = await topic_identities(admin, sorted(sources | ledgers))
+    found = await existing_topics(config.kafka, sorted(sources | ledgers))
     if missing := sorted(sources - found.keys()):
         raise BrokerError(
             f"topic {', '.join(missing)} does not exist; create it (privstream topics --create), "
@@ -316,5 +315,4 @@ def started(stream: Stream, start: str) -> Stream:
 async def stored_fingerprints(config: Config) -> dict[str, Fingerprint]:
     """Return stream -> what it was first started with; empty before that. Raises: BrokerError, WireError."""
     topic = Topics(config.job.name, config.kafka.partitions).fingerprints
-    _, _, records = await read_to_end(config.kafka, topic, 0, 0)
-    return holding(record.value for record in records)
+    return holding(record.value for record in await read_to_end(config.kafka, topic, 0))

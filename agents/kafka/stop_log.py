@@ -48,7 +48,7 @@ def decode(value: bytes) -> Stop | None:
 
 async def recorded(config: Config) -> dict[bytes, Stop]:
     """Return key -> what has stopped and was not cleared. Raises: BrokerError."""
-    _, _, records = await read_to_end(config.kafka, _topic(config), 0, 0)
+    records = await read_to_end(config.kafka, _topic(config), 0)
     latest = {record.key: record.value for record in records}
     found = {key: None if value is None else decode(value) for key, value in latest.items()}
     return {key: stop for key, stop in found.items() if stop is not None}

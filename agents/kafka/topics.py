@@ -29,7 +29,7 @@ from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
 
-from agents.kafka.clients import close_client, learn_leaders, log_reader, read_to_end
+from agents.kafka.clients import log_reader, read_to_end, reading
 from agents.kafka.cluster import no_answer
 from agents.kafka.security import security_kwargs
 from agents.protocol.fingerprint import holding
@@ -136,6 +136,19 @@ async def topic_identities(
     return found
 
 
+async def existing_topics(kafka: Kafka, topics: Collection[str], *, fix: str = "") -> dict[str, TopicIdentity]:
+    """Return topic -> identity, asked by a client of its own; what does not exist is absent.
+
+    Args: fix: what to do where one does not exist, which is an error then.
+    Raises: BrokerError.
+    """
+    async with admin_client(kafka) as admin:
+        found = await topic_identities(admin, topics)
+    if fix and (missing := [topic for topic in topics if topic not in found]):
+        raise BrokerError(f"topic {', '.join(missing)} does not exist. Fix: {fix}.")
+    return found
+
+
 RECENT = 100  # records at the end of a blocks partition, among which the newest blocks of its streams are looked for
 WHAT_TO_DO = (
     "put the private topics back as they were, all of one moment; else start anew: another name for the job and for "
@@ -176,7 +189,7 @@ async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> 
     published = {topic: stream.name for stream in config.streams for topic in topics.published(stream.name)}
     published |= {topics.routed(stream.name): stream.name for stream in config.streams if stream.routed}
     if published.keys() - existing.keys() and topics.fingerprints in existing:
-        _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
+        records = await read_to_end(config.kafka, topics.fingerprints, 0)
         started = holding(record.value for record in records)
         gone = {topic: name for topic, name in published.items() if topic not in existing and name in started}
         lost |= {topic: f"{name} was started with it" for topic, name in gone.items()}
@@ -225,19 +238,14 @@ async def ends_of(kafka: Kafka, topics: Mapping[str, int]) -> dict[str, tuple[li
     """
     if not topics:
         return {}
-    consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, **security_kwargs(kafka))
     asked = {topic: [TopicPartition(topic, each) for each in range(number)] for topic, number in topics.items()}
     every = list(chain.from_iterable(asked.values()))
-    try:
-        await consumer.start()
-        await learn_leaders(consumer, topics)
+    name, *rest = topics
+    named = f"{name} and {len(rest):,} more" if rest else name
+    what = f"{named} cannot be looked at"
+    # What was written counts, committed or not: a topic that holds something was not made anew.
+    async with reading(kafka, what, topics, isolation="read_uncommitted") as (consumer, _):
         begins, ends = await consumer.beginning_offsets(every), await consumer.end_offsets(every)
-    except (KafkaError, OSError) as error:
-        name, *rest = topics
-        what = f"{name} and {len(rest):,} more" if rest else name
-        raise await no_answer(kafka, f"{what} cannot be looked at", error) from error
-    finally:
-        await close_client(consumer)
     return {topic: ([begins[each] for each in its], [ends[each] for each in its]) for topic, its in asked.items()}
 
 

@@ -25,9 +25,9 @@ from typing import Any, Protocol
 
 import orjson
 import tomlkit
-from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition
 
-from agents.kafka.clients import close_client
+from agents.kafka.clients import follower
 from agents.kafka.lifecycle.refusals import Seen
 from agents.kafka.topics import create_topics
 from agents.local.broker.embedded import EmbeddedBroker, Watchdog, broker_from_env, free_ports
@@ -419,16 +419,9 @@ async def _run(config: Config, path: Path, worker: WorkerProcess, options: DevOp
             stack.callback(screen.ended, outcome)
         players = [asyncio.create_task(_play(config, name, options, screen)) for name in options.files]
         stack.push_async_callback(_ended, players)
-        consumer = AIOKafkaConsumer(
-            topics.blocks,
-            *ledgers,
-            *utilities,
-            bootstrap_servers=config.kafka.bootstrap,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-        )
-        stack.push_async_callback(close_client, consumer)
-        await consumer.start()
+        read = [TopicPartition(topics.blocks, partition) for partition in range(config.kafka.partitions)]
+        read += [TopicPartition(topic, 0) for topic in (*ledgers, *utilities)]
+        consumer = await stack.enter_async_context(follower(config.kafka, dict.fromkeys(read)))
         while True:
             worker.check()
             for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():

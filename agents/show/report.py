@@ -32,8 +32,8 @@ from schemas.ledger import LedgerEntry
 
 WARNING = (
     "NOT PRIVATE. For the operator only. This report and steps.csv hold TRUE values: event counts, errors and a map of "
-    "the real data. Do not publish, send or commit them. Only synthetic.csv and ledger.jsonl are of the kind that the job "
-    "publishes, and each simulation that is published would cost its epsilon once more."
+    "the real data. Do not publish, send or commit them. Only synthetic.csv and ledger.jsonl are of the kind that the "
+    "job publishes, and each simulation that is published would cost its epsilon once more."
 )
 
 

@@ -89,7 +89,7 @@ async def pressed(events: int, progress: Progressing) -> tuple[Figures, dict[str
                 sent = fed(feeder) or 0
             metrics = await asyncio.to_thread(where.workers[0].metrics)
             accepted = total(metrics, "privstream_ingest_records_total", reason="ACCEPTED")
-            measured = (await read_to_end(Kafka(bootstrap=where.bootstrap), Topics.measurements(where.main), 0, 0))[2]
+            measured = await read_to_end(Kafka(bootstrap=where.bootstrap), Topics.measurements(where.main), 0)
             counted = sum(int(orjson.loads(record.value)["count"]) for record in measured)
     early = [size for at, size in rss if at >= rss[-1][0] / 10][:8]
     return {

@@ -31,7 +31,7 @@ async def spent(config: Config, stream: str, due: Mapping[int, float], seen: Map
     topics = Topics(config.job.name, config.kafka.partitions)
     home = home_partition(stream, topics.partitions)
     blocks: dict[int, dict[int, float]] = {}
-    for record in (await read_to_end(config.kafka, topics.blocks, home, 0))[2]:
+    for record in await read_to_end(config.kafka, topics.blocks, home):
         block = Block.decode(record.value)
         if block.stream == stream:
             for step in due:
@@ -39,7 +39,7 @@ async def spent(config: Config, stream: str, due: Mapping[int, float], seen: Map
                     blocks.setdefault(step, {}).setdefault(block.partition, record.timestamp / 1e3)
     seeds: dict[int, float] = {}
     candidates: dict[int, float] = {}
-    for record in (await read_to_end(config.kafka, topics.releases, home, 0))[2]:
+    for record in await read_to_end(config.kafka, topics.releases, home):
         entry = decode_log_record(record.value)
         if entry.stream == stream:
             (seeds if isinstance(entry, Seed) else candidates).setdefault(entry.step, record.timestamp / 1e3)

@@ -141,7 +141,7 @@ async def test_after_a_request_without_an_answer_nothing_is_sent_and_the_late_on
             assert await refused(proxy.held[0])
         await transact(successor, topic, b"second")
         await successor.stop()
-    _, _, records = await read_to_end(Kafka(bootstrap=bootstrap), topic, 0, 0)
+    records = await read_to_end(Kafka(bootstrap=bootstrap), topic, 0)
     # An `EndTxn` whose answer was lost was carried out, and only the successor can know.
     expected = [b"first", b"second"] if kind is Kind.CUT_ANSWER else [b"second"]
     assert [record.value for record in records] == expected
@@ -202,7 +202,7 @@ class Publishing:
         """Steps of the committed records of the public topics."""
         kafka, found = self.config.kafka.model_copy(update={"bootstrap": bootstrap}), {}
         for channel in ("synthetic", "measurements", "ledger"):
-            _, _, records = await read_to_end(kafka, f"{self.stream.name}.{channel}", 0, 0)
+            records = await read_to_end(kafka, f"{self.stream.name}.{channel}", 0)
             found[channel] = [public_step(record.headers) for record in records]
         return found
 

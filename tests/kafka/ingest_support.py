@@ -177,7 +177,7 @@ class Bench:
 
     async def letters(self) -> list[DeadLetter]:
         # Unlike `records_of` this waits until readers can see what is committed.
-        _, _, records = await read_to_end(self.config.kafka, self.topics.dead_letters, 0, 0)
+        records = await read_to_end(self.config.kafka, self.topics.dead_letters, 0)
         return [DeadLetter.decode(record.value) for record in records]
 
     async def until_ticked(

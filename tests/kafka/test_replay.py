@@ -99,7 +99,7 @@ def topics(config: Config) -> Mapping[str, int]:
 
 def records(config: Config, topic: str) -> list[list[Any]]:
     async def read() -> list[list[Any]]:
-        return [(await read_to_end(config.kafka, topic, partition, 0))[2] for partition in range(PARTITIONS)]
+        return [await read_to_end(config.kafka, topic, partition) for partition in range(PARTITIONS)]
 
     return asyncio.run(read())
 

@@ -113,8 +113,8 @@ def test_times_in_doubt_are_counted_of_what_is_used() -> None:
     seen = Seen(by_reason_and_field(block))
     assert (seen.records, seen.refused.total()) == (7, 2)
     assert [said.split(", ")[0] for said in seen.doubted] == [
-        "2 have a local time that clocks showed twice",
-        "1 have a local time that clocks skipped",
+        "2 at a local time that clocks showed twice",
+        "1 at a local time that clocks skipped",
     ]
 
 

@@ -316,7 +316,7 @@ async def test_who_is_refused_is_told_why_and_what_to_do(
         lambda: check_topics(config), lambda: fenced_producer(config.kafka, "an-id"),
     ]  # fmt: skip
     if door != "no_rights":  # there a consumer waits for the topic
-        attempts.append(lambda: read_to_end(config.kafka, "a-topic", 0, 0))
+        attempts.append(lambda: read_to_end(config.kafka, "a-topic", 0))
     for attempt in attempts:
         with pytest.raises(BrokerError) as caught:
             await attempt()

@@ -119,7 +119,7 @@ async def _first_snapshots(config: Any, topics: Any, tasks: Any) -> None:
         partition = bounds_partition(machine.spec.stream, machine.partition, topics.partitions)
         keys = {BucketLog.key(machine.spec.stream, machine.partition, bucket) for bucket in range(BUCKETS)}
         first: dict[bytes, bytes] = {}
-        _, _, records = await clients.read_to_end(config.kafka, topics.bounds, partition, 0)
+        records = await clients.read_to_end(config.kafka, topics.bounds, partition)
         for record in records:
             if record.key in keys:
                 first.setdefault(record.key, record.value)

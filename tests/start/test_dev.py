@@ -195,11 +195,11 @@ def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.Capt
         if event["event"] == "step":
             continue
         refused = sum(n for fields in event["refused"].values() for n in fields.values())
-        used = ("accepted", "over_bound", "repeated", "no_event", "dropped")
+        used = ("accepted", "over_bound", "repeated", "no_event", "dropped", "other_part")
         assert event["read"] == sum(event[name] for name in used) + refused
     assert events[-1] == {
         "event": "ended", "stream": "rides", "read": 33, "accepted": 4, "over_bound": 1, "repeated": 2,
-        "no_event": 1, "dropped": 3,
+        "no_event": 1, "dropped": 3, "other_part": 0,
         "refused": {"WRONG_PARTITION": {"user_id": 20}, "NOT_JSON": {"": 2}}, "producers": None,
         "steps": 2, "added": 7, "removed": 2,
     }  # fmt: skip

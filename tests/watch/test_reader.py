@@ -120,16 +120,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     for name in ("ASK_S", "AGAIN_S", "MISSING_S"):
         monkeypatch.setattr(module, name, 0.05)
 
-    @asynccontextmanager
-    async def admin(_: Any) -> Any:
-        await made.answers()
-        yield None
-
     async def identities(_: Any, names: list[str]) -> dict[str, TopicIdentity]:
+        await made.answers()
         return {name: made.ids[name] for name in names if name in made.ids}
 
-    monkeypatch.setattr(module, "admin_client", admin)
-    monkeypatch.setattr(module, "topic_identities", identities)
+    monkeypatch.setattr(module, "existing_topics", identities)
     return made
 
 

@@ -29,9 +29,6 @@ NEARLY_ALL = 0.9
 NAMED = 3  # reasons in one line
 REPORT = "look at the records: privstream dead-letters CONFIG --show"
 REPORT_ROWS = "look at the row"
-LEFT_OUT = "left out by drop of [streams.map]"
-OF_OTHERS = "of other parts of the split stream"
-REPEATED = "of a key that their user has had as often as it counts in the period"
 UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.REPEATED.name, Reason.NO_EVENT.name)
 BESIDE = (
     Reason.CLIPPED.name,
@@ -46,10 +43,24 @@ BESIDE = (
 """Reasons that are counted beside the records that a share is of: what is dropped, or of another part, was never to be
 an event here."""
 DOUBTED: Mapping[str, str] = {
-    Reason.AMBIGUOUS_TIME.name: "have a local time that clocks showed twice, of which the earlier counts",
-    Reason.NONEXISTENT_TIME.name: "have a local time that clocks skipped, which is read as if they had not",
+    Reason.AMBIGUOUS_TIME.name: "at a local time that clocks showed twice, of which the earlier counts (docs/time.md)",
+    Reason.NONEXISTENT_TIME.name: "at a local time that clocks skipped, read as if they had not (docs/time.md)",
 }
 """What is said of records that are used and of which the time is in doubt."""
+UNUSED: Mapping[str, str] = {
+    Reason.OVER_BOUND.name: "over the bound",
+    Reason.REPEATED.name: "of a key that their user has had as often as it counts in the period",
+    Reason.NO_EVENT.name: "without an event",
+    Reason.DROPPED.name: "left out by drop of [streams.map]",
+    Reason.OTHER_PART.name: "of other parts of the split stream",
+}
+"""What is said of records that are not used, and of which nothing is wrong."""
+OUTCOMES: Mapping[str, str] = {
+    **UNUSED,
+    Reason.CLIPPED.name: "with a value beyond a limit, which was moved there",
+    **DOUBTED,
+}
+"""What is said of records beside those that are simply used, and those that are refused."""
 
 _TYPES = (
     "a number must be one (13.4, as a number or as text, and not 13,4), and a text a text: correct the producer, or "
@@ -164,7 +175,7 @@ class Seen:
 
     @property
     def doubted(self) -> list[str]:
-        """How many records that are used have a time in doubt, in sentences without a subject."""
+        """How many records that are used have a time in doubt, in words."""
         found = Counter({reason: n for (reason, _), n in self.tally.items()})
         return [f"{n:,} {said}" for reason, said in DOUBTED.items() if (n := found[reason])]
 
@@ -199,7 +210,7 @@ class Seen:
         """
         named = [self._share_of(*each) for each in self._worst]
         said = f"{percent(self.share)} refused: {', '.join(named)}" if named else "none refused"
-        return f"{said}; {self.dropped:,} more {LEFT_OUT}" if self.dropped else said
+        return f"{said}; {self.dropped:,} more {UNUSED[Reason.DROPPED.name]}" if self.dropped else said
 
     def advice(self) -> list[str]:
         """Return what is refused most, by reason and field with its share, and what to do about each."""

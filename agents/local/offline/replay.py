@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 from agents.kafka.broker_clock import BrokerClock
 from agents.kafka.clients import close_client, fenced_producer, tail
 from agents.kafka.fingerprint import fingerprint_now, stored_fingerprints
-from agents.kafka.topics import admin_client, topic_identities
+from agents.kafka.topics import existing_topics
 from agents.local.offline.files import FileError, Row, RowFile, rows_for
 from agents.local.offline.seen import RowsSeen, check_fit, first_rows
 from agents.protocol.clock import MANY_STEPS, StepClock, time_for
@@ -69,9 +69,8 @@ class StartCheck:
     async def check(self) -> None:
         """Raises: FingerprintError with every field and its fix; BrokerError; WireError."""
         topic = Topics(self._config.job.name, self._config.kafka.partitions).fingerprints
-        async with admin_client(self._config.kafka) as admin:
-            read = {name for stream in self._streams for name in (stream.source, self._config.read_by(stream))}
-            found = await topic_identities(admin, sorted({topic, *read}))
+        read = {name for stream in self._streams for name in (stream.source, self._config.read_by(stream))}
+        found = await existing_topics(self._config.kafka, sorted({topic, *read}))
         stored = await stored_fingerprints(self._config) if topic in found else {}
         for stream in self._streams:
             if (known := stored.get(stream.name)) is not None and {
@@ -199,8 +198,7 @@ class GoingLive:
 
     async def _now_us(self) -> int:
         kafka, name = self._config.kafka, Topics(self._config.job.name, self._config.kafka.partitions).clock
-        async with admin_client(kafka) as admin:
-            there = name in await topic_identities(admin, [name])
+        there = name in await existing_topics(kafka, [name])
         if there:
             await self._clock.compare()
         if not there or (now_us := self._clock.bounded_us()) is None:
@@ -216,9 +214,8 @@ async def has_gone_live(config: Config, stream: Stream) -> bool:
     be deleted by now. Raises: BrokerError.
     """
     topics = Topics(config.job.name, config.kafka.partitions)
-    async with admin_client(config.kafka) as admin:
-        if topics.blocks not in await topic_identities(admin, [topics.blocks]):
-            return False
+    if topics.blocks not in await existing_topics(config.kafka, [topics.blocks]):
+        return False
     mine = {stream.source, stream.audit} - {None}
     for each in config.streams:
         if each.time.clock == "replay" and {each.source, each.audit} & mine and await _is_live(config, each.name):
@@ -479,13 +476,8 @@ async def _commit(producer: Any, chunk: ReplayChunk) -> None:
 async def _topics(kafka: Kafka, stream: Stream) -> dict[str, int]:
     """Return the partitions of the topics that rows go to. Raises: BrokerError if one does not exist."""
     wanted = [topic for topic in (stream.source, stream.audit) if topic is not None]
-    async with admin_client(kafka) as admin:
-        found = await topic_identities(admin, wanted)
-    if missing := [topic for topic in wanted if topic not in found]:
-        raise BrokerError(
-            f"topic {' and '.join(missing)} does not exist. Fix: create it, for example with privstream topics CONFIG "
-            "--create --source-partitions 4."
-        )
+    fix = "create it, for example with privstream topics CONFIG --create --source-partitions 4"
+    found = await existing_topics(kafka, wanted, fix=fix)
     return {topic: found[topic].partitions for topic in wanted}
 
 

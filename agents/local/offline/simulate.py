@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,7 +19,7 @@ from typing import Any, Self, TextIO
 
 import orjson
 
-from agents.kafka.lifecycle.refusals import LEFT_OUT, MUCH, OF_OTHERS, REPEATED, percent
+from agents.kafka.lifecycle.refusals import MUCH, OUTCOMES, percent
 from agents.local.job import LocalIngest, LocalJob, planned
 from agents.local.offline.files import FileError, RowFile, rows_for
 from agents.local.offline.seen import LEAST_USABLE, LOOKED_AT, RefusedRows, RowsSeen, how_to_read
@@ -67,12 +67,7 @@ class Simulated:
         refused: refused rows, the most frequent reason first.
         misfit: whether fewer than half of the rows are used, because of refusals or bounds.
         left_out: sentences about large losses by bounds and limits.
-        over_bound: number of rows beyond the bound of their user.
-        repeated: number of rows of a key that their user has had as often as it counts in the period.
-        clipped: number of used rows with a value that was moved to a limit.
-        doubted: sentences about used rows with a local time that clocks showed twice or skipped.
-        dropped: number of rows that `[streams.map]` leaves out.
-        of_others: number of rows of other parts of a split stream.
+        counts: number of rows by `Reason` name.
         warning: a sentence if the noise is larger than all the data; else None.
         verdict: sentences about the utility of the release.
     """
@@ -89,12 +84,7 @@ class Simulated:
     refused_share: float
     misfit: bool
     left_out: tuple[str, ...]
-    over_bound: int
-    repeated: int
-    clipped: int
-    doubted: tuple[str, ...]
-    dropped: int
-    of_others: int
+    counts: Mapping[str, int]
     warning: str | None
     verdict: tuple[str, ...]
 
@@ -276,16 +266,7 @@ class Simulation:
             promise=promise(stream),
             record_time=record_time(stream),
             ledger=entry,
-            rows={
-                "used": self.counts["ACCEPTED"],
-                "of them moved to a limit": self.counts["CLIPPED"],
-                "of them at a local time that clocks showed twice": self.counts["AMBIGUOUS_TIME"],
-                "of them at a local time that clocks skipped": self.counts["NONEXISTENT_TIME"],
-                "over the bound of their user": self.counts["OVER_BOUND"],
-                **({REPEATED: self.counts["REPEATED"]} if stream.counts_pairs else {}),
-                **({LEFT_OUT: seen.seen.dropped} if self.stream.map is not None else {}),
-                **({OF_OTHERS: seen.seen.of_others} if self.stream.part is not None else {}),
-            },
+            rows={"used": self.counts["ACCEPTED"], **{said: self.counts[name] for name, said in OUTCOMES.items()}},
             refused=[each.cells for each in seen.refused],
             refused_much=seen.seen.sentence() if seen.seen.much else None,
             said_first=[*filter(None, [stream.privacy.epsilon_warning]), *left_out],
@@ -306,12 +287,7 @@ class Simulation:
             refused_share=seen.seen.share,
             misfit=self.counts["ACCEPTED"] + self.counts["REPEATED"] < LEAST_USABLE * seen.seen.records,
             left_out=tuple(left_out),
-            over_bound=self.counts["OVER_BOUND"],
-            repeated=self.counts["REPEATED"],
-            clipped=self.counts["CLIPPED"],
-            doubted=tuple(seen.seen.doubted),
-            dropped=seen.seen.dropped,
-            of_others=seen.seen.of_others,
+            counts=dict(self.counts),
             warning=warning,
             verdict=tuple(" ".join(filter(None, each)) for each in said),
         )

@@ -33,7 +33,7 @@ from schemas.config.domain import FieldKind
 from schemas.config.formats import CsvSection
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.config.values import format_length
-from schemas.errors import BrokerError, PrivstreamError
+from schemas.errors import PrivstreamError
 from schemas.events import LARGEST_JUMP
 
 MOST_ITEMS = 4
@@ -254,12 +254,9 @@ def _kind(values: Iterable[Any]) -> FieldKind | None:
 
 async def _first_records(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
     from agents.kafka.clients import log_reader
-    from agents.kafka.topics import admin_client, topic_identities
+    from agents.kafka.topics import existing_topics
 
-    async with admin_client(kafka) as admin:
-        there = await topic_identities(admin, [topic])
-    if topic not in there:
-        raise BrokerError(f"topic {topic} does not exist. Fix: check --topic, or name a file with --from.")
+    there = await existing_topics(kafka, [topic], fix="check --topic, or name a file with --from")
     found: list[Mapping[str, Any]] = []
     for partition in range(there[topic].partitions):
         async with log_reader(kafka, topic, partition) as log:

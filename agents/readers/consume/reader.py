@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import reduce
-from operator import getitem
 from typing import Any
 
 import orjson
 
 from agents.kafka.clients import LogReader, log_reader
-from agents.kafka.topics import admin_client, topic_identities
+from agents.kafka.topics import existing_topics
 from agents.readers.consume.ledger import FoldedTable, Ledger, PublicRecordsError
 from schemas.config.server import Kafka
-from schemas.errors import BrokerError
 from schemas.releases import Channel, PublicRecord, public_step
 from schemas.topics import Topics
 
@@ -49,10 +46,16 @@ def together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     whole = {name: value for name, value in parts[0].items() if name not in ("part", "parts", "cut")}
     for path in parts[0]["cut"]:
-        run = reduce(getitem, path, whole)
+        run = _at(whole, path)
         for part in parts[1:]:
-            run += reduce(getitem, path, part)
+            run += _at(part, path)
     return whole
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        value = value[name]
+    return value
 
 
 ReadingProgress = Callable[[int, int], None]
@@ -64,12 +67,7 @@ async def read_ledger(kafka: Kafka, stream: str) -> Ledger:
 
     Raises: BrokerError, also where a public topic of the stream is missing; PublicRecordsError.
     """
-    async with admin_client(kafka) as admin:
-        found = await topic_identities(admin, Topics.published(stream))
-    if missing := [topic for topic in Topics.published(stream) if topic not in found]:
-        raise BrokerError(
-            f"topic {', '.join(missing)} does not exist. Fix: privstream topics CONFIG --create, and privstream run."
-        )
+    await existing_topics(kafka, Topics.published(stream), fix="privstream topics CONFIG --create, and privstream run")
     ledger = Ledger(stream)
     async with log_reader(kafka, Topics.ledger(stream), 0) as log:
         async for records in log.read():

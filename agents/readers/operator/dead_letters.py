@@ -15,10 +15,10 @@ from typing import Any
 from aiokafka import TopicPartition
 
 from agents.kafka.clients import follower, log_reader
-from agents.kafka.topics import admin_client, topic_identities
+from agents.kafka.topics import existing_topics
 from agents.protocol.ingest.dead_letters import DeadLetter
 from schemas.config import Config
-from schemas.errors import BrokerError, WireError
+from schemas.errors import WireError
 from schemas.topics import Topics
 
 Wanted = Callable[[DeadLetter], bool]
@@ -115,8 +115,5 @@ async def raw_records(config: Config) -> AsyncIterator[Callable[[DeadLetter], An
 
 async def _topic(config: Config) -> tuple[str, int]:
     topic = Topics(config.job.name, config.kafka.partitions).dead_letters
-    async with admin_client(config.kafka) as admin:
-        found = await topic_identities(admin, [topic])
-    if topic not in found:
-        raise BrokerError(f"topic {topic} does not exist. Fix: privstream topics CONFIG --create.")
+    found = await existing_topics(config.kafka, [topic], fix="privstream topics CONFIG --create")
     return topic, found[topic].partitions

@@ -16,7 +16,7 @@ from agents.kafka.lifecycle.advice import PAGE, what_to_do
 from agents.kafka.lifecycle.refusals import NEARLY_ALL, Seen, by_reason_and_field
 from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.kafka.status import StreamStatus, status
-from agents.kafka.topics import TopicIdentity, admin_client, topic_identities
+from agents.kafka.topics import TopicIdentity, existing_topics
 from agents.protocol.clock import MANY_STEPS, StepClock, backlog_sentence, steps_over
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
@@ -92,9 +92,8 @@ KEEP_LONGER = "raise retention.ms and retention.bytes of the source above the lo
 async def source_findings(config: Config) -> list[Finding]:
     """Return what there is of the sources, stream by stream. Raises: BrokerError, WireError."""
     stored = await stored_fingerprints(config)
-    async with admin_client(config.kafka) as admin:
-        read = {topic for stream in config.streams for topic in (stream.source, config.read_by(stream))}
-        found = await topic_identities(admin, sorted(read))
+    read = {topic for stream in config.streams for topic in (stream.source, config.read_by(stream))}
+    found = await existing_topics(config.kafka, sorted(read))
     states = {each.stream: each for each in await status(config)}
     findings = []
     for stream in config.streams:

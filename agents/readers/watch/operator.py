@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 from agents.kafka.clients import follower
 from agents.kafka.lifecycle.refusals import Seen
 from agents.kafka.status import StreamStatus, status
-from agents.kafka.topics import admin_client, topic_identities
+from agents.kafka.topics import existing_topics
 from agents.protocol.ingest.events import PLACED_BY
 from agents.readers.watch.routes import NO_STORE, Reader, Routes
 from agents.show.view import errors, metrics_of, view_of
@@ -169,8 +169,7 @@ class OperatorReader(Reader):
 
     async def _follow(self) -> None:
         kafka = self._config.kafka
-        async with admin_client(kafka) as admin:
-            found = await topic_identities(admin, sorted(self._streams))
+        found = await existing_topics(kafka, sorted(self._streams))
         positions = {TopicPartition(topic, 0): self._streams[topic].position for topic in found}
         if not positions:
             return

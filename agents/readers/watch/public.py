@@ -21,7 +21,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import follower
-from agents.kafka.topics import admin_client, topic_identities
+from agents.kafka.topics import existing_topics
 from agents.readers.consume.ledger import PublicRecordsError, StepRecords, Verdict, entry_of, verdict
 from agents.readers.watch.routes import NO_STORE, Reader, Routes, json_response, whole_numbers
 from agents.show.pictures import Picture
@@ -363,8 +363,7 @@ class PublicReader(Reader):
 
     async def _there(self) -> list[TopicPartition]:
         """Return the topics of streams that have them all. Asking for one that does not exist could create it."""
-        async with admin_client(self._kafka) as admin:
-            found = await topic_identities(admin, self.topics)
+        found = await existing_topics(self._kafka, self.topics)
         for name, each in found.items():
             if self._ids.setdefault(name, each.id) != each.id:
                 self._say(f"topic {name} was deleted and made anew. Start privstream watch again to read it")
