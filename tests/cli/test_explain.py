@@ -67,7 +67,7 @@ def test_the_splits_add_up_to_the_configured_epsilon_exactly(
     for notch in stream.notches:
         assert sum(share.unit_epsilon for share in notch.budget.shares) == notch.factor * configured
     told = json.loads(json.dumps(explanation.as_json()))["streams"][0]["budget"]
-    assert sum(Fraction(each["unit_epsilon_exact"]) for each in told["mechanisms"]) == configured
+    assert sum(Fraction(each["unit_epsilon"]["exact"]) for each in told["shares"]) == configured
 
 
 @pytest.mark.parametrize("mode", ["default", "paper"])
@@ -120,14 +120,13 @@ def test_no_noise_is_left_out(mode: str, epsilon: str) -> None:
     explanation = explained(epsilon=epsilon, stream=f'mode = "{mode}"')
     (stream,) = explanation.streams
     text, page, _ = everywhere(explanation)
-    told = explanation.as_json()["streams"][0]["budget"]["mechanisms"]
+    told = explanation.as_json()["streams"][0]["budget"]["shares"]
     guarantee = build_engine(config(toml(epsilon=epsilon, stream=f'mode = "{mode}"')).streams[0]).guarantee()
-    assert [each["name"] for each in told] == [mechanism.name for mechanism in guarantee]
+    assert [each["mechanism"]["name"] for each in told] == [mechanism.name for mechanism in guarantee]
     for mechanism, each in zip(guarantee, told, strict=True):
         noise = noise_facts(mechanism)
-        assert each["scale_exact"] == str(mechanism.scale)
-        assert each["noise_standard_deviation"] == noise.deviation > 0
-        assert each["noise_95_percent"] == noise.interval
+        assert each["mechanism"]["scale"] == {"exact": str(mechanism.scale), "value": float(mechanism.scale)}
+        assert each["noise"] == {"variance": noise.variance, "interval": noise.interval, "added": noise.added}
         line = (
             f"{mechanism.distribution} noise, scale {exact(mechanism.scale)} events: "
             f"standard deviation {decimal(noise.deviation)}, 95 % within ±{decimal(noise.interval)}"
@@ -286,11 +285,12 @@ def test_both_roads_are_shown_whichever_is_taken() -> None:
     assert gaussian["configured"] == "gaussian"
     assert pure["delta"] == gaussian["delta"] == 1e-6
     assert pure["answers"] == gaussian["answers"]
-    larger = {answer["name"]: answer for answer in pure["answers"]}["larger cell"]
+    larger = pure["answers"]["larger cell"]
     # One pair, 20 events: sqrt(2) / (.6 / 20), and 20 / sqrt(.62 mu^2).
-    assert larger["pure_standard_deviation"] == pytest.approx(47.14, rel=1e-3)
-    assert larger["gaussian_standard_deviation"] == pytest.approx(107.3, rel=1e-2)
-    assert larger["less_noise"] == "pure"
+    assert larger["pure"] == pytest.approx(47.14, rel=1e-3)
+    assert larger["gaussian"] == pytest.approx(107.3, rel=1e-2)
+    for text in everywhere(explain(config(table()))):
+        assert re.search(r"larger cell 47\.\d+ and 107\.\d+, less without a delta", text)
 
 
 def test_of_many_marginals_the_delta_has_less_noise_and_every_form_says_so() -> None:
@@ -462,20 +462,20 @@ def test_what_several_periods_cost_is_said_by_both_compositions() -> None:
 def test_streams_of_the_same_users_add_up() -> None:
     both = config(toml(epsilon="0.1"), toml(name="stops", epsilon="0.2", privacy=USER.replace("20", "3")))
     (shared,) = explain(both).shared
-    assert shared.sentence() == (
+    assert shared.sentence == (
         "Streams rides and stops add up for one user (field rider): epsilon = 3/10 = 0.3 together, for ever."
     )
     assert explain(both, ["rides"]).shared == (shared,)
     for form in everywhere(explain(both)):
-        assert shared.sentence() in form
+        assert shared.sentence in form
     other = config(toml(), toml(name="stops", privacy=USER.replace("rider", "driver")))
     assert explain(other).shared == ()
     renewing = config(toml(), toml(name="stops", privacy=USER + '\nper = "28d"'))
     (shared,) = explain(renewing).shared
     # A year has a part of 15 periods, and the stream without any.
-    assert "3 in any 28d in a row, epsilon = 16 in any 365 days in a row, and no bound over a" in shared.sentence()
+    assert "3 in any 28d in a row, epsilon = 16 in any 365 days in a row, and no bound over a" in shared.sentence
     events = config(toml(privacy=EVENT), toml(name="stops", privacy=EVENT))
-    assert "add up for one event of raw.rides: epsilon = 2" in explain(events).shared[0].sentence()
+    assert "add up for one event of raw.rides: epsilon = 2" in explain(events).shared[0].sentence
 
 
 def keys(*, name: str = "pages") -> str:
@@ -557,14 +557,14 @@ def test_keys_and_other_streams_of_the_same_users_add_up_part_by_part() -> None:
         assert "Of that, in any 365 days in a row: mu^2 = " in form
         assert "other noise adds epsilon = 19; thresholds add delta = 1.52e-05." in form
         assert re.search(r"pages 2 0\.1067 8e-07", form)
-    (case, *_) = explanation.as_json()["adds_up"][0]["cases"]
-    assert [each["delta_of_thresholds"] for each in case["parts"]] == pytest.approx([4e-7, 0, 0])
+    (_, price), *_ = explanation.as_json()["shared"][0]["cases"]
+    assert [each["thresholds"] for each in price["parts"]] == pytest.approx([4e-7, 0, 0])
 
 
 def test_a_stream_started_anew_adds_up_with_what_it_released_before() -> None:
     now, before = config(toml(name="rides2", epsilon="0.5")), config(toml(epsilon="1.0"))
     (shared,) = explain(now, earlier=[before]).shared
-    assert "epsilon = 3/2 = 1.5 together" in shared.sentence()
+    assert "epsilon = 3/2 = 1.5 together" in shared.sentence
     assert explain(now, earlier=[now]).shared == ()
 
 
@@ -599,8 +599,9 @@ def test_json_is_one_object_and_exact(file: Path) -> None:
     told = json.loads(out)
     assert (code, told["ok"]) == (0, True)
     (stream,) = told["streams"]
-    assert Fraction(stream["budget"]["event_epsilon_exact"]) == Fraction(1, 20)
-    assert stream["expected_error"]["answers"][0]["after_releases"]["1"]["interval_95_percent"] > 0
+    assert stream["budget"]["event_epsilon"] == {"exact": "1/20", "value": 0.05}
+    assert told["releases"] == list(RELEASES)
+    assert all(len(answer["intervals"]) == len(RELEASES) for answer in stream["errors"]["answers"])
 
 
 @pytest.mark.usefixtures("drawn")

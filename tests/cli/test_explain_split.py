@@ -49,7 +49,7 @@ def test_the_total_is_that_of_the_unit_over_all_parts(privacy: str, told: str, p
     assert ("pays in each" if parts > 1 else "An event is in one of the 2 parts of taxi") in stream.promise
     assert stream.split is not None
     assert stream.split.price.epsilon == parts * stream.budget.unit_epsilon == Fraction(parts)
-    assert stream.as_json()["split"]["disjoint_for_the_unit"] == (parts == 1)
+    assert explanation.as_json()["streams"][0]["split"]["disjoint"] == (parts == 1)
 
 
 def test_a_split_stream_is_chosen_by_its_own_name() -> None:

@@ -47,7 +47,7 @@ def explain(
         its configuration; KeyError if there is no such stream.
     """
     chosen = config.streams if names is None else tuple(config.stream(name) for name in names)
-    shared = tuple(SharedBudget(total) for total in totals(config, earlier) if len(total.streams) > 1)
+    shared = tuple(SharedBudget.of(total) for total in totals(config, earlier) if len(total.streams) > 1)
     # Parts of a split are alike but for their names: the first one stands for all.
     wholes = {stream.whole: stream for stream in reversed(chosen)}
     explained = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any, Literal
+
+import msgspec
 
 from agents.protocol.partitioner import home_partition
 from agents.show.noise import RELEASES, ErrorModel, NoiseFacts, noise_facts
@@ -16,7 +18,7 @@ from agents.show.view import expected_error
 from engines.core.accounting.streams import Price, StreamCost, Total, price_of, price_of_periods
 from schemas.config import Stream, format_duration, format_length
 from schemas.errors import BudgetError, EngineInputError
-from schemas.guarantee import Guarantee, Mechanism, max_posterior
+from schemas.guarantee import Guarantee, Mechanism
 from schemas.steps import Length
 
 
@@ -64,20 +66,6 @@ class Share:
     event_epsilon: Fraction
     unit_epsilon: Fraction
     part: Fraction
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **self.mechanism.as_json(),
-            "scale_exact": str(self.mechanism.scale),
-            "event_epsilon_exact": str(self.event_epsilon),
-            "unit_epsilon": float(self.unit_epsilon),
-            "unit_epsilon_exact": str(self.unit_epsilon),
-            "part_exact": str(self.part),
-            "noise_standard_deviation": self.noise.deviation,
-            "noise_variance": self.noise.variance,
-            "noise_95_percent": self.noise.interval,
-            "noise_added_to_counts": self.noise.added,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,19 +163,6 @@ class Budget:
             StreamCost.from_stream(stream).threshold_delta(1),
         )
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "epsilon": float(self.unit_epsilon),
-            "epsilon_exact": str(self.unit_epsilon),
-            "delta": self.delta,
-            "delta_of_thresholds": self.thresholds,
-            "contributions": self.contributions,
-            "event_epsilon": float(self.event_epsilon),
-            "event_epsilon_exact": str(self.event_epsilon),
-            "mu_squared": None if self.mu_squared is None else float(self.mu_squared),
-            "mechanisms": [share.as_json() for share in self.shares],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Notch:
@@ -200,16 +175,6 @@ class Notch:
     @property
     def epsilon(self) -> float:
         return float(self.budget.unit_epsilon)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "epsilon": self.epsilon,
-            "epsilon_exact": str(self.budget.unit_epsilon),
-            "factor": str(self.factor),
-            "surest_from_even": max_posterior(self.epsilon),
-            "scales": [str(share.mechanism.scale) for share in self.budget.shares],
-            "error_95_percent": {each.name: each.first for each in self.errors.answers},
-        }
 
 
 YEAR_US = 365 * 86_400_000_000
@@ -276,17 +241,6 @@ class Roads:
                 "choose a delta far below one in your users."
             )
 
-    def as_json(self) -> dict[str, Any]:
-        answers = [
-            {
-                "name": name,
-                **{f"{road}_standard_deviation": deviation for road, deviation in noise.items()},
-                "less_noise": self.less(name),
-            }
-            for name, noise in self.answers.items()
-        ]
-        return {"configured": self.configured, "delta": self.delta, "unit": self.unit, "answers": answers}
-
 
 @dataclass(frozen=True, slots=True)
 class StreamExplanation:
@@ -319,42 +273,6 @@ class StreamExplanation:
         """Return how long so many releases take."""
         return format_length(self.step * releases)
 
-    def as_json(self) -> dict[str, Any]:
-        said = ("name", "engine", "mode", "source", "unit", "neighbouring", "promise")
-        lists = ("plain", "symbols", "alerts")
-        return {
-            **{name: getattr(self, name) for name in said},
-            **{name: list(getattr(self, name)) for name in lists},
-            "step": format_length(self.step),
-            "step_seconds": self.step.total_seconds() if isinstance(self.step, timedelta) else None,
-            "budget": self.budget.as_json(),
-            "renewal": None if self.renewal is None else self.renewal.as_json(),
-            "public_by_assumption": [asdict(point) for point in self.public],
-            "not_protected": [asdict(point) for point in self.unprotected],
-            "expected_error": {
-                "formula": self.errors.formula,
-                "conditions": self.errors.conditions,
-                "growth": self.errors.growth,
-                "unit": self.errors.unit,
-                "answers": [
-                    {
-                        "name": answer.name,
-                        self.errors.sizes: answer.size,
-                        "after_releases": {
-                            str(t): {"standard_deviation": deviation, "interval_95_percent": interval}
-                            for t, deviation, interval in zip(
-                                RELEASES, answer.deviations, answer.intervals, strict=True
-                            )
-                        },
-                    }
-                    for answer in self.errors.answers
-                ],
-            },
-            "other_epsilons": [notch.as_json() for notch in self.notches],
-            "roads": None if self.roads is None else self.roads.as_json(),
-            "split": None if self.split is None else self.split.as_json(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
@@ -380,31 +298,30 @@ class Renewal:
     def sentence(self) -> str:
         return "Together: " + "; ".join(f"{what}, {price_words(price)}" for what, _, price in self.cases) + "."
 
-    def as_json(self) -> list[dict[str, Any]]:
-        return [{"what": what, "periods": periods, **price_json(price)} for what, periods, price in self.cases]
-
-
-def price_json(price: Price) -> dict[str, Any]:
-    """Return both figures of a price; the second is null where there is one."""
-    composed = None if price.gaussian is None else {"epsilon": price.gaussian[0], "delta": price.gaussian[1]}
-    added = {"epsilon": float(price.epsilon), "epsilon_exact": str(price.epsilon), "delta": price.delta}
-    return {**added, "gaussian_composition": composed}
-
 
 @dataclass(frozen=True, slots=True)
 class SharedBudget:
-    """Streams whose budgets add up for the same people, or the same events: a total of the ledger, in words."""
+    """Streams whose budgets add up for the same people, or the same events: a total of the ledger.
+
+    Attributes:
+        cases: for how long, and what all streams cost together. sentence: both in words.
+    """
 
     total: Total
+    cases: tuple[tuple[str, Price], ...]
+    sentence: str
+
+    @staticmethod
+    def of(total: Total) -> SharedBudget:
+        cases = SharedBudget._cases(total)
+        return SharedBudget(total, cases, SharedBudget._sentence(total, cases))
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(stream.name for stream in self.total.streams)
 
-    @property
-    def cases(self) -> tuple[tuple[str, Price], ...]:
-        """For how long, and what all streams cost together."""
-        total = self.total
+    @staticmethod
+    def _cases(total: Total) -> tuple[tuple[str, Price], ...]:
         if total.lifetime is not None:
             return (("for ever", total.lifetime),)
         longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)
@@ -414,12 +331,13 @@ class SharedBudget:
             windows["365 days"] = YEAR_US
         return (*aligned, *((f"in any {what} in a row", total.within(window)) for what, window in windows.items()))
 
-    def sentence(self) -> str:
-        total, cases = self.total, self.cases
+    @staticmethod
+    def _sentence(total: Total, cases: tuple[tuple[str, Price], ...]) -> str:
         whom = f"one {total.unit} of {total.who}"
         if total.named:
             whom = f"one user (field {total.who})"
-        names = ", ".join(self.names[:-1]) + f" and {self.names[-1]}"
+        *others, last = (stream.name for stream in total.streams)
+        names = " and ".join(filter(None, (", ".join(others), last)))
         if total.lifetime is not None:
             return f"Streams {names} add up for {whom}: {price_words(total.lifetime)} together, for ever."
         told = ", ".join(f"{price_words(price)} {what}" for what, price in cases)
@@ -457,35 +375,9 @@ class SharedBudget:
             ]
             yield f"Of that, {what}: {told}.", [*rows, ["together", "", *sums]]
 
-    def as_json(self) -> dict[str, Any]:
-        lifetime = self.total.lifetime
-        return {
-            "unit": self.total.unit,
-            "who": self.total.who,
-            "streams": list(self.names),
-            "lifetime": None if lifetime is None else price_json(lifetime),
-            "cases": [{"what": what, **price_json(price), "parts": parts_json(price)} for what, price in self.cases],
-            "sentence": self.sentence(),
-        }
-
 
 PARTS = ("stream", "periods", "mu^2", "delta of thresholds", "epsilon of other noise", "its delta")
 """Heads of `SharedBudget.tables`."""
-
-
-def parts_json(price: Price) -> list[dict[str, Any]]:
-    """Return what each stream adds to a price by Gaussian composition."""
-    return [
-        {
-            "stream": part.name,
-            "periods": part.periods,
-            "mu_squared": None if part.mu_squared is None else float(part.mu_squared),
-            "delta_of_thresholds": part.thresholds,
-            "epsilon_of_other_noise": float(part.epsilon),
-            "delta_of_other_noise": part.delta,
-        }
-        for part in price.parts
-    ]
 
 
 def price_words(price: Price) -> str:
@@ -530,7 +422,7 @@ class Split:
         total = Total(privacy.unit, str(privacy.user) if named else stream.source, named, costs)
         homes = {} if partitions is None else {name: home_partition(name, partitions) for name in names}
         values = dict(zip(names, part.parts.values(), strict=True))
-        return Split(part.field, values, homes, disjoint, SharedBudget(total))
+        return Split(part.field, values, homes, disjoint, SharedBudget.of(total))
 
     @property
     def price(self) -> Price:
@@ -569,17 +461,6 @@ class Split:
             [name, ", ".join(map(str, values)), str(self.homes.get(name, ""))] for name, values in self.parts.items()
         ]
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "field": self.field,
-            "parts": [
-                {"stream": name, "values": list(values), "home_partition": self.homes.get(name)}
-                for name, values in self.parts.items()
-            ],
-            "disjoint_for_the_unit": self.disjoint,
-            "together": [{"what": what, **price_json(price)} for what, price in self.together.cases],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -590,9 +471,12 @@ class Explanation:
     shared: tuple[SharedBudget, ...]
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "ok": True,
-            "job": self.job,
-            "streams": [stream.as_json() for stream in self.streams],
-            "adds_up": [shared.as_json() for shared in self.shared],
-        }
+        """Return it as JSON: what the classes here have, errors by `releases`; an exact number is a float and a text."""
+        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_exact)
+        return {"ok": True, "releases": RELEASES, **plain}
+
+
+def _exact(value: object) -> dict[str, Any]:
+    if isinstance(value, Fraction):
+        return {"value": float(value), "exact": str(value)}
+    raise TypeError(type(value).__name__)

@@ -34,7 +34,7 @@ def render_text(explanation: Explanation) -> str:
     if explanation.shared:
         lines = [_head("STREAMS THAT ADD UP")]
         for shared in explanation.shared:
-            lines += wrapped(shared.sentence())
+            lines += wrapped(shared.sentence)
             for told, rows in shared.tables():
                 lines += ["", *wrapped(told), *textwrap.indent(table(PARTS, rows), "  ").splitlines()]
         blocks.append("\n".join(lines))
