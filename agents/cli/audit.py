@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,7 +63,9 @@ def audit(
     found = audits(streams, pairs=runs, seed=begin, workers=workers, quiet=as_json)
     broken = [each for each in found if each.failed]
     if as_json:
-        print_json({"ok": not broken, "seed": begin, "streams": [_as_json(each) for each in found]})
+        print_json(
+            {"ok": not broken, "seed": begin, "streams": [{**asdict(each), "verdict": each.verdict} for each in found]}
+        )
     else:
         typer.echo(table(HEAD, [_row(each) for each in found]))
         for each in found:
@@ -118,16 +121,3 @@ def _row(found: Audit) -> tuple[str, ...]:
     claimed = f"{found.epsilon:g}" + (f", {found.delta:g}" if found.delta else "")
     halved = f"found: {found.halved}" if found.halved else "NOT FOUND"
     return found.name, claimed, str(found.pairs), f"{found.share:.4f}", halved, found.verdict
-
-
-def _as_json(found: Audit) -> dict[str, object]:
-    return {
-        "stream": found.name,
-        "epsilon": found.epsilon,
-        "delta": found.delta,
-        "pairs": found.pairs,
-        "share": found.share,
-        "half_noise": found.halved or None,
-        "violations": found.violations,
-        "verdict": found.verdict,
-    }

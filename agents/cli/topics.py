@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -97,7 +98,7 @@ def topics(
 
         with working("asking the cluster", quiet=as_json):
             found = asyncio.run(check_topics(loaded, bounds=True))
-        problems = [{"topic": each.topic, "reason": each.reason, "fix": each.fix} for each in found]
+        problems = [asdict(each) for each in found]
     result |= {"ok": not problems, "problems": problems}
     if acls:
         from agents.kafka.topics import ADMIN_PROPERTIES, acl_lines
@@ -133,16 +134,7 @@ def _add(config: Config, asked: str) -> dict[str, Any]:
 def _listed(config: Config) -> list[dict[str, Any]]:
     from agents.kafka.topics import needed_topics
 
-    return [
-        {
-            "name": topic.name,
-            "audience": topic.audience,
-            "partitions": topic.partitions,
-            "purpose": topic.purpose,
-            "settings": dict(topic.settings),
-        }
-        for topic in needed_topics(config)
-    ]
+    return [asdict(topic) for topic in needed_topics(config)]
 
 
 def _show(config: Config, result: dict[str, Any], *, listed: bool, checked: bool) -> None:

@@ -67,10 +67,10 @@ def test_a_stream_as_json(tmp_path: Path) -> None:
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["ok"], result["seed"]) == (True, 1)
     [found] = result["streams"]
-    assert (found["stream"], found["epsilon"], found["delta"], found["violations"]) == ("tiny", 1.0, 0.0, [])
+    assert (found["name"], found["epsilon"], found["delta"], found["violations"]) == ("tiny", 1.0, 0.0, [])
     assert 0.5 < found["share"] <= 1 + 1e-9
     assert found["pairs"] >= 2
-    assert "in" in found["half_noise"]
+    assert "in" in found["halved"]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -216,8 +216,8 @@ def test_a_field_of_the_records_keeps_its_name() -> None:
 
 
 def test_formats_are_those_of_the_command() -> None:
-    from agents.cli.export import Format, What
-    from agents.readers.consume.export import WHAT
+    from agents.cli import export as command
+    from agents.readers.consume import export
 
-    assert get_args(Format) == tuple(FORMATS)
-    assert get_args(What) == WHAT
+    assert get_args(command.Format) == tuple(FORMATS)
+    assert command.What == export.What

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from agents.show.explain import explain_stream
-from agents.show.explain.parts import StreamExplanation, decimal, exact
+from agents.show.explain.parts import StreamExplanation, decimal, exact, plain
 from agents.show.text import wrapped
 from schemas.config import Stream, format_length
 from schemas.guarantee import Mechanism
@@ -66,13 +66,8 @@ class Promise:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the guarantee as a JSON object."""
-        return {
-            **asdict(self),
-            "epsilon": float(self.epsilon),
-            "epsilon_exact": str(self.epsilon),
-            "mechanisms": [mechanism.as_json() for mechanism in self.mechanisms],
-        }
+        """Return the guarantee as a JSON object; an exact number is a float and a text."""
+        return plain(self)
 
     def __str__(self) -> str:
         blocks = ["\n".join(_lines(alert, "!! ") for alert in self.alerts)] if self.alerts else []

@@ -707,31 +707,12 @@ def _number(value: float, unit: str) -> str:
 
 def as_json(tuned: Tuned) -> dict[str, Any]:
     """Return the document of `--json`. Errors of shares are shares, not percent; what is not known is null."""
-    document = asdict(tuned)
-    document["cells"] = [
-        {
-            "epsilon": float(cell.epsilon),
-            "bound": cell.bound,
-            "accepted": _known(cell.accepted),
-            "accepted_first_third": _known(cell.accepted_first),
-            "accepted_last_third": _known(cell.accepted_last),
-            **_parts(cell.errors),
-            "runs": [_parts(run) for run in cell.runs],
-        }
-        for cell in tuned.cells
-    ]
-    document["recommended"] = [
-        {**asdict(each), "epsilon": float(each.epsilon), "sentence": each.sentence()} for each in tuned.recommended
-    ]
-    return {"ok": not tuned.problem, "private": False, "warnings": list(warnings(tuned)), **document}
-
-
-def _parts(errors: ErrorSplit) -> dict[str, dict[str, float | None]]:
-    return {part: {name: _known(value) for name, value in getattr(errors, part).items()} for part in _PARTS}
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    cells = [{**asdict(cell), "errors": asdict(cell.errors)} for cell in tuned.cells]
+    recommended = [{**asdict(each), "sentence": each.sentence()} for each in tuned.recommended]
+    document = {**asdict(tuned), "cells": cells, "recommended": recommended}
+    found = {"ok": not tuned.problem, "private": False, "warnings": warnings(tuned), **document}
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(found, default=float))
+    return plain
 
 
 def write_page(tuned: Tuned, folder: Path) -> Path:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import orjson
@@ -210,7 +210,6 @@ def write(table: pa.Table, path: Path, *, file_format: str, places: Placing | No
 
 
 What = Literal["synthetic", "measurements", "ledger"]
-WHAT: tuple[What, ...] = get_args(What)
 
 
 @dataclass(frozen=True, slots=True)

@@ -471,9 +471,14 @@ class Explanation:
     shared: tuple[SharedBudget, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON: what the classes here have, errors by `releases`; an exact number is a float and a text."""
-        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_exact)
-        return {"ok": True, "releases": RELEASES, **plain}
+        """Return it as JSON, with the releases after which errors are told."""
+        return {"ok": True, "releases": RELEASES, **plain(self)}
+
+
+def plain(value: object) -> dict[str, Any]:
+    """Return data of a dataclass as JSON has it, with its attributes; an exact number is a float and a text."""
+    found: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_exact)
+    return found
 
 
 def _exact(value: object) -> dict[str, Any]:

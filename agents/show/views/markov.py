@@ -40,8 +40,6 @@ from schemas.guarantee import Guarantee
 
 _CURVE = 1000
 """Steps at most that a curve is worked out for."""
-_BARS = 60
-_LEVELS = "▁▂▃▄▅▆▇█"
 SHOWN = 20
 SIZES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000, 100_000_000)
 """Numbers of users in a state at which its error is shown; those below a user's own are no states."""
@@ -122,20 +120,8 @@ def leakage(engine: Markov, *, steps: int = _CURVE) -> Leakage | None:
     return Adversary.from_matrix(config.transition.dense).curve([float(config.budget(step)) for step in range(shown)])
 
 
-def bars(values: Sequence[float]) -> str:
-    """Return a row of bars from 0 to the largest value; with more than 60 values, each the largest of several.
-
-    >>> bars([1.0, 4.0, 8.0])
-    '▁▄█'
-    """
-    each = math.ceil(len(values) / _BARS)
-    tops = [max(values[at : at + each]) for at in range(0, len(values), each)]
-    most = max(tops)
-    return "".join(_LEVELS[max(round(top / most * len(_LEVELS)) - 1, 0)] for top in tops)
-
-
 def leakage_lines(engine: Markov) -> Iterator[str]:
-    """Say the leakage curve of one step's record, in words, figures and bars."""
+    """Say the leakage curve of one step's record, in words and figures."""
     config = engine.config
     if config.transition is None:
         yield (
@@ -162,7 +148,6 @@ def leakage_lines(engine: Markov) -> Iterator[str]:
         f"Temporal privacy leakage (Cao et al.) of ONE step's record, to somebody who knows the chain and sees {steps} "
         f"steps: {figures}. At worst {worst:.3g}, where that step alone costs {float(config.budget(0)):.3g}."
     )
-    yield f"In all, from the first step to step {steps}, of {worst:.3g}: {bars(curve.total.tolist())}"
     if config.horizon is None:
         supremum = Adversary.from_matrix(config.transition.dense).supremum(float(config.budget(1)))
         yield (
