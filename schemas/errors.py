@@ -96,6 +96,11 @@ class ConfigError(PrivstreamError):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    @classmethod
+    def of(cls, key: str, reason: str, fix: str) -> ConfigError:
+        """Return the error of one problem."""
+        return cls([ConfigProblem(key, reason, fix)])
+
 
 class RecordError(PrivstreamError, stops="record"):
     """One input record cannot be used. `reason` is a `schemas.events.Reason`."""

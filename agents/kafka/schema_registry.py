@@ -15,7 +15,7 @@ import orjson
 from agents.kafka.security import read_secret
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from agents.protocol.release.record_formats import check_library, schema_text
-from schemas.errors import ConfigError, ConfigProblem
+from schemas.errors import ConfigError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -220,14 +220,13 @@ async def schema_ids(config: Config, streams: Iterable[Stream]) -> dict[str, int
             try:
                 found[stream.name] = await client.register(subject, schema_text(stream))
             except RegistryError as error:
-                problem = ConfigProblem(
+                raise ConfigError.of(
                     f"streams.{stream.name}.output.format",
                     f'is "{stream.output.format}", and the schema of {subject} cannot be registered: {error}',
                     "bring the registry back; let the job write there, or let somebody who may run privstream topics "
                     "CONFIG --register; where another schema is in the way, set the subject's compatibility to NONE. "
                     "Nothing was started",
-                )
-                raise ConfigError([problem]) from None
+                ) from None
     return found
 
 
@@ -248,6 +247,5 @@ def _tls(registry: Registry) -> ssl.SSLContext | bool:
             context.load_cert_chain(registry.ssl_certfile, registry.ssl_keyfile, lambda: "")
     except (OSError, ssl.SSLError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        problem = ConfigProblem(key, f"cannot be used: {reason}", "name PEM files that this user may read")
-        raise ConfigError([problem]) from None
+        raise ConfigError.of(key, f"cannot be used: {reason}", "name PEM files that this user may read") from None
     return context

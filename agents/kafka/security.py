@@ -16,7 +16,7 @@ from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
 from aiokafka.errors import SaslAuthenticationFailed
 
 from schemas.config.server import Kafka
-from schemas.errors import ConfigError, ConfigProblem
+from schemas.errors import ConfigError
 
 _HEADERS_FIX = "write name=value, several separated by commas, with a percent code for what is no plain ASCII"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -101,9 +101,9 @@ def read_secret(path: Path, *, key: str) -> bytes:
     try:
         secret = path.read_bytes().rstrip(b"\r\n")
     except OSError as error:
-        raise _refused(key, f"cannot be read: {error.strerror}", "name a file that this user may read") from None
+        raise ConfigError.of(key, f"cannot be read: {error.strerror}", "name a file that this user may read") from None
     if not secret:
-        raise _refused(key, "the file is empty", "write the secret into it")
+        raise ConfigError.of(key, "the file is empty", "write the secret into it")
     return secret
 
 
@@ -111,7 +111,7 @@ def read_headers(path: Path, *, key: str) -> Mapping[str, str]:
     """Return the headers of a secret file. Raises: ConfigError naming `key`, never the content."""
     found = _headers(read_secret(path, key=key).decode("utf-8", errors="replace"))
     if not found:
-        raise _refused(key, "the file holds no list of headers", _HEADERS_FIX)
+        raise ConfigError.of(key, "the file holds no list of headers", _HEADERS_FIX)
     return found
 
 
@@ -135,7 +135,9 @@ def _text(path: Path, *, key: str) -> str:
     try:
         return read_secret(path, key=key).decode()
     except UnicodeDecodeError:
-        raise _refused(key, "the file is not UTF-8 text", "write the password into it, and nothing else") from None
+        raise ConfigError.of(
+            key, "the file is not UTF-8 text", "write the password into it, and nothing else"
+        ) from None
 
 
 def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
@@ -159,11 +161,7 @@ def _usable(key: str, load: Callable[[], Any]) -> Any:
         else:
             reason = f"cannot be used ({error.reason or 'no reason given'})"
             fix = "name PEM files; where the key is encrypted, name its password's file in ssl_key_password_file"
-        raise _refused(key, reason, fix) from None
+        raise ConfigError.of(key, reason, fix) from None
     except OSError as error:
         reason = f"cannot be read: {error.strerror or type(error).__name__}"
-        raise _refused(key, reason, "name PEM files that this user may read") from None
-
-
-def _refused(key: str, reason: str, fix: str) -> ConfigError:
-    return ConfigError([ConfigProblem(key, reason, fix)])
+        raise ConfigError.of(key, reason, "name PEM files that this user may read") from None

@@ -36,7 +36,7 @@ from agents.protocol.fingerprint import holding
 from agents.protocol.partitioner import bounds_partition, home_partition
 from schemas.blocks import Block
 from schemas.config import Config, Kafka
-from schemas.errors import BrokerError, ConfigError, ConfigProblem, TopicError
+from schemas.errors import BrokerError, ConfigError, TopicError
 from schemas.topics import Topic, Topics
 
 NO_ID = bytes(16)
@@ -439,7 +439,7 @@ def acl_lines(
     reader_group = reader.partition(":")[2] if reader_group is None else reader_group
     if reader_group in groups:
         reason = f"{reader_group} is a group of the job: its offsets count private events"
-        raise ConfigError([ConfigProblem("--reader-group", reason, "name the consumer group of the readers")])
+        raise ConfigError.of("--reader-group", reason, "name the consumer group of the readers")
     topics = needed_topics(config)
     sources = [topic.name for topic in topics if topic.of_others]
     replayed = {name for s in config.streams if s.time.clock == "replay" for name in (s.source, s.audit) if name}

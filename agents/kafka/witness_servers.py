@@ -11,7 +11,7 @@ import aiohttp
 
 from agents.kafka.security import read_headers
 from agents.kafka.witness_places import MOST_BYTES, TIMEOUT_S, ChangedError, Noted
-from schemas.errors import ConfigError, ConfigProblem, WitnessAwayError
+from schemas.errors import ConfigError, WitnessAwayError
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -96,7 +96,7 @@ class Bucket:
             from obstore.store import S3Store
         except ModuleNotFoundError:
             fix = "pip install 'privstream[witness]', install a lock file of requirements/, or name another place"
-            raise ConfigError([ConfigProblem("job.witness", "obstore is not installed", fix)]) from None
+            raise ConfigError.of("job.witness", "obstore is not installed", fix) from None
         self._obstore = obstore
         parts = urlsplit(url)
         try:
@@ -107,7 +107,7 @@ class Bucket:
             )
         except BaseError as error:
             fix = "set AWS_REGION, AWS_ENDPOINT_URL and credentials in the environment, as for other programs"
-            raise ConfigError([ConfigProblem("job.witness", _told(error), fix)]) from None
+            raise ConfigError.of("job.witness", _told(error), fix) from None
 
     async def read(self, name: str) -> Noted:
         errors = self._obstore.exceptions

@@ -13,7 +13,7 @@ import numpy as np
 
 from schemas.arrays import IntArray, ReasonArray
 from schemas.config import Stream
-from schemas.errors import ConfigError, ConfigProblem, RecordError
+from schemas.errors import ConfigError, RecordError
 from schemas.events import Reason, Tick, read_tick
 from schemas.releases import STEP_LIMIT
 from schemas.steps import Steps
@@ -46,9 +46,7 @@ class StepClock:
         steps = stream.time.steps
         if steps is None:
             key = f"streams.{stream.name}.time.start"
-            raise ConfigError(
-                [ConfigProblem(key, 'is "now", and nothing has set it yet', "write the local time of step 0")]
-            )
+            raise ConfigError.of(key, 'is "now", and nothing has set it yet', "write the local time of step 0")
         return cls(steps, stream.time.max_ahead)
 
     def step_of(self, times_us: IntArray) -> IntArray:

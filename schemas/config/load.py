@@ -279,12 +279,12 @@ def load_config(path: Path | str, environment: Mapping[str, str] | None = None, 
             content = file.read(MAX_FILE_BYTES + 1)
         text = content.decode("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError([ConfigProblem(str(path), "is not UTF-8 text", "save the file as UTF-8")]) from None
+        raise ConfigError.of(str(path), "is not UTF-8 text", "save the file as UTF-8") from None
     except OSError as error:
         reason = f"cannot be read: {error.strerror or type(error).__name__}"
-        raise ConfigError([ConfigProblem(str(path), reason, "name a TOML file that this user may read")]) from None
+        raise ConfigError.of(str(path), reason, "name a TOML file that this user may read") from None
     if len(content) > MAX_FILE_BYTES:
-        raise ConfigError([ConfigProblem(str(path), "is larger than 1 MiB", "name the configuration file")])
+        raise ConfigError.of(str(path), "is larger than 1 MiB", "name the configuration file")
     return parse_config(text, environment, file=str(path), folder=path.parent, offline=offline)
 
 
@@ -309,7 +309,7 @@ def parse_config(
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         # The message of tomllib holds a position and at most one character of the file.
         reason = f"is not TOML: {error}" if isinstance(error, tomllib.TOMLDecodeError) else "is nested too deeply"
-        raise ConfigError([ConfigProblem(file, reason, "write key = value, and put texts in double quotes")]) from None
+        raise ConfigError.of(file, reason, "write key = value, and put texts in double quotes") from None
     if offline:
         document.setdefault("kafka", NO_CLUSTER)
     try:

@@ -34,7 +34,7 @@ from agents.worker.ingest.partition_task import SourceTask
 from agents.worker.partition_tasks import PartitionTasks, StreamsTask
 from agents.worker.topic_watch import TopicWatch
 from schemas.config import Config
-from schemas.errors import ConfigError, ConfigProblem, PrivstreamError, ReplacedError
+from schemas.errors import ConfigError, PrivstreamError, ReplacedError
 from tests.agents.test_advice import OF_THE_LIBRARY
 from tests.kafka.support import job_config, stream_table
 
@@ -156,7 +156,7 @@ PARTS = sorted({each.role for each in StreamsTask.__subclasses__() if each.__mod
 
 def made(kind: type[BaseException]) -> BaseException:
     if kind is ConfigError:
-        return ConfigError([ConfigProblem("a key", "a reason", "a fix")])
+        return ConfigError.of("a key", "a reason", "a fix")
     return kind(28, "No space left on device") if kind is OSError else kind("stream a: as a test says")
 
 

@@ -88,7 +88,7 @@ def test_fields_of_public_records_are_those_that_are_described(engine: str) -> N
     release = engines.configure(stream.model_dump()).step([])
     assert set(release.ledger) == set(field_descriptions()) - {"witness", "epsilon_per", "renewal"}  # of other jobs
     assert all("step" in measurement for measurement in release.measurements)
-    assert {"step", "part", "parts"} == set(MEASUREMENT_FIELDS)
+    assert {"step", "part", "parts", "cut"} == set(MEASUREMENT_FIELDS)
     audit = HeldOutAudit(stream, 1)
     audit.on_ledger(orjson.dumps(release.ledger))
     assert set(orjson.loads(audit.measure())) == set(UTILITY_FIELDS)

@@ -13,7 +13,7 @@ from agents.protocol.userhash import user_key
 from engines.core.noise import fresh_seed
 from schemas.config import Config, Stream
 from schemas.config.load import NO_CLUSTER, config_from_mapping, load_config
-from schemas.errors import ConfigError, ConfigProblem
+from schemas.errors import ConfigError
 
 NAME = "notebook"
 """Name of a stream without one. It is public, because releases depend on it."""
@@ -45,14 +45,10 @@ def configure(
     """
     chosen = _chosen(_config(config, tables), stream)
     if chosen.time.start == "now":
-        raise ConfigError(
-            [
-                ConfigProblem(
-                    "time.start",
-                    'is "now", but the library has no clock',
-                    'write the local time at which step 0 begins, such as "2024-01-01T00:00:00"',
-                )
-            ]
+        raise ConfigError.of(
+            "time.start",
+            'is "now", but the library has no clock',
+            'write the local time at which step 0 begins, such as "2024-01-01T00:00:00"',
         )
     # A step ends when it is requested, as by a tick of a replay; rows are JSON by then.
     timing = chosen.time.model_copy(update={"clock": "replay"})
@@ -75,8 +71,8 @@ def configure(
 def _config(config: str | Path | Mapping[str, Any] | None, tables: Mapping[str, Any]) -> Config:
     if isinstance(config, str | Path):
         if tables:
-            raise ConfigError(
-                [ConfigProblem(sorted(tables)[0], "is said beside a file", "write it into the file, or pass a mapping")]
+            raise ConfigError.of(
+                sorted(tables)[0], "is said beside a file", "write it into the file, or pass a mapping"
             )
         return load_config(config, offline=True)
     document = dict(config or {})
@@ -93,13 +89,9 @@ def _chosen(config: Config, name: str | None) -> Stream:
         return config.streams[0]
     if name not in names:
         said = "none is chosen" if name is None else f'"{name}" is none of them'
-        raise ConfigError(
-            [
-                ConfigProblem(
-                    "streams",
-                    f"has {len(names)} streams, and {said}",
-                    f'pass stream="{names[0]}", or another of: {", ".join(names)}',
-                )
-            ]
+        raise ConfigError.of(
+            "streams",
+            f"has {len(names)} streams, and {said}",
+            f'pass stream="{names[0]}", or another of: {", ".join(names)}',
         )
     return config.stream(str(name))

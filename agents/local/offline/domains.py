@@ -33,11 +33,11 @@ def check_stream(stream: Stream) -> None:
         build_domain(stream)
     except EngineInputError as error:
         fix = "fix its file or bounds as it says, or choose another depth in [streams.options]"
-        raise ConfigError([ConfigProblem("domain", f"{name}: {error}", fix)]) from None
+        raise ConfigError.of("domain", f"{name}: {error}", fix) from None
     try:
         build_engine(stream).guarantee()
     except EngineInputError as error:
         fix = "raise epsilon, lower max_contributions, or fix [streams.options] as it says"
-        raise ConfigError([ConfigProblem("privacy.epsilon", f"{name}: {error}", fix)]) from None
+        raise ConfigError.of("privacy.epsilon", f"{name}: {error}", fix) from None
     except BudgetError as error:
-        raise ConfigError([ConfigProblem("privacy", str(error), "as it says")]) from None
+        raise ConfigError.of("privacy", str(error), "as it says") from None

@@ -42,7 +42,7 @@ from schemas.arrays import KeyArray, ReasonArray
 from schemas.blocks import Block, Folded
 from schemas.config import Config, Stream
 from schemas.config.timing import Timing
-from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
+from schemas.errors import ConfigError, PrivstreamError
 from schemas.releases import unframe_records
 
 T = TypeVar("T")
@@ -387,18 +387,16 @@ def check_bounded(config: Config, stream: Stream) -> None:
         return
     key = f"streams[{config.streams.index(stream)}].privacy"
     if stream.privacy.unit == "event":
-        problem = ConfigProblem(
+        raise ConfigError.of(
             f"{key}.unit",
             f'stream "{stream.name}": unit = "event" bounds nobody, so there is no bound to choose',
             'set unit = "user", user and max_contributions; or choose another stream with --stream',
         )
-    else:
-        problem = ConfigProblem(
-            f"{key}.max_contributions",
-            f'stream "{stream.name}": its records name no user, so nobody is bounded',
-            "choose a stream whose records name a user, with --stream",
-        )
-    raise ConfigError([problem])
+    raise ConfigError.of(
+        f"{key}.max_contributions",
+        f'stream "{stream.name}": its records name no user, so nobody is bounded',
+        "choose a stream whose records name a user, with --stream",
+    )
 
 
 def with_bound(stream: Stream, bound: int, epsilon: Decimal) -> Stream:

@@ -225,7 +225,7 @@ class Template:
         kind = self.values["domain.kind"]
         if kind not in spec.domains:
             reason = f'engine "{spec.name}" has no such kind of domain; it has {", ".join(spec.domains)}'
-            raise ConfigError([ConfigProblem("domain.kind", reason, "write one of them: --set domain.kind=KIND")])
+            raise ConfigError.of("domain.kind", reason, "write one of them: --set domain.kind=KIND")
         models: dict[str, type[Section]] = {
             "privacy": Privacy, "time": Timing, "domain": spec.domains[kind], "options": spec.options,
         }  # fmt: skip
@@ -370,9 +370,7 @@ class Template:
         known = {each.name for each in self._fields}
         if unknown := sorted(name for name in names if known and not {name, name.partition(".")[0]} & known):
             has = ", ".join(each.name for each in self._fields)
-            raise ConfigError(
-                [ConfigProblem(key, f"there is no field {unknown[0]}; there are {has}", "name one of them")]
-            )
+            raise ConfigError.of(key, f"there is no field {unknown[0]}; there are {has}", "name one of them")
         if not names and asked.fallback is not None:
             self.values[key] = [dict(asked.fallback)]
             return

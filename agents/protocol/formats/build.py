@@ -14,7 +14,7 @@ from agents.protocol.formats.protobuf import ProtobufEncoding
 from agents.protocol.formats.values import Kinds
 from schemas.config import Stream
 from schemas.config.formats import CsvSection
-from schemas.errors import ConfigError, ConfigProblem
+from schemas.errors import ConfigError
 
 NEEDS: Mapping[str, tuple[str, ...]] = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools")}
 """Format -> modules of the extra `registry`."""
@@ -34,14 +34,10 @@ class InputFormat:
         """Raises: ConfigError where a library is not there."""
         for key, chosen in (("format", stream.format), ("key_format", stream.key_format)):
             if missing := [name for name in NEEDS.get(chosen, ()) if not _there(name)]:
-                raise ConfigError(
-                    [
-                        ConfigProblem(
-                            f"streams.{stream.name}.{key}",
-                            f'"{chosen}" needs {" and ".join(missing)}, which is not installed',
-                            "pip install 'privstream[registry]'",
-                        )
-                    ]
+                raise ConfigError.of(
+                    f"streams.{stream.name}.{key}",
+                    f'"{chosen}" needs {" and ".join(missing)}, which is not installed',
+                    "pip install 'privstream[registry]'",
                 )
         csv = stream.csv if stream.format == "csv" else None  # elsewhere it is of files
         return InputFormat(stream.format, stream.envelope, stream.key_format, csv)

@@ -21,7 +21,7 @@ from agents.protocol.userhash import id_bytes
 from engines.core.contract import Domain, FilledDomain, FilledWords
 from schemas.config import Stream
 from schemas.config.split import SplitPart
-from schemas.errors import ConfigError, ConfigProblem
+from schemas.errors import ConfigError
 from schemas.steps import Steps
 
 Role = Literal["blocks", "held_out", "route"]
@@ -94,14 +94,14 @@ class SourceSpec:
         """
         user = stream.privacy.user if bounded and stream.privacy.bounds_users else None
         if user is not None and stream.placed_by == "none" and partitions > 1:
-            raise _refused(
+            raise ConfigError.of(
                 f"streams.{stream.name}.partitioner",
                 f'"none" cannot keep a user\'s events together on the {partitions} partitions of {stream.source}',
                 'set "any", and the job routes them; key the records by user and set "murmur2" or "crc32"; or use a '
                 "source topic of one partition",
             )
         if user is not None and key is None:
-            raise _refused(
+            raise ConfigError.of(
                 f"streams.{stream.name}.privacy.user_key_file",
                 "missing: bounds on users need the secret of the hash of user ids",
                 "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE",
@@ -110,7 +110,7 @@ class SourceSpec:
             raise ValueError(f"stream {stream.name} is split: its parts are the streams")
         steps = stream.time.steps if steps is None else steps
         if steps is None:
-            raise _refused(
+            raise ConfigError.of(
                 f"streams.{stream.name}.time.start", 'is "now", and nobody said when that is', "pass the stored start"
             )
         return SourceSpec(
@@ -220,7 +220,3 @@ def _bounds(stream: Stream) -> BoundSpec:
         pairs=stream.pair_events,
         surplus=stream.surplus,
     )
-
-
-def _refused(key: str, reason: str, fix: str) -> ConfigError:
-    return ConfigError([ConfigProblem(key, reason, fix)])

@@ -32,7 +32,7 @@ from schemas.config import Stream
 from schemas.config.engines.spec import RecordKind
 from schemas.config.output import OutputFormat
 from schemas.config.timing import NUMERIC_FORMATS, epoch_us
-from schemas.errors import ConfigError, ConfigProblem, WireError
+from schemas.errors import ConfigError, WireError
 
 _MAGIC = b"\0"
 _HEAD = 5  # bytes before what was written: magic and id
@@ -242,12 +242,8 @@ def schema_text(stream: Stream) -> SchemaText:
 def check_library(stream: Stream) -> None:
     """Raises: ConfigError where the library that writes the configured format is not there."""
     if stream.output.format == "avro" and find_spec("fastavro") is None:
-        raise ConfigError(
-            [
-                ConfigProblem(
-                    f"streams.{stream.name}.output.format",
-                    '"avro" needs fastavro, which is not installed',
-                    "pip install 'privstream[registry]'",
-                )
-            ]
+        raise ConfigError.of(
+            f"streams.{stream.name}.output.format",
+            '"avro" needs fastavro, which is not installed',
+            "pip install 'privstream[registry]'",
         )

@@ -12,7 +12,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import KEY_BYTES, key_id, user_key
 from engines.core.registry import build_domain, build_evaluator
 from schemas.config import Config, Stream
-from schemas.errors import ConfigError, ConfigProblem
+from schemas.errors import ConfigError
 from schemas.topics import Topics
 
 
@@ -35,12 +35,12 @@ def _user_key(stream: Stream) -> bytes | None:
         "head -c 32 /dev/urandom > user.key && chmod 600 user.key"
     )
     if stream.privacy.user_key_file is None:
-        raise ConfigError([ConfigProblem(where, "missing: the hash of user ids needs a secret", fix)])
+        raise ConfigError.of(where, "missing: the hash of user ids needs a secret", fix)
     if not stream.privacy.user_key_file.exists():
-        raise ConfigError([ConfigProblem(where, f"{stream.privacy.user_key_file} is not there", fix)])
+        raise ConfigError.of(where, f"{stream.privacy.user_key_file} is not there", fix)
     secret = read_secret(stream.privacy.user_key_file, key=where)
     if len(secret) < KEY_BYTES:
-        raise ConfigError([ConfigProblem(where, f"the file holds less than {KEY_BYTES} bytes", fix)])
+        raise ConfigError.of(where, f"the file holds less than {KEY_BYTES} bytes", fix)
     return user_key(secret, stream=stream.name)
 
 
