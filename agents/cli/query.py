@@ -27,7 +27,7 @@ from agents.show.text import table, value_text
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from agents.readers.query.run import Answered
+    from agents.readers.query.run import Answered, Queried
 
 FEW_PENDING = 0.005
 
@@ -98,14 +98,7 @@ def query(
     else:
         _show(lines)
     if not as_json:
-        _remarks(
-            lines,
-            settled=done.settled,
-            compacted=done.compacted,
-            verified=done.verified,
-            share=done.counted_share,
-            note=done.note,
-        )
+        _remarks(lines, done)
 
 
 def _line(each: Answered) -> dict[str, Any]:
@@ -168,36 +161,30 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _remarks(
-    lines: list[dict[str, Any]],
-    *,
-    settled: int,
-    compacted: int,
-    verified: int,
-    share: tuple[float, float] | None,
-    note: str | None = None,
-) -> None:
-    if note is not None:
-        _remarks_of_keys(lines, note)
-    elif any(line["standard_error"] is None and line["estimate"] is not None for line in lines):
-        say(
-            "cut: counts of cells or steps that the question cuts; they are shared out, and the interval allows for "
-            "any share. A standard error would allow for noise alone, so there is none: use the interval"
-        )
-    if note is None and any(line["pending"] > FEW_PENDING for line in lines):
-        known = f"All up to step {settled} is measured" if settled >= 0 else "No step is measured wholly"
-        say(f"not measured yet: share of region and steps of which no count is released; in no number here. {known}")
-    if share is not None:
+def _remarks(lines: list[dict[str, Any]], done: Queried) -> None:
+    """Say what whoever reads the answers must know of them; what holds of all of them comes last."""
+    unsure = any(line["standard_error"] is None and line["estimate"] is not None for line in lines)
+    pending = any(line["pending"] > FEW_PENDING for line in lines)
+    if done.note is not None:
+        say(done.note)
+        if unsure:
+            say(
+                "counts of keys that are just listed, or said as 0, are too large where they are added up, so there is "
+                "no standard error: use the interval"
+            )
+        if pending:
+            say("not measured yet: share of the keys asked for that are not listed, so no count of them is released")
+    else:
+        if unsure:
+            say(
+                "cut: counts of cells or steps that the question cuts; they are shared out, and the interval allows "
+                "for any share. A standard error would allow for noise alone, so there is none: use the interval"
+            )
+        if pending:
+            known = f"All up to step {done.settled} is measured" if done.settled >= 0 else "No step is measured wholly"
+            say(
+                f"not measured yet: share of region and steps of which no count is released; in no number here. {known}"
+            )
+    if (share := done.counted_share) is not None:
         say(f"events within the bounds on users only: {share[0]:.0%} to {share[1]:.0%} of all (90 %)")
-    say_compacted(compacted, verified)
-
-
-def _remarks_of_keys(lines: list[dict[str, Any]], note: str) -> None:
-    say(note)
-    if any(line["standard_error"] is None and line["estimate"] is not None for line in lines):
-        say(
-            "counts of keys that are just listed, or said as 0, are too large where they are added up, so there is no "
-            "standard error: use the interval"
-        )
-    if any(line["pending"] > FEW_PENDING for line in lines):
-        say("not measured yet: share of the keys asked for that are not listed, so that no count of them is released")
+    say_compacted(done.compacted, done.verified)

@@ -10,7 +10,7 @@ import pytest
 
 from agents.cli import query
 from agents.readers.consume.ledger import Ledger
-from agents.readers.query.run import Answered, Ask, answers_of
+from agents.readers.query.run import Answered, Ask, Queried, answers_of
 from agents.show.text import printable
 from engines.core.answers.contract import CountAnswer, CountQuestion, KeysAnswerer, QueryError
 from engines.core.answers.where import Atom, Both, Not
@@ -219,7 +219,7 @@ def test_what_somebody_wrote_does_nothing_to_a_terminal(capsys: pytest.CaptureFi
     nothing = CountAnswer(None, None, 0.0, 81.0, pending=1.0)
     lines = [query._line(Answered(0, 0, *times, nothing))]
     query._show(lines)
-    query._remarks(lines, settled=0, compacted=0, verified=0, share=None, note="people of steps 0 to 0.")
+    query._remarks(lines, Queried("s", (), 0, 0, 0, None, note="people of steps 0 to 0."))
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].split()[3:] == ["unknown", "-", "0", "to", "81.0", "100.0%"]
     assert err.startswith("people of steps 0 to 0.")

@@ -7,7 +7,7 @@ import doctest
 import pytest
 
 from agents.cli import query
-from agents.readers.query.run import Answered
+from agents.readers.query.run import Answered, Queried
 from engines.core.answers.contract import CountAnswer, Sum, answered
 
 TIMES = ("2020-01-01T00:00:00+00:00", "2020-01-01T01:00:00+00:00")
@@ -16,7 +16,7 @@ TIMES = ("2020-01-01T00:00:00+00:00", "2020-01-01T01:00:00+00:00")
 def shown(answer: CountAnswer, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     lines = [query._line(Answered(0, 0, *TIMES, answer))]
     query._show(lines)
-    query._remarks(lines, settled=0, compacted=0, verified=0, share=None)
+    query._remarks(lines, Queried("s", (), settled=0, verified=0, compacted=0, counted_share=None))
     return capsys.readouterr()
 
 
@@ -62,7 +62,7 @@ def test_what_nobody_measured_is_no_number(capsys: pytest.CaptureFixture[str]) -
 def test_steps_that_kafka_compacted_are_loud_only_where_none_is_left(
     verified: int, loud: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    query._remarks([], settled=0, compacted=3, verified=verified, share=None)
+    query._remarks([], Queried("s", (), settled=0, verified=verified, compacted=3, counted_share=None))
     said = capsys.readouterr().err
     assert said.startswith("ATTENTION: ") == loud
     assert "3 steps could not be checked" in said
