@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Literal, TypedDict, Unpack
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,6 @@ def _package(record: logging.LogRecord) -> str:
 
 
 LogFormat = Literal["text", "json"]
-FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 _SUBJECT: ContextVar[Mapping[str, object]] = ContextVar("subject", default=MappingProxyType({}))
 
 
