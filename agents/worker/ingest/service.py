@@ -132,8 +132,6 @@ CLOCK_S = 0.05  # how late a step's end may be noticed, at most
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 1_000  # of one partition
-TOGETHER = 0.2  # of the time that records wait for their block to fill, to come together before they are taken in
-TOGETHER_S = 5.0  # at most
 TURN_S = 0.02  # of work on one partition after the other, before anything else has its turn
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
@@ -251,7 +249,7 @@ class IngestService(LongService):
         self._busy = {source for source, records in fetched.items() if len(records) >= FEW_RECORDS}
         if every and sum(map(len, fetched.values())) < most:
             wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
-            self._together_until_s = time.monotonic() + min(wait_s * TOGETHER, TOGETHER_S)
+            self._together_until_s = time.monotonic() + wait_s
         return fetched
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
@@ -309,6 +307,7 @@ class IngestService(LongService):
         error = None if opening.cancelled() else opening.exception()
         if generation == self._generation and error is None and not opening.cancelled():
             self.partition_tasks.update(zip(missing, tasks, strict=True))
+            self._step_ends.next_us = 0  # theirs may be over
             consumer.resume(*missing)
             return
         for task in tasks:
@@ -445,7 +444,7 @@ class IngestService(LongService):
 
     async def _place_ticks(self) -> None:
         consumer, now_us = self._consumer, self._broker_clock.bounded_us()
-        if consumer is None or now_us is None:
+        if consumer is None or now_us is None or now_us < self._step_ends.next_us:
             return
         due = self._step_ends.due(self.partition_tasks.values(), now_us, grace_us=self._grace_us)
         if not due:
