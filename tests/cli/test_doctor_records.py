@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.readers.operator.sample_records import outcomes
 from schemas.config.load import parse_config
-from tests.commands import call
+from tests.commands import call, invoked
 
 pytestmark = pytest.mark.seconds(0.5)
 
@@ -104,7 +102,7 @@ def test_the_command_shows_values_and_ends_with_1_where_one_is_refused(tmp_path:
     assert third.startswith("line 3: refused: UNMAPPED of who. What to do: ")
     assert "2 well, 1 refused" in told.stderr
     lines = json.dumps(GOOD) + "\n"
-    piped = CliRunner().invoke(build_app(), ["doctor", str(config), "--record", "-", "--json"], input=lines)
+    piped = invoked("doctor", config, "--record", "-", "--json", input=lines)
     assert piped.exit_code == 0
     assert json.loads(piped.stdout)["records"] == [
         {"line": 1, "reason": "ACCEPTED", "field": "", "fields": LINES[0][3]}

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from agents.cli.app import COMMANDS, build_app, command_of
 from agents.cli.manual import Example, Manual, manual, manual_of
 from agents.cli.output import FOUND, INTERRUPTED, REFUSED, Bars
 from tests.cli.exits import table
+from tests.commands import invoked
 
 ROOT = Path(__file__).parents[2]
 NOT_COMMANDS = {"__init__", "__main__", "app", "manual", "output"}
@@ -75,11 +75,10 @@ def test_a_missing_or_wrong_manual_is_found() -> None:
 
 
 def test_the_help_shows_them() -> None:
-    app = build_app()
     for name in COMMANDS:
         shown = manual_of(command_of(name))
         assert shown is not None
-        text = CliRunner().invoke(app, [name, "--help"]).output
+        text = invoked(name, "--help").output
         assert all(example.line in text for example in shown.examples)
         assert "Exit codes" in text
         assert all(when in text for when in shown.exits.values())
@@ -88,7 +87,7 @@ def test_the_help_shows_them() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_says_all_of_every_option(name: str) -> None:
     """Square brackets are markup of the terminal's library: what stands in them would not be seen."""
-    text = CliRunner().invoke(build_app(), [name, "--help"], env={"COLUMNS": "400"}).output
+    text = invoked(name, "--help", env={"COLUMNS": "400"}).output
     for parameter in parsed(name).params:
         assert " ".join((parameter.help or "").replace("\\[", "[").split()) in text, parameter.name
     assert "[[" not in text

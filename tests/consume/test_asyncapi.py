@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.readers.consume.asyncapi import document, value_schemas
 from schemas.config import ENGINES, Config
 from schemas.config.load import config_from_mapping, load_config
 from schemas.ledger import LedgerEntry, MeasurementRecord
 from schemas.releases import CHANNELS, PublicRecord
+from tests.commands import invoked
 from tests.consume.runs import RUNS, case_run, records_of
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
@@ -135,8 +134,8 @@ def test_the_document_hangs_together() -> None:
 
 def test_the_command_prints_it_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PRIVSTREAM_BOOTSTRAP", raising=False)
-    done = CliRunner().invoke(build_app(), ["topics", str(TAXI), "--asyncapi"])
+    done = invoked("topics", TAXI, "--asyncapi")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == json.loads(json.dumps(document(load_config(TAXI))))
-    both = CliRunner().invoke(build_app(), ["topics", str(TAXI), "--asyncapi", "--acls"])
+    both = invoked("topics", TAXI, "--asyncapi", "--acls")
     assert both.exit_code == 2

@@ -14,12 +14,11 @@ from typing import Any
 import pyarrow.parquet as pa_parquet
 import pytest
 import tomli_w
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from schemas.config import Config
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
+from tests.commands import invoked
 from tests.consume.runs import case_run, kept_by_compaction
 from tests.consume.test_fold import SPATIAL
 from tests.kafka.public_run import alive, places, publish, published_stream
@@ -30,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def call(*arguments: object, code: int = 0, command: str = "export") -> Any:
-    result = CliRunner().invoke(build_app(), [command, *map(str, arguments), "--json"])
+    result = invoked(command, *arguments, "--json")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == code, result.output
@@ -91,7 +90,7 @@ def ask_for_counts(path: Path, events: Sequence[Sequence[Mapping[str, Any]]]) ->
     few = call(path, "--region", "POLYGON((0.8 0.8, 1 0.8, 1 1, 0.8 1, 0.8 0.8))", "--steps", "0..0", command="query")
     assert few["answers"][0]["estimate"] < answer["estimate"] / 2
     assert "one of x, y" in call(path, "z = 1", code=2, command="query")["problems"][0]["fix"]
-    shown = CliRunner().invoke(build_app(), ["query", str(path), "x < 0.3", "--csv", "--steps", "0..2"])
+    shown = invoked("query", path, "x < 0.3", "--csv", "--steps", "0..2")
     (line,) = csv.DictReader(shown.stdout.splitlines())
     assert float(line["low"]) <= float(line["estimate"])
 

@@ -13,9 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
+from tests.commands import invoked
 from tests.kafka.support import WAIT_AT_MOST_S
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +91,7 @@ def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path, monke
                     worker = subprocess.Popen(started, stdout=out, stderr=out)
                 until_it_works(worker, log)
             else:
-                done = CliRunner().invoke(build_app(), arguments)
+                done = invoked(*arguments)
                 assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
         assert (tmp_path / "try" / "report.html").stat().st_size > 50_000
         assert worker is not None

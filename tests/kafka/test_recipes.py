@@ -23,9 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pa_parquet
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.local.broker.embedded import free_ports
 from agents.local.broker.jars import jars, java_binary, kafka_version
 from benchmarks.environments import environment
@@ -35,6 +33,7 @@ from schemas.blocks import Folded
 from schemas.config import Config, load_config
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
+from tests.commands import invoked
 from tests.consume.runs import records_of as of_step
 from tests.consume.runs import run
 from tests.kafka.public_run import alive, publish
@@ -137,7 +136,7 @@ def test_every_command_of_the_page_works(rides: Any, monkeypatch: pytest.MonkeyP
         if ">" in arguments:
             *arguments, _, target = arguments
         assert program == "privstream"
-        done = CliRunner().invoke(build_app(), [verb, *arguments])
+        done = invoked(verb, *arguments)
         assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception}"
         if target is not None:
             Path(target).write_text(done.stdout)

@@ -28,9 +28,7 @@ from urllib.error import HTTPError
 import orjson
 import pytest
 from aiokafka.admin import NewTopic
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.kafka.topics import create_topics
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -40,6 +38,7 @@ from schemas.config import Config
 from schemas.config.load import load_config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
+from tests.commands import invoked
 from tests.crash.field import ROOT
 from tests.crash.test_crash import ended
 from tests.formats.forms import AVRO_SCHEMA, PROTO_SCHEMA, WRITERS
@@ -344,7 +343,7 @@ async def said_by(path: Path, *commands: Sequence[str]) -> dict[str, str]:
     """What commands print of a configuration, and what they end with."""
     said = {}
     for name, *options in commands:
-        result = await asyncio.to_thread(CliRunner().invoke, build_app(), [name, str(path), *options])
+        result = await asyncio.to_thread(invoked, name, path, *options)
         said[" ".join([name, *options])] = result.output + repr(result.exception)
     return said
 

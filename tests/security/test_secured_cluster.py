@@ -29,9 +29,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.kafka.clients import fenced_producer, read_to_end
 from agents.kafka.security import security_kwargs
 from agents.kafka.topics import admin_client, check_topics, needed_topics
@@ -39,6 +37,7 @@ from schemas.config import Config
 from schemas.config.server import Kafka
 from schemas.errors import AccessError, BrokerError
 from schemas.topics import Topics
+from tests.commands import invoked
 from tests.crash.field import Field, to_toml
 from tests.crash.test_crash import ended
 from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
@@ -60,7 +59,7 @@ def printed_acls(config: Config, secured: SecuredBroker, folder: Path) -> list[s
     """What an operator reads and runs."""
     path = folder / "operators.toml"
     path.write_text(to_toml(config, bootstrap=secured.broker.address("SCRAM")))
-    result = CliRunner().invoke(build_app(), ["topics", str(path), "--acls"], env=environment(secured.scram()))
+    result = invoked("topics", path, "--acls", env=environment(secured.scram()))
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
 

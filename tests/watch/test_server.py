@@ -12,9 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.readers.watch import LivePage, routes, serve, server
 from agents.readers.watch.guard import HEADERS, VIEWS, Guard, token_of
 from agents.readers.watch.public import PublicReader, StreamSeen
@@ -24,6 +22,7 @@ from schemas.config import Config
 from schemas.config.load import config_from_mapping
 from schemas.errors import PrivstreamError
 from schemas.topics import Topics
+from tests.commands import invoked
 from tests.kafka.support import stream_table
 
 SECRET = b"thirty-two secret bytes or more.."
@@ -309,7 +308,7 @@ def test_a_secret_of_the_tokens_that_others_may_read_is_said(
     secret.write_bytes(SECRET)
     secret.chmod(mode)
     example = Path(__file__).resolve().parents[2] / "examples" / "taxi.toml"
-    result = CliRunner().invoke(build_app(), ["watch", str(example), "--token-file", str(secret)])
+    result = invoked("watch", example, "--token-file", secret)
     assert result.exit_code == 0
     assert ("open to others" in result.output) == said
     assert SECRET.decode() not in result.output
