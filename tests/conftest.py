@@ -133,9 +133,13 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Let one process of a run go first: it compiles all tests, and the others read what it has compiled."""
+    """Let one process of a run go first: it compiles all tests, and the others read what it has compiled. The same with
+    Hypothesis's tables of Unicode, which it makes in a CPU second and a half and keeps in a file.
+    """
     given = getattr(session.config, "workerinput", None)
-    if given is not None and given["workerid"] != "gw0":
+    if given is not None and given["workerid"] == "gw0":
+        hypothesis.strategies.text().validate()
+    elif given is not None:
         while not (Path(given["broker"]) / "collected").exists():
             time.sleep(0.1)
 
