@@ -1,7 +1,8 @@
 """How much of a benchmark runs, said to all of them by two variables of the environment.
 
 `QUICK=1` takes a minute or so, and its figures are rough. `SIZE=smallest` takes seconds, and its figures mean nothing:
-each part, method and comparison of a benchmark runs once, on as little as it can run on, through to its last line.
+each part, method and comparison of a benchmark runs once, on as little as it can run on, through to its last line. What
+differs from another part in a number or a setting alone is left out, and is in a test of its own.
 That shows that it still runs, which is what tests/benchmarks/test_targets.py asks of each target of the Makefile.
 At the smallest size
 - data are made up (`benchmarks.data`), since those beside the checkout need not be there;

@@ -23,7 +23,7 @@ from schemas.errors import PrivstreamError
 
 EVENTS = {False: 10**7, True: sized(10**6, smallest=2_000)}
 WIDE_EVENTS = {False: 3 * 10**6, True: sized(10**6, smallest=2_000)}
-WIDE_WORKERS = {False: (1, 2, 4), True: (2,)}
+WIDE_WORKERS = {False: (1, 2, 4), True: sized((2,), smallest=(1,))}
 PRESSURE_EVENTS = {False: 5 * 10**6, True: sized(10**6, smallest=2_000)}
 CASE_S = 18.0
 """What a case takes beside what is measured, with its broker; for the progress bar."""
@@ -56,7 +56,7 @@ async def run(parts: list[str], *, quick: bool, console: Console, only: str = ""
             with _told(done, console, str(case), quick=quick):
                 figures = await latency.measured(case, progress)
                 done.rows.append(Row("latency", case.workers, case.partitions, case.streams, figures))
-        if "beside" in parts and (SMALLEST or not quick):
+        if "beside" in parts and not quick:
             many, _ = latency.neighbours()
             with _told(done, console, "beside", quick=quick):
                 figures = await latency.beside(progress)
@@ -73,7 +73,7 @@ async def run(parts: list[str], *, quick: bool, console: Console, only: str = ""
                 figures, curves = await replayed(EVENTS[quick], progress)
                 done.rows.append(Row("replay", 1, PARTITIONS, 1, figures))
                 done.curves |= curves
-        if "undated" in parts and (SMALLEST or not quick):
+        if "undated" in parts and not quick:
             with _told(done, console, "undated", quick=quick):
                 done.rows.append(Row("undated", 1, PARTITIONS, 1, await undated(EVENTS[quick], progress)))
         if "crash" in parts:

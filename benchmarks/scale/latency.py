@@ -25,7 +25,7 @@ EVENTS = sized(100_000, smallest=100)
 """A step of the main stream."""
 FEW_EVENTS = sized(1_000, smallest=100)
 """The same, where it is one of many."""
-MANY_EVENTS = sized(1_000_000, smallest=1_000)
+MANY_EVENTS = 1_000_000
 """The same, where others stand beside it."""
 SIDE_EVENTS = 10
 """A second of each of the others."""
@@ -84,10 +84,7 @@ def cases(*, quick: bool) -> list[Case]:
 
 def neighbours() -> tuple[Case, Case]:
     """Fifty small streams beside a stream of many events, and beside one of few."""
-    if SMALLEST:
-        many = Case(1, 2, 2, 3.5, settle_s=1.0, step_s=2, side_step_s=2, events=MANY_EVENTS)
-    else:
-        many = Case(1, 4, 51, 61.0, settle_s=59.0, step_s=30, events=MANY_EVENTS)
+    many = Case(1, 4, 51, 61.0, settle_s=59.0, step_s=30, events=MANY_EVENTS)
     return many, replace(many, events=FEW_EVENTS)
 
 

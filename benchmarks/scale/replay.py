@@ -29,6 +29,8 @@ STEP_AT_MOST_S = 60.0
 QUIET_S = 1.0
 """Without a release: what a dead worker had committed has come by then."""
 
+FORMS = sized(("single", "weighted"), smallest=("weighted",))
+"""Of the records of large steps. At the smallest size those of every other part are single."""
 UNDATED = ("flatness", "rss_growth", "replay_events_per_s", "replay_cpu_s_per_1e6")
 
 Curve = list[tuple[float, float]]
@@ -163,7 +165,7 @@ async def widened(events: int, workers: int, progress: Progressing) -> Figures:
 async def weighed(progress: Progressing) -> Figures:
     """The replay of large steps, whose records are single ones, and weighted ones of cells."""
     found: Figures = {}
-    for form in ("single", "weighted"):
+    for form in FORMS:
         per_s, cpu, size = await _passed(LARGE_STEPS * LARGE, progress, per_step=LARGE, form=form)
         found |= {f"{form}_events_per_s": per_s, f"{form}_cpu_s_per_1e6": cpu, f"{form}_public_bytes_per_step": size}
     return found

@@ -17,7 +17,7 @@ from benchmarks.size import sized
 MAIN = "main"
 """The spatial stream that is measured."""
 ENGINES = ("spatial", "tabular", "series", "markov", "trajectory")
-USERS = 100_000
+USERS = sized(100_000, smallest=1_000)
 """Of the main stream, but for the fill of the bounds."""
 START = "2020-01-01T00:00:00"
 START_MS = 1_577_836_800_000

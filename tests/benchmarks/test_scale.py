@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tomllib
 from collections import Counter
@@ -12,14 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
+from rich.console import Console
 
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
-from benchmarks.scale import projection, results
+from benchmarks.scale import __main__ as command
+from benchmarks.scale import latency, projection, replay, results
 from benchmarks.scale.latency import Case, cases, neighbours
 from benchmarks.scale.profile import between
-from benchmarks.scale.results import Row, Run, read, summary, write
+from benchmarks.scale.results import Progressing, Row, Run, read, summary, write
 from benchmarks.scale.statistics import flatness, growth, quantile, step_times
 from benchmarks.scale.streams import ENGINES, MAIN, START, START_MS, MainEvents, job, main_stream, side_events
 from benchmarks.scale.streams import side_stream as side
@@ -148,6 +151,43 @@ LATENCY = {
     "others_p99_ms": 2000.0,
     **{f"{phase}_ms": 1.0 for phase in ("seed", "compute", "candidate", "publish")},
 }
+
+
+async def test_parts_that_the_smallest_size_leaves_out_run_what_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def measured(case: Case, _: Progressing) -> dict[str, float]:
+        return {**latency._of("main", [case.events]), **latency._of("others", [case.events])}
+
+    async def replayed(events: int, _: Progressing, *, records: str) -> tuple[dict[str, float], dict[str, Any]]:
+        assert (events, records) == (10**7, "released")
+        return next(row.figures for row in read().rows if row.part == "replay"), {}
+
+    monkeypatch.setattr(latency, "measured", measured)
+    monkeypatch.setattr(replay, "replayed", replayed)
+    monkeypatch.setattr(command, "write", lambda done, quick: None)
+    done = await command.run(["beside", "undated"], quick=False, console=Console(file=io.StringIO()))
+    many, few = (float(case.events) for case in neighbours())
+    assert (many, few) == (1e6, 1e3)
+    beside, undated = done.rows
+    assert (beside.part, beside.workers, beside.partitions, beside.streams) == ("beside", 1, 4, 51)
+    assert beside.figures == {
+        "many_events": many,
+        "beside_main_p99_ms": many,
+        **dict.fromkeys(("beside_many_median_ms", "beside_many_p99_ms"), many),
+        **dict.fromkeys(("beside_few_median_ms", "beside_few_p99_ms"), few),
+    }
+    assert undated.part == "undated"
+    assert set(undated.figures) == {
+        f"undated_{name}" for name in ("flatness", "rss_growth", "events_per_s", "cpu_s_per_1e6")
+    }
+    assert done.failed == []
+
+
+@pytest.mark.parametrize("records", ["dated", "released"])
+def test_a_replay_takes_records_of_both_kinds(records: str, tmp_path: Path) -> None:
+    stream = main_stream(MAIN, step="60s", clock="replay")
+    stream["time"]["records"] = records
+    made = job("scale", "x:1", tmp_path, streams=[stream], partitions=1, source_partitions=1)
+    assert config_from_mapping(made.table).streams[0].time.records == records
 
 
 def a_run() -> Run:
