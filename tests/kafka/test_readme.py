@@ -62,7 +62,6 @@ def test_the_block_is_what_this_test_expects() -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.seconds(40)
-@pytest.mark.usefixtures("drawn")
 def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker in a process of its own; whoever starts another command has not to wait for its imports again."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -93,7 +92,7 @@ def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path, monke
             else:
                 done = invoked(*arguments)
                 assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
-        assert (tmp_path / "try" / "report.html").stat().st_size > 50_000
+        assert (tmp_path / "try" / "report.html").stat().st_size > 10_000
         assert worker is not None
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(WAIT_AT_MOST_S) == 0, log.read_text()[-3000:]
