@@ -25,6 +25,7 @@ AGGREGATES = """
     engines.core.state.Gathered.all
     engines.core.state.Gathered.with_batch
     engines.core.state.check_batch
+    engines.core.state.check_events
     engines.core.state: aggregate(Folded.merge)
     engines.spatial.changes.grouped
     engines.spatial.held.engine.StepWork._apart

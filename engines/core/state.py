@@ -4,13 +4,15 @@ A head says which version of the code wrote a state, for which stream, and a few
 public settings written as text: a stored state outlives the code that wrote it, so the text holds no name of a class. A
 dataclass is written under its `written_as`, which stays as it is when the class is renamed. Names and order of its
 fields are in the text too.
-`stored` and `loaded` write and read the arrays of a class under a prefix, by its annotations.
+`stored` and `loaded` write and read the arrays of a class under a prefix, by its annotations; `under` and `below` put a
+state of a part into that of the whole, and take it out.
 `Gathered` are events that wait for the first release, and `Expiry` deletes that `ttl` makes of inserts: PRIVATE.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
@@ -51,6 +53,14 @@ def written(value: object) -> str:
     raise TypeError(f"{type(value).__name__} has no stable text: give it `written_as`")
 
 
+def identity_of(text: str, more: bytes = b"") -> np.ndarray:
+    """`(32,)` uint8: the identity of a configuration. States of configurations with another one mean something else.
+
+    Args: text: all that decides what its states mean. more: of that, what is no text.
+    """
+    return np.frombuffer(hashlib.sha256(text.encode() + more).digest(), np.uint8)
+
+
 def head(version: int, identity: np.ndarray, *numbers: int) -> dict[str, np.ndarray]:
     """The first two arrays of a state: `header` `(1 + numbers,)` int64, and the identity of the configuration."""
     return {"header": np.array([version, *numbers], np.int64), "identity": identity.copy()}
@@ -83,6 +93,16 @@ def reading() -> Iterator[None]:
         raise EngineInputError(f"state lacks {error}") from None
 
 
+def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> State:
+    """Return the same arrays, with a prefix before their names."""
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+def below(prefix: str, state: Mapping[str, np.ndarray]) -> State:
+    """Return the arrays whose names begin with a prefix, which is taken away: what `under` was given."""
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+
+
 @cache
 def arrays_of(kind: type[Any]) -> Mapping[str, type[np.generic]]:
     """Names of a class's arrays and the types of their entries; all that it annotates are arrays.
@@ -96,7 +116,7 @@ def arrays_of(kind: type[Any]) -> Mapping[str, type[np.generic]]:
 
 def stored(prefix: str, value: Any) -> State:
     """Return copies of all arrays of a value, as `<prefix>/<name>`."""
-    return {f"{prefix}/{name}": getattr(value, name).copy() for name in arrays_of(value.__class__)}
+    return under(f"{prefix}/", {name: getattr(value, name).copy() for name in arrays_of(value.__class__)})
 
 
 def loaded(kind: Any, prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -111,18 +131,32 @@ def loaded(kind: Any, prefix: str, state: Mapping[str, np.ndarray]) -> dict[str,
     return arrays
 
 
-@aggregate
-def check_batch(batch: Batch, *, step: int, depth: int) -> None:
-    """Refuse events that are not of a domain of this depth, or not of the next step. Raises: EngineInputError."""
+def check_step(batch: Batch, step: int) -> None:
+    """Refuse a step that is not the next one, `step`. Raises: EngineInputError."""
     if batch.step != step:
         raise EngineInputError(f"step {batch.step} is not the next one, {step}")
-    keys, counts = batch.events.keys, batch.events.counts
+
+
+@aggregate
+def check_events(events: Folded, *, keys_below: int) -> None:
+    """Refuse events whose keys are not one word each, less than `keys_below`, or that have no count. It names what is
+    wrong, never a value. Raises: EngineInputError.
+    """
+    keys, counts = events.keys, events.counts
     if keys.ndim != 2 or keys.shape[1] != 1 or counts.shape != keys.shape[:1]:
         raise EngineInputError("events must have one word a key and one count each")
     if keys.dtype != np.uint64 or counts.dtype != np.int64:
         raise EngineInputError("keys must be uint64 and counts int64")
-    if len(keys) and (int(keys.max()) >> (depth + 1) or int(counts.min()) < 1):
+    if len(keys) and (int(keys.max()) >= keys_below or int(counts.min()) < 1):
         raise EngineInputError("a key is outside the domain or a count is not positive")
+
+
+@aggregate
+def check_batch(batch: Batch, *, step: int, depth: int) -> None:
+    """Refuse events that are not of a domain of this depth, or not of the next step. Raises: EngineInputError."""
+    check_step(batch, step)
+    check_events(batch.events, keys_below=2 << depth)
+    keys = batch.events.keys
     if (keys[1:] <= keys[:-1]).any():
         raise EngineInputError("keys must be distinct and ascending")
 
@@ -221,3 +255,11 @@ class Expiry:
             parts.append((step, Folded(keys[start : start + size], counts[start : start + size])))
             start += size
         return Expiry(tuple(parts), keys.shape[1])
+
+
+def with_expired(events: Folded, expiry: Expiry, *, step: int, ttl: int | None) -> tuple[Folded, Expiry]:
+    """Return the PRIVATE events of a step with the deletes that fall due in it, and those to come; ttl: None: never."""
+    if ttl is None:
+        return events, expiry
+    due, left = expiry.scheduled(events, due=step + ttl).taken(step)
+    return merged(events, due), left

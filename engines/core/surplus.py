@@ -24,10 +24,9 @@ from engines.core.accounting.budgets import Budgets
 from engines.core.accounting.promise import SURPLUS
 from engines.core.contract import Batch, Engine, Release, State
 from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
-from engines.core.state import head, numbers_of, reading
+from engines.core.state import below, check_step, head, numbers_of, reading, under
 from schemas.arrays import IntArray
 from schemas.config.privacy import SURPLUS_SHARE
-from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
 STATE_FORMAT = 1
@@ -108,8 +107,7 @@ class CorrectedEngine:
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`."""
         now = batch.step
-        if now != self._next:
-            raise EngineInputError(f"step {now} is not the next one, {self._next}")
+        check_step(batch, self._next)
         pending = private_like(self._pending.copy(), batch.surplus)
         pending[0] += batch.surplus
         due = now - self._last >= max(1, min(now + 1, self._ttl or now + 1) // PARTS)
@@ -163,11 +161,11 @@ class CorrectedEngine:
             "windows": np.stack((measured.begins, measured.ends, measured.values, measured.parts), axis=1),
             **self._budgets.arrays(),
         }
-        return {**self.engine.state(), **{f"{_PREFIX}{name}": array for name, array in own.items()}}
+        return {**self.engine.state(), **under(_PREFIX, own)}
 
     def restore(self, state: State) -> None:
         """See `engines.core.contract.Engine.restore`."""
-        own = {name.removeprefix(_PREFIX): array for name, array in state.items() if name.startswith(_PREFIX)}
+        own = below(_PREFIX, state)
         with reading():
             step, last = numbers_of(own, STATE_FORMAT, np.array([self._reach, self._ttl or 0], np.int64), count=2)
             pending, windows = own["pending"].copy(), own["windows"]

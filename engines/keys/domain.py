@@ -109,6 +109,7 @@ class KeysDomain:
     """
 
     written_as: ClassVar[str] = "KeysDomain"
+    text_fields: ClassVar[tuple[str, ...]] = ()
 
     fields: tuple[str, ...]
     max_bytes: int = 64
@@ -126,10 +127,6 @@ class KeysDomain:
     @property
     def number_fields(self) -> tuple[str, ...]:
         return (*(() if self.grid is None else self.fields), *(() if self.value is None else (self.value.field,)))
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:

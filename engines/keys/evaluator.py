@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -100,6 +100,8 @@ class KeysEvaluator:
         value: what events bring. Of several by one person, where people are counted, their mean is the truth.
     """
 
+    scope: ClassVar[Literal["alive", "step"]] = "alive"
+
     domain: PeopleDomain
     threshold: float | None
     events: bool = False
@@ -111,10 +113,6 @@ class KeysEvaluator:
         if self.threshold is None:
             return ("error", "count_error", *values)
         return ("error", "missed", "count_error", *values, "listed", "findable")
-
-    @property
-    def scope(self) -> Literal["alive", "step"]:
-        return "alive"
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from engines.core.contract import Columns, ScalarKind
 from engines.core.noise import aggregate
+from engines.core.state import check_events
 from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -34,6 +36,10 @@ class StatesDomain:
     | a delete             | BAD_OPERATION  |
     """
 
+    number_fields: ClassVar[tuple[str, ...]] = ()
+    value_fields: ClassVar[Mapping[str, frozenset[ScalarKind]]] = {}
+    words: ClassVar[int] = 1
+
     field_name: str
     values: tuple[str, ...]
     _numbers: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -45,20 +51,8 @@ class StatesDomain:
         object.__setattr__(self, "_numbers", numbers)
 
     @property
-    def number_fields(self) -> tuple[str, ...]:
-        return ()
-
-    @property
     def text_fields(self) -> tuple[str, ...]:
         return (self.field_name,)
-
-    @property
-    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
-        return {}
-
-    @property
-    def words(self) -> int:
-        return 1
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """Keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
@@ -82,13 +76,7 @@ class StatesDomain:
 
         Raises: EngineInputError if events are not of this domain; it names what, never a value.
         """
-        keys, counts = events.keys, events.counts
-        if keys.ndim != 2 or keys.shape[1] != 1 or counts.shape != keys.shape[:1]:
-            raise EngineInputError("events must have one word a key and one count each")
-        if keys.dtype != np.uint64 or counts.dtype != np.int64:
-            raise EngineInputError("keys must be uint64 and counts int64")
-        if len(keys) and (int(keys.max()) >= len(self.values) or int(counts.min()) < 1):
-            raise EngineInputError("a key is outside the domain or a count is not positive")
+        check_events(events, keys_below=len(self.values))
         occupied = np.zeros(len(self.values), np.int64)
-        np.add.at(occupied, keys[:, 0].astype(np.int64), counts)
+        np.add.at(occupied, events.keys[:, 0].astype(np.int64), events.counts)
         return occupied

@@ -14,7 +14,6 @@ Units: counts, in users.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
@@ -25,7 +24,7 @@ import numpy as np
 from engines.core.accounting import Accountant, Cost
 from engines.core.contract import Batch, Release, State, SyntheticRecord
 from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
-from engines.core.state import head, numbers_of, written
+from engines.core.state import below, check_step, head, identity_of, numbers_of, under, written
 from engines.markov.chain import SPARSE_ABOVE, CountsEstimator, Estimate, Transition
 from engines.markov.domain import StatesDomain
 from schemas.errors import EngineInputError
@@ -119,15 +118,13 @@ class MarkovConfig:
 
     @property
     def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
         matrix = b""
         if self.transition is not None:
             chain = self.transition.matrix
             matrix = chain.indptr.tobytes() + chain.indices.tobytes() + chain.data.tobytes()
         words = (self.name, self.domain.field_name, self.domain.values, self.population, self.mode, self.unseen)
         budget = (self.first, self.lag, self.horizon, str(self.epsilon), written(self.allocation))
-        text = repr(("markov", *words, *budget)).encode()
-        return np.frombuffer(hashlib.sha256(text + matrix).digest(), np.uint8)
+        return identity_of(repr(("markov", *words, *budget)), matrix)
 
 
 STATE_FORMAT = 1
@@ -174,8 +171,7 @@ class Markov:
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`."""
         config, now = self.config, batch.step
-        if now != self._next:
-            raise EngineInputError(f"step {now} is not the next one, {self._next}")
+        check_step(batch, self._next)
         counts = config.domain.counts(batch.events)
         if config.horizon is not None and now >= config.horizon:
             self._next += 1
@@ -239,14 +235,14 @@ class Markov:
         """
         return {
             **head(STATE_FORMAT, self.config.identity, self._next),
-            **{_ESTIMATE + name: array.copy() for name, array in self._estimate.items()},
+            **under(_ESTIMATE, {name: array.copy() for name, array in self._estimate.items()}),
             **self._budget.state(),
         }
 
     def restore(self, state: State) -> None:
         """See `engines.core.contract.Engine.restore`."""
         (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
-        held = {name.removeprefix(_ESTIMATE): array for name, array in state.items() if name.startswith(_ESTIMATE)}
+        held = below(_ESTIMATE, state)
         if held.keys() != self._estimator.begin().keys():
             raise EngineInputError("state lacks parts of its estimate")
         budget = self._budget.restore(state)

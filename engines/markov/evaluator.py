@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,15 +19,10 @@ class MarkovEvaluator:
     Revisions of earlier steps are passed over, since their truth is gone by then.
     """
 
+    metrics: ClassVar[tuple[str, ...]] = ("mse",)
+    scope: ClassVar[Literal["alive", "step"]] = "step"
+
     domain: StatesDomain
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("mse",)
-
-    @property
-    def scope(self) -> Literal["alive", "step"]:
-        return "step"
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from fractions import Fraction
 import numpy as np
 
 from engines.core.contract import State
+from engines.core.state import below, under
 from engines.markov.chain import Estimate, laplace_moments, likeliest, matched_scale, project
 from engines.markov.filters import Belief, DenseFilter
 from schemas.arrays import FloatArray
@@ -193,7 +194,7 @@ class Learner:
 
     def begin(self) -> State:
         bank = self._bank
-        state = {f"bank/{name}": array for name, array in bank.begin().items()}
+        state = under("bank/", bank.begin())
         state["weights"] = np.zeros(len(bank.members[0]) + self._learns)
         if self._learns:
             belief = DenseFilter(self._prior, self.total, np.ones(self.states, np.bool_)).start(float(self.states))
@@ -205,9 +206,8 @@ class Learner:
         self, state: State, step: int, noisy: FloatArray, scale: Fraction, *, last: bool
     ) -> tuple[State, tuple[Estimate, ...]]:
         matched = matched_scale(scale)
-        held = {name.removeprefix("bank/"): array for name, array in state.items() if name.startswith("bank/")}
-        held, counts, variances, evidence = self._bank.observe(held, step, noisy, matched)
-        after = {f"bank/{name}": array for name, array in held.items()}
+        held, counts, variances, evidence = self._bank.observe(below("bank/", state), step, noisy, matched)
+        after = under("bank/", held)
         if self._learns:
             chain, belief, foreseen = self._chain(state, step, noisy, matched)
             after |= chain

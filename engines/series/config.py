@@ -8,7 +8,6 @@ Units: lattice steps.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,7 +18,7 @@ import numpy as np
 
 from engines.core.accounting import gaussian
 from engines.core.contract import State
-from engines.core.state import written
+from engines.core.state import identity_of, written
 from engines.series.bank import Clock, FilterBank
 from engines.series.budget import GaussianBudget, Presence, PureBudget, WeightSchedule
 from engines.series.channels import AdaptiveChannel, Channel, FixedChannel, PureChannel
@@ -221,5 +220,4 @@ class SeriesConfig:
 
     @property
     def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
-        return np.frombuffer(hashlib.sha256(written(("series", self.version, self)).encode()).digest(), np.uint8)
+        return identity_of(written(("series", self.version, self)))

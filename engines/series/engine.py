@@ -17,7 +17,7 @@ from typing import Any
 
 from engines.core.contract import Batch, Release, State, SyntheticRecord
 from engines.core.noise import NoiseSource
-from engines.core.state import head, numbers_of, reading
+from engines.core.state import below, check_step, head, numbers_of, reading, under
 from engines.series.budget import NoisyTotal
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField, Total
@@ -97,8 +97,7 @@ class Series:
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`."""
-        if batch.step != self._next:
-            raise EngineInputError(f"step {batch.step} is not the next one, {self._next}")
+        check_step(batch, self._next)
         totals, present = self.config.domain.totals(batch.events)
         measured = self._measured(batch.step, totals, present, noise)
         over = measured is None
@@ -175,11 +174,11 @@ class Series:
 
     def state(self) -> State:
         """See `engines.core.contract.Engine.state`. In mode default some 0.5 MB for each field with a clock."""
-        mode = self._channel.arrays()
+        state = head(STATE_FORMAT, self.config.identity, self._next, self._alive)
+        state |= under("mode/", self._channel.arrays())
         for index, estimator in enumerate(self._estimators):
-            mode |= {f"field/{index}/{name}": array for name, array in estimator.arrays().items()}
-        own = {f"mode/{name}": array for name, array in mode.items()}
-        return {**head(STATE_FORMAT, self.config.identity, self._next, self._alive), **own}
+            state |= under(f"mode/field/{index}/", estimator.arrays())
+        return state
 
     def restore(self, state: State) -> None:
         """See `engines.core.contract.Engine.restore`."""
@@ -187,9 +186,9 @@ class Series:
         step, alive = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         try:
             with reading():
-                channel.restore(_below("mode/", state))
+                channel.restore(below("mode/", state))
                 for index, estimator in enumerate(estimators):
-                    estimator.restore(_below(f"mode/field/{index}/", state))
+                    estimator.restore(below(f"mode/field/{index}/", state))
         except ValueError as error:
             raise error if isinstance(error, EngineInputError) else EngineInputError("state is damaged") from None
         self._channel, self._estimators = channel, estimators
@@ -200,10 +199,6 @@ class Series:
         here.
         """
         return guarantee(self.config)
-
-
-def _below(prefix: str, state: State) -> State:
-    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
 def _of_number(field: SeriesField, estimate: float, deviation: float) -> dict[str, float | None]:

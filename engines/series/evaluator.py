@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from engines.series.fields import SeriesDomain
 from engines.series.histograms import NoisyHistogram
@@ -20,6 +20,8 @@ class SeriesEvaluator:
     groups there is an `error` of each number, that of its groups on average.
     """
 
+    scope: ClassVar[Literal["alive", "step"]] = "step"
+
     domain: SeriesDomain
 
     @property
@@ -30,10 +32,6 @@ class SeriesEvaluator:
     @property
     def _names(self) -> Iterable[str]:
         return dict.fromkeys(one.name for one in compared(self.domain))
-
-    @property
-    def scope(self) -> Literal["alive", "step"]:
-        return "step"
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -189,6 +189,7 @@ class SeriesDomain:
     """
 
     written_as: ClassVar[str] = "SeriesDomain"
+    value_fields: ClassVar[Mapping[str, frozenset[ScalarKind]]] = {}
 
     fields: tuple[SeriesField, ...]
     by: GroupedBy | None = None
@@ -230,10 +231,6 @@ class SeriesDomain:
     @property
     def text_fields(self) -> tuple[str, ...]:
         return () if self.by is None else (self.by.field,)
-
-    @property
-    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
-        return {}
 
     @property
     def words(self) -> int:

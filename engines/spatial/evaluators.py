@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engines.core.contract import Columns
+from engines.core.words import fractions
 from engines.spatial.domain.base import PlanarDomain, SpatialDomain
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.mapped import MappedDomain
@@ -43,7 +44,7 @@ class Rectangles:
     def random(count: int, *, area: tuple[float, float], columns: int, rows: int, seed: str) -> Rectangles:
         """Draw rectangles from a public text; area is a share of the whole, uniform in `area`."""
         data = hashlib.shake_256(f"privstream/queries/1/{seed}".encode()).digest(32 * count)
-        u = (np.frombuffer(data, "<u8").reshape(4, count) >> np.uint64(11)) * 2.0**-53
+        u = fractions(np.frombuffer(data, "<u8").reshape(4, count))
         share = area[0] + (area[1] - area[0]) * u[0]
         width = np.minimum(np.sqrt(share * np.exp(2 * u[1] - 1)), 1.0)
         wide = np.clip(np.rint(width * columns), 1, columns).astype(np.int64)

@@ -21,25 +21,14 @@ from itertools import pairwise
 import numpy as np
 
 from engines.core.many_records import Change, FixedIds, MadeWhenRead, ManyRecords, RecordColumns
-from engines.spatial.domain.base import FRACTION, SHARE_BITS, SpatialDomain
+from engines.core.words import GAMMA, fractions, mixed
+from engines.spatial.domain.base import SHARE_BITS, SpatialDomain
 from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray
 from schemas.errors import EngineInputError
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 # 2**64 / p and 2**64 / p**2 with p the plastic number: the multiples fill the unit square evenly.
 _R2_X, _R2_Y = np.uint64(0xC13FA9A902A6328F), np.uint64(0x91E10DA5C79E7B1D)
-
-
-def _mix(words: WordArray) -> WordArray:
-    """Finaliser of splitmix64, in place: a bijection of 64-bit words that looks random."""
-    words ^= words >> np.uint64(30)
-    words *= _MIX_1
-    words ^= words >> np.uint64(27)
-    words *= _MIX_2
-    words ^= words >> np.uint64(31)
-    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +50,7 @@ class Placement:
 
     def words(self, nodes: IntArray) -> WordArray:
         """One uniform-looking word per heap number, `(nodes,)`."""
-        return _mix(nodes.astype(np.uint64) * _GAMMA + self._key[:1])
+        return mixed(nodes.astype(np.uint64) * GAMMA + self._key[:1])
 
     def first_child(self, nodes: IntArray) -> IntArray:
         """`(nodes,)` 0 or 1: the child that takes points 0, 2, 4, ... of a cell of equal halves, or an odd one."""
@@ -100,15 +89,15 @@ class Placement:
 
     def fractions(self, nodes: IntArray) -> FloatArray:
         """`(nodes,)` in [0, 1), fixed per cell: rounds fractional counts so that they are right on average."""
-        return (self.words(nodes) >> np.uint64(11)) * FRACTION
+        return fractions(self.words(nodes))
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
         """Place the points with these indices in their finest cells: x and y, `(points,)` each, in [0, 1)."""
         start = self.words(nodes)
         turns = indices.astype(np.uint64)
         x = start + turns * _R2_X
-        y = _mix(start ^ self._key[1:]) + turns * _R2_Y
-        return (x >> np.uint64(11)) * FRACTION, (y >> np.uint64(11)) * FRACTION
+        y = mixed(start ^ self._key[1:]) + turns * _R2_Y
+        return fractions(x), fractions(y)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

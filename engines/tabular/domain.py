@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -400,6 +400,9 @@ class TableDomain:
     [[[2], [0]], [0, 12]]
     """
 
+    number_fields: ClassVar[tuple[str, ...]] = ()
+    text_fields: ClassVar[tuple[str, ...]] = ()
+
     attributes: tuple[Attribute, ...]
     impossible: tuple[Impossible, ...] = ()
     keys: RowKeys = field(init=False, repr=False, compare=False)
@@ -440,14 +443,6 @@ class TableDomain:
     def rows(self) -> int:
         """How many different rows there can be, structural zeros included."""
         return math.prod(self.sizes)
-
-    @property
-    def number_fields(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -53,6 +53,9 @@ class TableEvaluator:
         domain: of the rows. workload: its marginals of two or more attributes are compared, or all if it has none.
     """
 
+    metrics: ClassVar[tuple[str, ...]] = METRICS
+    scope: ClassVar[Literal["alive", "step"]] = "alive"
+
     domain: TableDomain
     workload: Workload
     layout: Marginals = field(init=False, repr=False, compare=False)
@@ -60,14 +63,6 @@ class TableEvaluator:
     def __post_init__(self) -> None:
         larger = tuple(clique for clique in self.workload if len(clique) > 1)
         object.__setattr__(self, "layout", Marginals(self.domain.sizes, larger or tuple(self.workload)))
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return METRICS
-
-    @property
-    def scope(self) -> Literal["alive", "step"]:
-        return "alive"
 
     @property
     def fields(self) -> tuple[str, ...]:

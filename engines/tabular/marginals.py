@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from engines.core.contract import Batch
 from engines.core.noise import aggregate
+from engines.core.state import check_step
 from engines.tabular.domain import TableDomain
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
@@ -193,8 +194,7 @@ def check_memory(
 @aggregate
 def check_batch(batch: Batch, *, step: int, domain: TableDomain) -> None:
     """Refuse events that are not of this domain, or not of the next step. Raises: EngineInputError."""
-    if batch.step != step:
-        raise EngineInputError(f"step {batch.step} is not the next one, {step}")
+    check_step(batch, step)
     words, counts = batch.events.keys, batch.events.counts
     domain.check(words)
     if counts.shape != (len(words),) or counts.dtype != np.int64 or (counts < 1).any():

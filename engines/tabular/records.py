@@ -23,6 +23,7 @@ from engines.core.contract import State
 from engines.core.many_records import Change, ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource, uniform_below
 from engines.core.state import reading
+from engines.core.words import GAMMA, fractions, mixed
 from engines.tabular.domain import RowKeys, TableDomain
 from engines.tabular.marginals import Marginals
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, WordArray, narrowed
@@ -40,8 +41,6 @@ FEW, MANY = 100, 200
 """Rounds of a step: usually, and when the fit is new."""
 BUNDLES = 1 << 14
 """Bundles of equal rows that move together, about, where rows are bundled: from twice as many free rows on."""
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,15 +257,9 @@ class Keeper:
 def _choices(tables: FloatArray, given: IntArray, noise: NoiseSource) -> IntArray:
     """One code for each row of `given`, in proportion to that line of the tables."""
     sums = np.cumsum(tables, axis=1)
-    points = _fractions(len(given), noise) * sums[given, -1]
+    points = fractions(noise.words(len(given))) * sums[given, -1]
     chosen: IntArray = np.minimum((sums[given] <= points[:, None]).sum(axis=1), tables.shape[1] - 1)
     return chosen
-
-
-def _fractions(count: int, noise: NoiseSource) -> FloatArray:
-    """`(count,)` in [0, 1)."""
-    fractions: FloatArray = (noise.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return fractions
 
 
 class _Moving:
@@ -476,18 +469,8 @@ def record_id(serial: int) -> str:
 
 def places(key: int, origins: IntArray, attributes: int) -> FloatArray:
     """`(rows, attributes)` in [0, 1): where numbers lie in their bins."""
-    columns = _mix(np.arange(1, attributes + 1, dtype=np.uint64) * _GAMMA + np.uint64(key))
-    words = _mix((origins.astype(np.uint64) * _GAMMA)[:, None] + columns[None, :])
-    fractions: FloatArray = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return fractions
-
-
-def _mix(words: WordArray) -> WordArray:
-    """Finaliser of splitmix64: a bijection of 64-bit words that looks random."""
-    words = (words ^ (words >> np.uint64(30))) * _MIX_1
-    words = (words ^ (words >> np.uint64(27))) * _MIX_2
-    mixed: WordArray = words ^ (words >> np.uint64(31))
-    return mixed
+    columns = mixed(np.arange(1, attributes + 1, dtype=np.uint64) * GAMMA + np.uint64(key))
+    return fractions(mixed((origins.astype(np.uint64) * GAMMA)[:, None] + columns[None, :]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -511,8 +494,8 @@ class RowRecords(ManyRecords):
     def part(self, rows: range) -> RecordColumns:
         """See `ManyRecords`."""
         at = np.arange(rows.start, rows.stop, rows.step)
-        fractions = places(self.key, self.origins[at], len(self.domain.attributes))
-        columns = self.domain.decode_values(self.codes[at].astype(np.int64), fractions)
+        within = places(self.key, self.origins[at], len(self.domain.attributes))
+        columns = self.domain.decode_values(self.codes[at].astype(np.int64), within)
         return RecordColumns(
             [record_id(serial) for serial in self.ids[at].tolist()],
             dict(zip(self.domain.names, columns, strict=True)),
@@ -533,7 +516,7 @@ def row_words(codes: IntArray) -> IntArray:
     """Return `(rows,)` words that look random: a fixed function of the row."""
     words = np.zeros(len(codes), np.uint64)
     for column in codes.T:
-        words = _mix(words * _GAMMA + column.astype(np.uint64) + np.uint64(1))
+        words = mixed(words * GAMMA + column.astype(np.uint64) + np.uint64(1))
     return words.view(np.int64)
 
 

@@ -11,7 +11,6 @@ Source: [kumar2024], chapter 5, for one set of trips; windows and closing are ou
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -23,12 +22,11 @@ from engines.core.contract import Batch, Release, State
 from engines.core.many_records import ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource
 from engines.core.shares import PureShares, Shares
-from engines.core.state import head, numbers_of, stored, written
+from engines.core.state import check_step, head, identity_of, numbers_of, stored, written
 from engines.trajectory.domain import Assembly, Closing, TripDomain
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.trips import Trips
 from schemas.arrays import FloatArray, IntArray
-from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
 
@@ -133,14 +131,12 @@ class TrajectoryConfig:
 
     @property
     def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
         named = ("trajectory", self.name, self.domain, self.closing, self.limits, self.mode)
         ground, shares = self.domain.ground, self.shares
         # Absent without a map, and without a delta, so that streams of old go on.
         there = () if ground is None else (ground.identity,)
         noise = () if isinstance(shares, PureShares) else (shares,)
-        text = written((*named, *there, *noise))
-        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+        return identity_of(written((*named, *there, *noise)))
 
 
 class Trajectories:
@@ -157,8 +153,7 @@ class Trajectories:
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`. Empty windows are released like any other."""
         config = self.config
-        if batch.step != self._next:
-            raise EngineInputError(f"step {self._next} comes next, not step {batch.step}")
+        check_step(batch, self._next)
         assembly, trips = self._assembly.with_step(batch.events, step=batch.step, rules=config.closing)
         budgets = self._budgets.charged(self.guarantee(), "windows", step=batch.step)
         made = config.mode.synthesise(

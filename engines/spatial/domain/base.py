@@ -19,8 +19,6 @@ from engines.core.contract import Columns, ScalarKind
 from engines.core.coordinates import coordinates_at_fault
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
 
-FRACTION = np.float64(2.0**-53)
-"""Factor that makes the upper 53 bits of a word a number in [0, 1)."""
 SHARE_BITS = 20
 WHOLE = 1 << SHARE_BITS
 HALF = WHOLE >> 1

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import Columns
-from engines.spatial.domain.base import FRACTION, SHARE_BITS, PlanarDomain, PublicWords
+from engines.core.words import fractions
+from engines.spatial.domain.base import SHARE_BITS, PlanarDomain, PublicWords
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CellTree
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
@@ -206,4 +207,4 @@ def _later(public: PublicWords, nodes: IntArray, indices: IntArray, *, attempt: 
     words = public.words(nodes).view(np.int64) ^ public.words((indices << 8) + attempt).view(np.int64)
     first = public.words(words)
     second = public.words(first.view(np.int64))
-    return (first >> np.uint64(11)) * FRACTION, (second >> np.uint64(11)) * FRACTION
+    return fractions(first), fractions(second)

@@ -20,7 +20,6 @@ Source: ours; proof in docs/notes/0030-held-leaf-counters.md. An insert's ttl is
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -32,7 +31,7 @@ import numpy as np
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
 from engines.core.noise import NoiseSource, aggregate
-from engines.core.state import Gathered, check_batch, flag_of, head, loaded, numbers_of, reading, stored
+from engines.core.state import Gathered, check_batch, flag_of, head, identity_of, loaded, numbers_of, reading, stored
 from engines.spatial.changes import Changes, grouped
 from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.held.estimate import Estimates, estimate, project
@@ -113,9 +112,7 @@ class HeldConfig:
 
     @property
     def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
-        text = repr(("spatial", "held", self.name, *self.domain.identity, self.start_depth))
-        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+        return identity_of(repr(("spatial", "held", self.name, *self.domain.identity, self.start_depth)))
 
 
 GROUPS = 8

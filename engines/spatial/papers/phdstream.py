@@ -13,7 +13,6 @@ Source: [kumar2024], chapter 3, corrected as docs/guarantee.md says in sections 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,7 +27,21 @@ from engines.core.contract import Batch, Release, State
 from engines.core.counters import Counter, CounterState, Recipe, concatenate, select
 from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import NoiseSource
-from engines.core.state import Expiry, check_batch, flag_of, head, loaded, merged, numbers_of, reading, stored
+from engines.core.state import (
+    Expiry,
+    below,
+    check_batch,
+    flag_of,
+    head,
+    identity_of,
+    loaded,
+    merged,
+    numbers_of,
+    reading,
+    stored,
+    under,
+    with_expired,
+)
 from engines.spatial.changes import Changes
 from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.papers.tree import Tree, counted, descend, measured
@@ -39,8 +52,7 @@ from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
-_PREFIX = "counters/"
-_NODES = "counters/of"
+_STATES, _NODES = "counters/state/", "counters/of"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,15 +106,13 @@ class NodeCounters:
         return result
 
     def arrays(self) -> State:
-        return {_NODES: self.nodes.copy()} | {f"{_PREFIX}state/{name}": a.copy() for name, a in self.state.items()}
+        return {_NODES: self.nodes.copy()} | under(_STATES, {name: a.copy() for name, a in self.state.items()})
 
     def restored(self, arrays: Mapping[str, np.ndarray]) -> NodeCounters:
         """Raises: EngineInputError if the state is missing or is of another counter or cost."""
-        if _NODES not in arrays:
-            raise EngineInputError(f"state lacks '{_NODES}'")
-        prefix = f"{_PREFIX}state/"
-        state = {name.removeprefix(prefix): array.copy() for name, array in arrays.items() if name.startswith(prefix)}
-        nodes = np.array(arrays[_NODES], np.int64)
+        state = {name: array.copy() for name, array in below(_STATES, arrays).items()}
+        with reading():
+            nodes = np.array(arrays[_NODES], np.int64)
         if self.counter.activations(state).shape != nodes.shape:
             raise EngineInputError("the state's counters do not fit their cells")
         return NodeCounters(self.counter, nodes, state)
@@ -159,9 +169,7 @@ class PHDStreamConfig:
 
     @property
     def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
-        parts = ("spatial", "paper", self.name, *self.domain.identity, "lambda", 2)
-        return np.frombuffer(hashlib.sha256(repr(parts).encode()).digest(), np.uint8)
+        return identity_of(repr(("spatial", "paper", self.name, *self.domain.identity, "lambda", 2)))
 
 
 STATE_FORMAT = 2
@@ -198,12 +206,7 @@ class PHDStream:
         """See `engines.core.contract.Engine.step`. Draws no noise while gathering."""
         config = self.config
         check_batch(batch, step=self._next, depth=config.domain.depth)
-        events = batch.events
-        expiry = self._expiry
-        if config.ttl_steps is not None:
-            expiry = expiry.scheduled(events, due=batch.step + config.ttl_steps)
-            expired, expiry = expiry.taken(batch.step)
-            events = merged(events, expired)
+        events, expiry = with_expired(batch.events, self._expiry, step=batch.step, ttl=config.ttl_steps)
         events = merged(self._pending, events)
         if not self._started and batch.step < config.initial_steps - 1:
             self._pending, self._expiry, self._next = events, expiry, batch.step + 1

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import State
+from engines.core.state import under
 from engines.tabular.contrasts import Contrasts
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray
@@ -209,7 +210,7 @@ class Evidence:
         past = () if self.past is None else (self.past,)
         state: State = {"blocks/count": np.array([len(self.settled), len(self.recent), len(past)], np.int64)}
         for index, block in enumerate((*self.settled, *self.recent, *past)):
-            state |= {f"blocks/{index}/{name}": array for name, array in block.arrays().items()}
+            state |= under(f"blocks/{index}/", block.arrays())
         return state
 
     def restored(self, state: Mapping[str, np.ndarray]) -> Evidence:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from engines.core.counters.linear import Counter
 from engines.core.noise import scale_for
 from engines.core.shares import CellNoise, GaussianShares, PureShares, Shares
-from engines.core.state import written
+from engines.core.state import identity_of, written
 from engines.tabular.config import TableConfig
 from engines.tabular.contrasts import Contrasts
 from engines.tabular.domain import Discovered, TableDomain
@@ -74,12 +73,11 @@ class GrowingConfig(TableConfig):
 
     @property
     def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
         cliques = [(clique, str(weight)) for clique, weight in self.larger_weights.items()]
         parts = ("tabular", "growing", self.name, self.domain.names, self.domain.keys.sizes, cliques, self.deletable)
         noise = (str(self.epsilon), self.delta, self.changes) if self.delta else ()
         found = () if self.finding is None else (written(self.finding),)
-        return np.frombuffer(hashlib.sha256(repr((*parts, self.ttl_steps, *noise, *found)).encode()).digest(), np.uint8)
+        return identity_of(repr((*parts, self.ttl_steps, *noise, *found)))
 
     def with_found(self, texts: Sequence[str]) -> GrowingConfig:
         """Return the recipe of the table in which these values have codes of their own, too."""

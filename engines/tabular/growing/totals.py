@@ -19,7 +19,7 @@ import numpy as np
 from engines.core.contract import State
 from engines.core.counters.linear import Counter, CounterState
 from engines.core.noise import NoiseSource
-from engines.core.state import reading
+from engines.core.state import below, reading, under
 from schemas.arrays import FloatArray, IntArray
 
 WANDER = 0.05
@@ -190,7 +190,7 @@ class Totals:
             "totals/released": self.released.copy(),
             "totals/trends": np.stack([self.inserts.array(), self.deletes.array()]),
             "totals/levels": self.levels.copy(),
-            **{f"counter/{name}": array.copy() for name, array in counter.items()},
+            **under("counter/", {name: array.copy() for name, array in counter.items()}),
         }
 
     def restored(self, state: Mapping[str, np.ndarray]) -> Totals:
@@ -199,9 +199,7 @@ class Totals:
             released = np.array(state["totals/released"], np.int64)
             trends = np.array(state["totals/trends"], np.float64)
             levels = np.array(state["totals/levels"], np.float64)
-        prefix = "counter/"
-        found = {name.removeprefix(prefix): a.copy() for name, a in state.items() if name.startswith(prefix)}
-        counter = found or None
+        counter = {name: array.copy() for name, array in below("counter/", state).items()} or None
         if counter is not None:
             self.counter.running_sum(counter)  # refuses the state of another counter
         return Totals(self.counter, self.ttl_steps, counter, released, Trend.of(trends[0]), Trend.of(trends[1]), levels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 
 from engines.core.counters import Counter
 from engines.core.counters.by_name import COUNTERS
+from engines.core.state import identity_of
 from engines.tabular.config import TableConfig
 from engines.tabular.domain import TableDomain
 from engines.tabular.marginals import Clique, Marginals
@@ -93,8 +93,7 @@ class RoundsConfig(TableConfig):
 
     @property
     def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
         queries = [(clique, str(weight)) for clique, weight in self.queries.items()]
         parts = ("tabular", "paper", self.name, self.domain.names, self.domain.sizes, queries, self.deletable)
         model = (self.counter, self.horizon, self.fit, self.model_cells, self.ttl_steps)
-        return np.frombuffer(hashlib.sha256(repr((*parts, *model)).encode()).digest(), np.uint8)
+        return identity_of(repr((*parts, *model)))

@@ -20,7 +20,7 @@ import numpy as np
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
 from engines.core.noise import NoiseSource
-from engines.core.state import Expiry, head, merged, numbers_of, reading
+from engines.core.state import Expiry, below, head, numbers_of, reading, under, with_expired
 from engines.tabular.forest import dependences, spanning_forest
 from engines.tabular.marginals import EventRows, Marginals, check_batch
 from engines.tabular.papers.config import RoundsConfig
@@ -86,11 +86,7 @@ class PaperTable:
         """See `engines.core.contract.Engine.step`."""
         config, parts = self.config, self._parts
         check_batch(batch, step=self._next, domain=config.domain)
-        events, expiry = batch.events, self._expiry
-        if config.ttl_steps is not None:
-            expiry = expiry.scheduled(events, due=batch.step + config.ttl_steps)
-            expired, expiry = expiry.taken(batch.step)
-            events = merged(events, expired)
+        events, expiry = with_expired(batch.events, self._expiry, step=batch.step, ttl=config.ttl_steps)
         # Refused here, no noise is drawn.
         budgets = self._budgets.charged(self.guarantee(), "choices", "counts", step=batch.step)
         learnt = self._learn(EventRows.of(events, config.domain), noise)
@@ -216,8 +212,8 @@ class PaperTable:
         # A counter that was never selected remembers nothing.
         for index, activations in enumerate(self._parts.counting.activations(model.counters)):
             if activations:
-                for name, array in model.counters[index].items():
-                    arrays[f"{_COUNTER}/{index}/{name}"] = array.copy()
+                counter = {name: array.copy() for name, array in model.counters[index].items()}
+                arrays |= under(f"{_COUNTER}/{index}/", counter)
         return arrays
 
     def _model_of(self, state: State) -> Memory:
@@ -225,9 +221,8 @@ class PaperTable:
         empty = self._parts.empty()
         counters = list(empty.counters)
         for index, untouched in enumerate(empty.counters):
-            prefix = f"{_COUNTER}/{index}/"
-            if any(name.startswith(prefix) for name in state):
-                counters[index] = {name: np.array(state[prefix + name]) for name in untouched}
+            if found := below(f"{_COUNTER}/{index}/", state):
+                counters[index] = {name: found[name].copy() for name in untouched}
         potentials, release, carried = (
             np.array(state[f"model/{name}"], np.float64) for name in ("potentials", "release", "carried")
         )
