@@ -14,7 +14,6 @@ Units: counts are people.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,19 +28,17 @@ from engines.core.contract import Batch, Release, State
 from engines.core.many_records import ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource
 from engines.core.noise.listing import Listed, listing_mechanism
-from engines.core.state import head, numbers_of, written
+from engines.core.state import check_step, head, identity_of, numbers_of, written
 from engines.keys.domain import KeysDomain
 from engines.keys.hashes import KeyHash
-from engines.keys.selection import RESOLUTION, KeySelection
+from engines.keys.selection import RESOLUTION, KeySelection, shown
 from engines.keys.table import LEVELS, PeriodTable
 from engines.keys.values import BoundedValue
 from schemas.arrays import IntArray
-from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
 STATE_FORMAT = 1
 ACCOUNT = "keys"
-_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +60,7 @@ class KeysConfig:
 
     @property
     def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
-        text = written(("keys", self.name, self.domain, self.selection, int(self.renews)))
-        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+        return identity_of(written(("keys", self.name, self.domain, self.selection, int(self.renews))))
 
     def first_table(self, hashed: KeyHash) -> PeriodTable:
         """Return the table at a period's first test: without keys, or with all those of the public list."""
@@ -118,16 +113,12 @@ class KeyRecords(ManyRecords):
         sums, means = value.sums(counted, levels)
         of_sum, of_mean = value.errors(counted, means, self.error, self.sum_error)
         found = {"sum": sums, "sum_error": of_sum, "mean": means, "mean_error": of_mean}
-        return {name: list(map(_shown, each.tolist())) for name, each in found.items()}
+        return {name: list(map(shown, each.tolist())) for name, each in found.items()}
 
 
 def people(counts: IntArray) -> IntArray:
     """Return noisy counts in whole people, at least 0."""
     return np.maximum((counts + RESOLUTION // 2) // RESOLUTION, 0)
-
-
-def _shown(number: float) -> float:
-    return float(f"{number:.{_DIGITS}g}")
 
 
 class Keys:
@@ -152,8 +143,7 @@ class Keys:
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.core.contract.Engine.step`."""
         config = self.config
-        if batch.step != self._next:
-            raise EngineInputError(f"step {batch.step} is not the next one, {self._next}")
+        check_step(batch, self._next)
         test = config.test_of(batch.step)
         if test is None:
             return self._over(batch.step)
@@ -188,10 +178,10 @@ class Keys:
         return Release(step=step, added=(), removed=(), measurements=(), total=self._total, notes={"over": note})
 
     def _error(self, test: int) -> float:
-        return _shown(self.config.selection.deviation(test))
+        return shown(self.config.selection.deviation(test))
 
     def _sum_error(self, test: int) -> float:
-        return _shown(self.config.selection.value_deviation(test)) if self.config.domain.value is not None else 0.0
+        return shown(self.config.selection.value_deviation(test)) if self.config.domain.value is not None else 0.0
 
     def _measurement(self, step: int, test: int, listed: Listed) -> dict[str, Any]:
         """Return the public figures of a test, with the sum of all listed counts; nothing of other keys."""
@@ -201,9 +191,9 @@ class Keys:
             "test": test,
             "listed": len(listed.found),
             "people": int(people(listed.counts).sum()),
-            **({} if selection.public else {"threshold": _shown(selection.threshold(test))}),
+            **({} if selection.public else {"threshold": shown(selection.threshold(test))}),
             "error": self._error(test),
-            "variance": _shown(selection.counter.variance(test)),
+            "variance": shown(selection.counter.variance(test)),
         }
 
     def state(self) -> State:
@@ -284,6 +274,6 @@ class Keys:
 
 
 def _root(value: Fraction) -> Fraction:
-    """Return the square root as a short fraction, above it by 2^-20 of it or less."""
+    """Return the square root as a short fraction, above it by one part in 2000 at most: far less for small values."""
     scale = 4 ** max(0, 24 - value.numerator.bit_length() + value.denominator.bit_length())
     return Fraction(isqrt(value.numerator * scale // value.denominator) + 1, isqrt(scale))

@@ -35,6 +35,7 @@ from engines.core.accounting.arguments import check_delta, check_epsilon, check_
 from engines.core.accounting.gaussian import mu_squared_for
 from engines.core.accounting.lattice import ROUNDING, sigma_squared_of
 from engines.core.counters.linear import check_activation, check_whole, largest_gaussian
+from engines.core.noise.arguments import shortened
 from engines.core.noise.witness import ListedLaw
 from engines.keys.table import LEVELS
 from schemas.arrays import FloatArray, IntArray
@@ -283,10 +284,13 @@ class KeySelection:
 
 
 def short(value: Fraction) -> Fraction:
-    """Return a fraction of short terms, at most 2**-40 of it below."""
-    shift = 40 - (value.numerator.bit_length() - value.denominator.bit_length())
-    step = Fraction(1, 1 << shift) if shift >= 0 else Fraction(1 << -shift)
-    return value // step * step
+    """Return a fraction of short terms, below it by less than 2**-39 of it."""
+    return shortened(value, 40, up=False)
+
+
+def shown(number: float) -> float:
+    """Return a number as it is published: to six digits."""
+    return float(f"{number:.6g}")
 
 
 @lru_cache(maxsize=64)

@@ -1,8 +1,8 @@
 """`[streams.split]`: one stream as several, each of which has the events with some values of a field.
 
-`parts_of` makes these streams when a configuration is read, so that all else sees ordinary streams: each has its own
-name, topics, engine and account. Guarantee: an event is in one part at most, because the part is looked up by one value
-of the event, and no value is listed twice (docs/guarantee.md, theorem R).
+`Stream.parts` makes these streams when a configuration is read, so that all else sees ordinary streams: each has its
+own name, topics, engine and account. Guarantee: an event is in one part at most, because the part is looked up by one
+value of the event, and no value is listed twice (docs/guarantee.md, theorem R).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SplitSection(Section):
 
 
 class SplitPart(SplitSection):
-    """One part of a split, as the stream that it is has it. Made by `parts_of` alone: no file can write it.
+    """One part of a split, as the stream that it is has it. Made by `Stream.parts` alone: no file can write it.
 
     Attributes:
         whole: name of the stream that is split.

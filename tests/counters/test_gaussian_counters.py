@@ -5,14 +5,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.papers.counters import square_root
 from engines.core.counters import Recipe
 from engines.core.counters.blt import BltCounter
 from engines.core.counters.by_name import COUNTERS
-from engines.core.counters.linear import gaussian_node, rounded_up
+from engines.core.counters.linear import gaussian_node
 from engines.core.noise import discrete_gaussian, seeded
 from schemas.errors import EngineInputError
 from tests.counters.doctored import drawing
@@ -25,12 +23,6 @@ def test_noise_of_the_counters_is_no_smaller_than_claimed() -> None:
         counter = BltCounter.fitted_to(50, rho)
         exact = counter.l2_sensitivity_squared / (2 * rho)
         assert exact <= counter.sigma_squared <= exact * (1 + Fraction(1, 2**22))
-
-
-@given(value=st.fractions(min_value=Fraction(1, 10**9), max_value=10**15))
-def test_rounding_up_rounds_up(value: Fraction) -> None:
-    assert value <= rounded_up(value) <= value * (1 + Fraction(1, 2**22))
-    assert min(rounded_up(value).numerator, rounded_up(value).denominator).bit_length() <= 25
 
 
 def test_blt_is_close_to_the_square_root_at_every_horizon() -> None:

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from engines.core.accounting.arguments import check_epsilon, check_positive, check_whole
+from engines.core.noise.arguments import shortened
 
 _BITS = 32
 
@@ -65,7 +66,7 @@ def event_mu_squared(epsilon: Fraction, delta: float, contributions: int, togeth
     """Return the mu^2 that Gaussian noise may cost one event in all, where a user of so many has (epsilon, delta).
 
     Args: together: events of a user at most that are measured by the same draws; None: all.
-    Rounded down to short terms, the last 2^-32 of it or less.
+    Rounded down to short terms, by less than 2^-31 of it.
     Raises: EngineInputError if a number is out of range.
 
     >>> one, ten, apart = (event_mu_squared(Fraction(1), 1e-6, *m) for m in ((1,), (10,), (10, 1)))
@@ -75,7 +76,4 @@ def event_mu_squared(epsilon: Fraction, delta: float, contributions: int, togeth
     from engines.core.accounting.gaussian import mu_squared_for  # here: what is pure need not load scipy
 
     check_epsilon(epsilon)
-    exact = mu_squared_for(epsilon, delta) / times_mu_squared(contributions, together)
-    shift = _BITS - (exact.numerator.bit_length() - exact.denominator.bit_length())
-    step = Fraction(1, 1 << shift) if shift >= 0 else Fraction(1 << -shift)
-    return exact // step * step
+    return shortened(mu_squared_for(epsilon, delta) / times_mu_squared(contributions, together), _BITS, up=False)

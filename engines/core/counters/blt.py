@@ -39,10 +39,10 @@ from engines.core.counters.linear import (
     check_whole,
     gaussian_node,
     largest_gaussian,
-    rounded_up,
 )
 from engines.core.noise import DiscreteGaussian, NoiseSource
-from engines.core.noise.arguments import check_fraction
+from engines.core.noise.arguments import check_fraction, shortened
+from engines.core.noise.gaussian import SHORT_BITS
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -76,7 +76,7 @@ class Buffers:
         for m, w in zip(self.shifts, self.weights, strict=True):
             errors = (1 - (1 - 2.0**-m) ** lags) * 2**m / 2**_GUARD_BITS if m else 0.0
             slack += w / 2**_WEIGHT_BITS * (1 + errors)
-        # FloatArray, but only to bound whole numbers from above: they are wrong by far less than what is added.
+        # Floats, but only to bound whole numbers from above: they are wrong by far less than what is added.
         bounds = np.floor((scale * self.coefficients(t)[1:] + slack) * (1 + 1e-9) + 1e-6)
         return np.concatenate([[scale], bounds]).astype(np.int64)[:t]
 
@@ -182,7 +182,7 @@ class BltCounter(Counter):
     @property
     def sigma_squared(self) -> Fraction:
         """l2_sensitivity_squared / (2 rho), rounded up to short terms; in squares of 1/s events."""
-        return rounded_up(self.l2_sensitivity_squared / (2 * self.rho))
+        return shortened(self.l2_sensitivity_squared / (2 * self.rho), SHORT_BITS, up=True)
 
     def _memory(self, width: int) -> dict[str, IntArray]:
         return {"buffers": np.zeros((width, len(self.buffers.shifts)), dtype=np.int64)}

@@ -66,7 +66,6 @@ Measure = Literal["epsilon", "rho"]
 
 _CERTAIN = 64
 """No uniform source gives Gaussian noise of this many sigma: its probability is below exp(-2000)."""
-_DIGITS = 24
 _COMMON = {"kind", "activations", "running_sum"}
 
 
@@ -348,14 +347,6 @@ def gaussian_node(rows: int, sigma_squared: Fraction, source: NoiseSource) -> In
 def largest_gaussian(sigma_squared: Fraction) -> int:
     """64 sigma, rounded up: what noise is checked against, so that no later product can leave int64."""
     return _CERTAIN * (isqrt(int(sigma_squared)) + 1)
-
-
-def rounded_up(value: Fraction) -> Fraction:
-    """Return a fraction of short terms at most 2**-23 above: draws with it are fast, noise is never smaller."""
-    shift = _DIGITS - (value.numerator.bit_length() - value.denominator.bit_length())
-    scaled = value * (1 << shift) if shift >= 0 else value / (1 << -shift)
-    whole = -(-scaled.numerator // scaled.denominator)
-    return Fraction(whole, 1 << shift) if shift >= 0 else Fraction(whole << -shift)
 
 
 def check_whole(name: str, value: object, least: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Array types of the samplers, and the checks that their arguments pass.
+"""The checks that arguments of the samplers pass, and fractions of short terms, with which they are fast.
 
 Units: an entry is whatever the caller counts; nothing here looks at a value except to refuse its type.
 """
@@ -67,3 +67,16 @@ def whole(values: Any) -> Any:
     if values.ndim != 1 or not all(isinstance(value, int) for value in values):
         raise EngineInputError("values must be integers, in one dimension")
     return values
+
+
+def shortened(value: Fraction, bits: int, *, up: bool) -> Fraction:
+    """Return a fraction of short terms, not below a positive value if `up`, else not above it.
+
+    It is off by less than 2**(1 - bits) of the value.
+
+    >>> shortened(Fraction(1000, 3), 8, up=True), shortened(Fraction(1000, 3), 8, up=False)
+    (Fraction(334, 1), Fraction(333, 1))
+    """
+    shift = bits - (value.numerator.bit_length() - value.denominator.bit_length())
+    step = Fraction(1, 1 << shift) if shift >= 0 else Fraction(1 << -shift)
+    return (-(-value // step) if up else value // step) * step

@@ -4,8 +4,7 @@ A mechanism is a law and private integers. Its noise is drawn by the law alone, 
 many numbers there are and nothing else; what is added to what is decided here. Decisions by private numbers
 (`laplace_exceeds`, `exponential_mechanism`) are opened here too, and made in their own modules.
 Guarantee: none of its own. Under test values are sealed on the way here (`engines.core.noise.private`), and a witness
-holds
-    what leaves against what samplers drew (`engines.core.noise.witness`).
+    holds what leaves against what samplers drew (`engines.core.noise.witness`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from engines.core.noise.arguments import check_count, check_fraction
+from engines.core.noise.arguments import check_count, check_fraction, shortened
 from engines.core.noise.bernoulli import bernoulli_exp_multiples
 from engines.core.noise.laplace import MAX_TERM, laplace_values
 from engines.core.noise.source import NoiseSource
@@ -29,7 +29,8 @@ MAX_SIGMA_SQUARED = Fraction((MAX_TERM - 1) ** 2)
 _CHUNK = 2**16
 _HALF_WORD = 2**31
 _MAX_CENTRE_TERM = 2**40
-_DIGITS = 24
+SHORT_BITS = 24
+"""Of a sigma squared that is drawn with: one part in 2**23 is lost at most."""
 _SUMMED = 2**12
 _CERTAIN = 10_000
 
@@ -127,10 +128,7 @@ def sigma_squared_for(sigma: float) -> Fraction:
     """
     if not (math.isfinite(sigma) and sigma > 0):
         raise EngineInputError("sigma must be a positive finite number")
-    exact = Fraction(sigma) ** 2
-    shift = _DIGITS - (exact.numerator.bit_length() - exact.denominator.bit_length())
-    step = Fraction(1, 1 << shift) if shift >= 0 else Fraction(1 << -shift)
-    rounded = math.ceil(exact / step) * step
+    rounded = shortened(Fraction(sigma) ** 2, SHORT_BITS, up=True)
     check_sigma_squared(rounded)
     return rounded
 

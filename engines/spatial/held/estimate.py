@@ -3,7 +3,7 @@
 A leaf's estimate is C_a + X + F + rate * steps: its share of what was measured at its ancestors, what was measured at
 itself, and what is expected among its pending events. An ancestor's measurements are shared in proportion to what was
 measured below since, smoothed by its noise, instead of by area.
-Privacy: released values only, so all of it is free. FloatArray are added, multiplied, divided and square-rooted one by
+Privacy: released values only, so all of it is free. Floats are added, multiplied, divided and square-rooted one by
     one, in a fixed order: IEEE 754 gives every machine the same bits.
 Source: ours, after the consistent extension of [kumar2024] (equations 3.8 and 3.9).
 """

@@ -6,7 +6,7 @@ cell of the watch have. For each a scalar Kalman filter holds the factor to be 1
 through what was expected where the watch counted: where that is little beside the noise of the count, next to nothing
 is corrected. What was expected of steps before is corrected by the part that is no news of this step (the smoother's
 gain).
-Privacy: released values only, so all of it is free. FloatArray are added, multiplied and divided one by one, in a fixed
+Privacy: released values only, so all of it is free. Floats are added, multiplied and divided one by one, in a fixed
     order, as in `engines.spatial.held.estimate`.
 Source: [kalman1960]; the two factors are ours.
 Units: variances are of factors, hence shares of a rate, squared.

@@ -29,14 +29,12 @@ from engines.core.noise.listing import Listed, listing_mechanism
 from engines.core.noise.witness import ListedLaw
 from engines.core.state import reading
 from engines.keys.hashes import KeyHash
-from engines.keys.selection import RESOLUTION, SURE, NormalisedCounter, exceeded, short
+from engines.keys.selection import RESOLUTION, SURE, NormalisedCounter, exceeded, short, shown
 from engines.keys.table import PeriodTable
 from engines.tabular.domain import OTHER, Discovered, TableDomain
 from schemas.arrays import IntArray, KeyArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
-
-_DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,11 +220,7 @@ class Tested:
         return {
             "attribute": self.attribute,
             "test": self.test,
-            "threshold": _shown(finding.threshold(self.test)),
-            "error": _shown(sqrt(finding.counter.variance(self.test))),
+            "threshold": shown(finding.threshold(self.test)),
+            "error": shown(sqrt(finding.counter.variance(self.test))),
             "found": [{"value": v, "count": c} for v, c in zip(self.values, counts.tolist(), strict=True)],
         }
-
-
-def _shown(number: float) -> float:
-    return float(f"{number:.{_DIGITS}g}")
