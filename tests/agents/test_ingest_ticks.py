@@ -492,18 +492,18 @@ async def test_few_records_come_together_and_the_partition_of_an_end_is_read_at_
 async def test_records_that_waited_to_come_together_do_not_wait_again_for_their_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, flushed = SimpleNamespace(now_s=100.0, monotonic=lambda: clock.now_s), list[float]()
-    monkeypatch.setattr(partition_task, "time", clock)
+    now_s, flushed = [100.0], list[float]()
+    monkeypatch.setattr(partition_task, "time", SimpleNamespace(monotonic=lambda: now_s[-1]))
     task = task_of()
 
     async def flush() -> None:
-        flushed.append(clock.now_s)
+        flushed.append(now_s[-1])
         task._oldest_s = None
 
     monkeypatch.setattr(task, "flush", flush)
     wait_s = IngestOptions().flush_wait_s(100)
     for offset, after_s in enumerate([wait_s / 2, 1.0, wait_s / 2, wait_s]):
-        clock.now_s += after_s
+        now_s.append(now_s[-1] + after_s)
         await task.take([record(offset)])
         await task.flush_if_due(100)
     assert flushed == [101.0 + wait_s, 101.0 + 2 * wait_s]
