@@ -38,7 +38,8 @@ enough to be watched.
 """
 STREAMS = "\n[[streams]]"
 METRICS_SHOWN = 2
-HEAD = ("stream", "engine", "steps", "events in", "synthetic", "against the truth", "epsilon")
+HEAD = ("stream", "engine", "steps", "events in", "synthetic", "epsilon")
+NUMBERS = ("steps", "events in", "synthetic")
 
 
 @manual(
@@ -159,14 +160,20 @@ class DemoScreen(Screen):
         """The table has said it."""
 
     def done(self) -> None:
+        from rich.console import Group
+        from rich.padding import Padding
         from rich.panel import Panel
 
         self.bars.close()
         self.is_done = True
         seconds = time.monotonic() - self._begun
-        self._console.print(Panel(self.table(), title="privstream demo", title_align="left", expand=False))
+        tables = Group(self.table(), "", self.errors())
+        self._console.print(Panel(tables, title="privstream demo", title_align="left", expand=False))
         for meaning in self.explained():
-            self._console.print(f" {meaning}", style="dim", highlight=False, soft_wrap=not self._console.is_terminal)
+            if self._console.is_terminal:
+                self._console.print(Padding(meaning, (0, 0, 0, 1)), style="dim", highlight=False)
+            else:
+                self._console.print(f" {meaning}", highlight=False, soft_wrap=True)
         self._console.print(f" {seconds:.0f} s, on Apache Kafka at {self._bootstrap}", style="dim", highlight=False)
         for line in next_lines(self._bootstrap, list(self._streams)) if self._stays else ():
             self._console.print(line, highlight=False, soft_wrap=True)
@@ -181,12 +188,7 @@ class DemoScreen(Screen):
 
         table = Table(box=None, padding=(0, 1), header_style="bold")
         for name in HEAD:
-            # Where the terminal is narrow, the errors are what breaks into lines, never a number.
-            table.add_column(
-                name,
-                no_wrap=name != "against the truth",
-                justify="right" if name in ("steps", "events in", "synthetic") else "left",
-            )
+            table.add_column(name, no_wrap=True, justify="right" if name in NUMBERS else "left")
         for name, stream in self._streams.items():
             entry, utility = self._entries[name], self._utilities[name]
             table.add_row(
@@ -195,9 +197,20 @@ class DemoScreen(Screen):
                 f"{utility['step'] + 1:,}",
                 f"{utility['events_total']:,}",
                 f"{utility['synthetic_points']:,}",
-                "\n".join(self._errors(name)),
                 f"{entry['epsilon_spent']:g} of {float(stream.privacy.epsilon):g}",
             )
+        return table
+
+    def errors(self) -> Table:
+        """Return how far the last step of each stream is from the truth, a row for each figure."""
+        from rich.table import Table
+
+        table = Table(box=None, padding=(0, 1), header_style="bold")
+        table.add_column("stream", no_wrap=True)
+        table.add_column("against the truth")
+        for name in self._streams:
+            for row, error in enumerate(self._errors(name)):
+                table.add_row("" if row else name, error)
         return table
 
     def explained(self) -> Sequence[str]:

@@ -37,6 +37,10 @@ def test_the_demo_explains_every_figure_of_every_engine_at_its_end(capsys: pytes
             assert f"{metric.name} {metric.said(dict.fromkeys(metric.keys, 0.25))}" in text
             assert f"{metric.name}: {metric.explained}" in text
     assert "nothing compared" not in text
+    narrow = Console(file=io.StringIO(), width=80, record=True)
+    narrow.print(screen.table(), screen.errors())
+    heads, figures = 2, sum(min(METRICS_SHOWN, sum(metric.tile for metric in metrics_of(each))) for each in streams)
+    assert len(narrow.export_text().splitlines()) == heads + len(streams) + figures, "no cell is broken into lines"
 
 
 def test_simulate_prints_the_verdict_and_has_it_for_machines(tmp_path: Path) -> None:
