@@ -111,6 +111,9 @@ class RefusedRows:
         first_row: number of the first refused row, from 1; None if it is unknown.
         what_to_do: advice, as a sentence.
         first_line: number of the first line that is not a row in the format of the file; None if there is none.
+
+    >>> print(RefusedRows("NOT_JSON", "", 1, 0.25, None, "", first_line=6))
+    NOT_JSON: 1 row, 25%, first in line 6
     """
 
     reason: str
@@ -131,7 +134,8 @@ class RefusedRows:
         about = f" of {self.name}" if self.name else ""
         first = "" if self.first_row is None else f", first in row {self.first_row:,}"
         first = first if self.first_line is None else f", first in line {self.first_line:,}"
-        return f"{self.reason}{about}: {self.rows:,} rows, {percent(self.share)}{first}"
+        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
+        return f"{self.reason}{about}: {rows}, {percent(self.share)}{first}"
 
 
 @dataclass(slots=True)
