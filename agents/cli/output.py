@@ -157,8 +157,11 @@ def say_refused(stream: str, refused: Sequence[RefusedRows], *, share: float) ->
 
     if share > MUCH:
         warn(f"{f'stream {stream}: ' if stream else ''}{percent(share)} of the rows are refused")
+    advised = set[str]()
     for each in refused:
-        say(f"  refused: {each}" + (f". What to do: {each.what_to_do}" if share > MUCH else ""))
+        advice = "" if share <= MUCH or each.what_to_do in advised else f". What to do: {each.what_to_do}"
+        advised.add(each.what_to_do)
+        say(f"  refused: {each}{advice}")
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ FOLDER = "folder"
 Location = tuple[int | str, ...]
 
 _WORDS = {
-    "string_type": ("must be a text", "write it in double quotes"),
+    "string_type": ("must be a text", "write one text in double quotes, and nothing around it"),
     "string_too_short": ("is empty", "write a name"),
     "string_too_long": ("is too long", "write a shorter name"),
     "int_type": ("must be a whole number", "write a whole number without quotes"),
@@ -360,7 +360,6 @@ _DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _LONGEST_US = 100 * 366 * UNITS_US["d"]
 _DURATION_FIX = 'write a number and a unit out of us, ms, s, min, h, d, w, such as "30s", "6h" or "1d"'
 
-_CALENDAR_LIKE = re.compile(r"day|week|month|quarter|year", re.IGNORECASE)
 _CALENDAR_FIX = 'write a whole number, a space and day, week, month, quarter or year, such as "1 day" or "3 months"'
 
 _SMALLEST, _LARGEST = Decimal("1e-12"), Decimal("1e12")
@@ -413,8 +412,10 @@ def parse_length(value: object) -> Length:
     if isinstance(value, CalendarLength):
         return value
     if not isinstance(value, str) or (length := parse_calendar(value.strip())) is None:
-        if isinstance(value, str) and _CALENDAR_LIKE.search(value):
-            raise refusal("is not a number of calendar units", _CALENDAR_FIX)
+        if isinstance(value, str) and not _DURATION.fullmatch(value.strip()):
+            raise refusal(
+                "is neither a duration nor a number of calendar units", f"{_DURATION_FIX}; or {_CALENDAR_FIX}"
+            )
         return _positive(parse_duration(value))
     if not length.within_century:
         raise refusal("is longer than a hundred years", "write fewer units")

@@ -214,8 +214,9 @@ class SeriesDomainSection(DomainSection):
         edges = Question(key="edges", kind="numbers", example="{ from = N, to = N, bins = 30 }")
         percentiles = TablesQuestion(
             key="fields",
-            text="Or how a number is distributed (count, mean, median, p90, p95 and p99 of each step), in bins between "
-            "two public ends that you choose",
+            text='Or a number: its sum by of = "sum", or of = "value" where each event is a reading, with limits = '
+            "[N, N] in place of edges; or how it is distributed (count, mean, median, p90, p95 and p99 of each step), "
+            "in bins between two public ends that you choose",
             field_key="name",
             questions=(histogram, edges),
             field_kinds=NUMBERS,
