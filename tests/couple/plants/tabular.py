@@ -446,7 +446,12 @@ PAPER_HIDDEN: dict[str, Planted | Fault] = {
         RoundsConfig, "calibrated", "(self.horizon or 1, epsilon)", "(self.horizon or 1, 2 * epsilon)"
     ),
     "an expiry by ttl is measured twice": Fault(
-        edit(PaperTable, "step", "events = merged(events, expired)", "events = merged(events, expired, expired)"),
+        edit(
+            PaperTable,
+            "step",
+            "with_expired(batch.events,",
+            "with_expired(with_expired(batch.events, self._expiry, step=batch.step, ttl=config.ttl_steps)[0],",
+        ),
         {"domain": {"ttl": "2h"}},
         shown_by=3,
     ),
