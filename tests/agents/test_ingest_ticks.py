@@ -71,6 +71,25 @@ def steps_of(cuts: list[int], ticks_at: list[int]) -> dict[int, int]:
     return {step: folded.total for step, folded in block.steps.items()}
 
 
+async def test_the_clock_is_looked_at_again_at_an_end_within_a_second_and_when_it_was_set_back() -> None:
+    task, looks = task_of(), list[int]()
+    over_us = task.clocked[0].spec.clock.end_of(0)
+
+    class Looked(StepEnds):
+        def due(self, tasks: Any, now_us: int, *, grace_us: Any) -> Any:
+            looks.append(now_us - over_us)
+            super().due(tasks, now_us, grace_us=grace_us)
+            return []
+
+    service: Any = SimpleNamespace(
+        _consumer=object(), _step_ends=Looked(), partition_tasks={task.source: task}, _grace_us={"s": 0}
+    )
+    for now_us in -2_500_000, -2_000_000, -1_500_000, -600_000, -500_000, -1, 0, 10, -3_600_000_000, -3_599_999_999:
+        service._broker_clock = SimpleNamespace(bounded_us=lambda now_us=now_us: over_us + now_us)
+        await IngestService._place_ticks(service)
+    assert looks == [-2_500_000, -1_500_000, -500_000, 0, 10, -3_600_000_000]
+
+
 def test_nobody_sleeps_until_the_next_end_while_a_tick_has_no_place() -> None:
     """The main loop polls briefly until then: with a poll that lasts until the next end the tick would wait for it."""
     task = task_of()

@@ -108,7 +108,7 @@ class StepEnds:
     ) -> list[tuple[SourceTask, PartitionIngest, int]]:
         """Return the steps that are over and have no place yet, replayed streams included: see `AwaitedTicks`."""
         found = []
-        next_us = now_us + 1_000_000
+        next_us = now_us + LONGEST_US
         for task in tasks:
             for machine in task.clocked:
                 clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
@@ -129,6 +129,7 @@ class StepEnds:
 
 
 CLOCK_S = 0.05  # how late a step's end may be noticed, at most
+LONGEST_US = 1_000_000  # between two looks at which steps are over
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 1_000  # of one partition
@@ -444,7 +445,8 @@ class IngestService(LongService):
 
     async def _place_ticks(self) -> None:
         consumer, now_us = self._consumer, self._broker_clock.bounded_us()
-        if consumer is None or now_us is None or now_us < self._step_ends.next_us:
+        # A clock that was set back by more than a second is looked at again.
+        if consumer is None or now_us is None or 0 < self._step_ends.next_us - now_us <= LONGEST_US:
             return
         due = self._step_ends.due(self.partition_tasks.values(), now_us, grace_us=self._grace_us)
         if not due:
