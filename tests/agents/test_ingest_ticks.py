@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.ingest.events import RawRecord
-from agents.worker.ingest import partition_task
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import FEW_RECORDS, LEAST_S, IngestService, StepEnds
@@ -506,26 +505,6 @@ async def test_few_records_come_together_and_the_partition_of_an_end_is_read_at_
     await read(service)
     assert service.got == [(), (TopicPartition("raw.s", 1),)]
     assert len(service.slept) == 1
-
-
-async def test_records_that_waited_to_come_together_do_not_wait_again_for_their_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now_s, flushed = [100.0], list[float]()
-    monkeypatch.setattr(partition_task, "time", SimpleNamespace(monotonic=lambda: now_s[-1]))
-    task = task_of()
-
-    async def flush() -> None:
-        flushed.append(now_s[-1])
-        task._oldest_s = None
-
-    monkeypatch.setattr(task, "flush", flush)
-    wait_s = IngestOptions().flush_wait_s(100)
-    for offset, after_s in enumerate([wait_s / 2, 1.0, wait_s / 2, wait_s]):
-        now_s.append(now_s[-1] + after_s)
-        await task.take([record(offset)])
-        await task.flush_if_due(100)
-    assert flushed == [101.0 + wait_s, 101.0 + 2 * wait_s]
 
 
 async def test_nobody_waits_for_more_records_beyond_the_end_of_a_step_or_where_many_came() -> None:

@@ -175,8 +175,7 @@ class SourceTask:
         self._counters = counters
         self._producer: AIOKafkaProducer | None = None
         self._running: asyncio.Task[None] | None = None
-        self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came, at the earliest
-        self._taken_s = time.monotonic()  # when records were last taken in: what comes next is younger
+        self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came
         self._ticked = False
         self._overfull = False
         self.explained = 0
@@ -283,11 +282,10 @@ class SourceTask:
             if taken:
                 self.position = taken[-1].offset + 1
             if self._oldest_s is None:
-                self._oldest_s = self._taken_s
+                self._oldest_s = time.monotonic()
             position += count
             if position < len(records):
                 await asyncio.sleep(0)
-        self._taken_s = time.monotonic()
 
     def _slice_records(self) -> int:
         """Return how many records a slice has: fewer where many machines take in each slice one after the other before

@@ -133,6 +133,8 @@ LONGEST_US = 1_000_000  # between two looks at which steps are over
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 1_000  # of one partition
+TOGETHER = 0.2  # of the time that records wait for their block to fill, to come together before they are taken in
+TOGETHER_S = 5.0  # at most: what is left for the end of a step delays its release
 TURN_S = 0.02  # of work on one partition after the other, before anything else has its turn
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
@@ -250,7 +252,7 @@ class IngestService(LongService):
         self._busy = {source for source, records in fetched.items() if len(records) >= FEW_RECORDS}
         if every and sum(map(len, fetched.values())) < most:
             wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
-            self._together_until_s = time.monotonic() + wait_s
+            self._together_until_s = time.monotonic() + min(wait_s * TOGETHER, TOGETHER_S)
         return fetched
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
