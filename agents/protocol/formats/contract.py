@@ -134,19 +134,14 @@ class SchemaBook:
 
     That there is none of an id is true of records that were written before the registry was asked: it may get one,
     and anybody who may write to a source can make up the next id.
-
-    Attributes:
-        absent: ids of which it is known that there is none, as far as records go that are read now; None: all that the
-            registry has said so of.
     """
 
     def __init__(self) -> None:
-        self.absent: frozenset[SchemaRef] | None = None
         self._texts: dict[SchemaRef, SchemaText | None] = {}
         self._made: dict[tuple[SchemaRef, str], Any] = {}
 
     def __contains__(self, ref: SchemaRef) -> bool:
-        return ref in self._texts and not (self.lacks(ref) and self.absent is not None and ref not in self.absent)
+        return ref in self._texts
 
     def lacks(self, ref: SchemaRef) -> bool:
         """Return whether the registry has said that it has no such schema."""

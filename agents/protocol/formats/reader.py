@@ -235,17 +235,22 @@ class RecordReader:
         """The most events of one record."""
         return 2 if self._form.envelope == "debezium" and self._deletes else 1
 
-    def missing(self, records: Sequence[SourceRecord]) -> tuple[int, frozenset[SchemaRef]]:
+    def missing(
+        self, records: Sequence[SourceRecord], absent: frozenset[SchemaRef] | None = None
+    ) -> tuple[int, frozenset[SchemaRef]]:
         """Return how many of the first records can be read with the schemas that are known, and which of all are not.
 
         At most `MOST_MISSING` of them, the first: anybody who may write to a source can make ids up, and the book must
         hold all that is asked for at once. What comes behind is asked for when those are known.
+
+        Args: absent: schemas of which the registry has said that it has none since these records were there; None: all
+            of which it ever said so.
         """
         found: set[SchemaRef] = set()
         first = len(records)
         for index, record in enumerate(records):
             for ref in self._refs(record):
-                if ref not in self._book:
+                if ref not in self._book or (absent is not None and self._book.lacks(ref) and ref not in absent):
                     found.add(ref)
                     first = min(first, index)
             if len(found) >= MOST_MISSING:

@@ -180,8 +180,13 @@ class EventDecoder:
         """The most events of one record."""
         return 1
 
-    def missing(self, records: Sequence[Any]) -> tuple[int, frozenset[SchemaRef]]:
-        """Return how many of the first records can be read, and which schemas of a registry the others need."""
+    def missing(
+        self, records: Sequence[Any], absent: frozenset[SchemaRef] | None = None
+    ) -> tuple[int, frozenset[SchemaRef]]:
+        """Return how many of the first records can be read, and which schemas of a registry the others need.
+
+        Args: absent: see `agents.protocol.formats.reader.RecordReader.missing`.
+        """
         return len(records), frozenset()
 
     def unfold(self, records: Sequence[Any]) -> Sequence[Any]:
@@ -294,8 +299,10 @@ class FormatDecoder(EventDecoder):
     def most_events(self) -> int:
         return self._reader.most_events
 
-    def missing(self, records: Sequence[Any]) -> tuple[int, frozenset[SchemaRef]]:
-        return self._reader.missing(records)
+    def missing(
+        self, records: Sequence[Any], absent: frozenset[SchemaRef] | None = None
+    ) -> tuple[int, frozenset[SchemaRef]]:
+        return self._reader.missing(records, absent)
 
     def unfold(self, records: Sequence[Any]) -> Sequence[ReadRecord]:
         return self._reader.unfold(records)

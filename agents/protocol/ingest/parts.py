@@ -53,10 +53,12 @@ class SplitReading:
             [], np.zeros(0, np.uint8), {}, np.zeros(0, np.int64),
         )  # fmt: skip
 
-    def missing(self, records: Sequence[Any]) -> tuple[int, frozenset[SchemaRef]]:
+    def missing(
+        self, records: Sequence[Any], absent: frozenset[SchemaRef] | None = None
+    ) -> tuple[int, frozenset[SchemaRef]]:
         """Return what `EventDecoder.missing` does."""
         if records is not self._asked:
-            self._missing, self._asked = self.decoder.missing(records), records
+            self._missing, self._asked = self.decoder.missing(records, absent), records
         return self._missing
 
     def unfold(self, records: Sequence[Any]) -> Sequence[Any]:
@@ -102,8 +104,10 @@ class PartDecoder:
         self.weight = reading.decoder.weight
         self.most_events = reading.decoder.most_events
 
-    def missing(self, records: Sequence[Any]) -> tuple[int, frozenset[SchemaRef]]:
-        return self._reading.missing(records)
+    def missing(
+        self, records: Sequence[Any], absent: frozenset[SchemaRef] | None = None
+    ) -> tuple[int, frozenset[SchemaRef]]:
+        return self._reading.missing(records, absent)
 
     def unfold(self, records: Sequence[Any]) -> Sequence[Any]:
         return self._reading.unfold(records)

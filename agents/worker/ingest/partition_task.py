@@ -310,11 +310,8 @@ class SourceTask:
             self.absent, self._asked_to = frozenset(), records[-1].offset + 1
         end = min(position + count, len(records))
         count = bisect_left(records, self._asked_to, position, end, key=OFFSET) - position
-        part, found = records[position : position + count], []
-        for machine in self.machines:
-            machine.spec.schemas.absent = self.absent
-            found.append(machine.decoder.missing(part))
-            machine.spec.schemas.absent = None
+        part = records[position : position + count]
+        found = [machine.decoder.missing(part, self.absent) for machine in self.machines]
         self.wanted = frozenset().union(*(refs for _, refs in found))
         return min((fit for fit, _ in found), default=count)
 
