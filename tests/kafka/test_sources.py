@@ -113,6 +113,8 @@ async def test_records_deleted_before_they_were_read_are_counted(
             # A worker that does not get round to reading: nothing comes afterwards that would show the loss.
             assert service._consumer is not None
             service._consumer.pause(source)
+            fetcher = service._consumer._fetcher
+            await until(lambda: not fetcher._in_flight)  # one under way would bring what is sent now
             await bench.send([event(f"v{n}", 0) for n in range(20)])
             await delete_records(bootstrap, bench.source, before=30)
             service._consumer.resume(source)
