@@ -17,6 +17,7 @@ from aiokafka.consumer.fetcher import READ_COMMITTED
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.kafka.lifecycle.vitals import Reach
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
@@ -297,7 +298,7 @@ class Fetcher:
 
 
 async def test_a_transaction_that_somebody_keeps_open_moves_nobodys_event_to_another_step() -> None:
-    """What is behind it cannot be read yet, and was sent before the step was over."""
+    """What is behind it cannot be read yet, and was sent before the step was over. It is seen as lag meanwhile."""
     task = task_of()
     service = IngestService(task._config, {"raw.s": [task.clocked[0].spec]}, now_us=lambda: (START_S + 60) * 10**6)
     service._grace_us = {"s": 0}
@@ -308,6 +309,8 @@ async def test_a_transaction_that_somebody_keeps_open_moves_nobodys_event_to_ano
     await task.take([record(offset) for offset in range(3)])
     task.reached(3)
     assert task.clocked[0].ticked == -1
+    await service._see_what_waits(service._consumer)
+    assert service.vitals.lags["ingest"]["raw.s", 0] == Reach(3, 8)
     await task.take([record(offset) for offset in range(3, RECORDS)])
     block, _ = task.clocked[0].seal()
     assert block is not None

@@ -390,7 +390,8 @@ class IngestService(LongService):
         """Note how far each source is taken in, and whether one is not though records wait there."""
         tasks = {source: task for source, task in self.partition_tasks.items() if task.machines and not task.closed}
         async with asyncio.timeout(GIVE_UP_S):
-            ends = await consumer.end_offsets(sorted(tasks)) if tasks else {}
+            # Records behind a transaction that hangs wait, too: steps wait for them, and lag is where people look.
+            ends = await ends_of_everything(consumer, sorted(tasks)) if tasks else {}
         places = {(each.topic, each.partition): Reach(tasks[each].next_offset, end) for each, end in ends.items()}
         self.vitals.lags["ingest"] = places
         held = self._schemas.held(tasks)
