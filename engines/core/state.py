@@ -54,9 +54,9 @@ def written(value: object) -> str:
 
 
 def identity_of(text: str, more: bytes = b"") -> np.ndarray:
-    """`(32,)` uint8: the identity of a configuration. States of configurations with another one mean something else.
+    """Return the identity of a configuration, `(32,)` uint8. A state of another one means something else.
 
-    Args: text: all that decides what its states mean. more: of that, what is no text.
+    Args: text: what decides how a state is read, as text. more: the part of it that is bytes.
     """
     return np.frombuffer(hashlib.sha256(text.encode() + more).digest(), np.uint8)
 
@@ -139,8 +139,9 @@ def check_step(batch: Batch, step: int) -> None:
 
 @aggregate
 def check_events(events: Folded, *, keys_below: int) -> None:
-    """Refuse events whose keys are not one word each, less than `keys_below`, or that have no count. It names what is
-    wrong, never a value. Raises: EngineInputError.
+    """Refuse events unless each key is one word below `keys_below` and has a positive count.
+
+    Raises: EngineInputError, which names what is wrong and never a value.
     """
     keys, counts = events.keys, events.counts
     if keys.ndim != 2 or keys.shape[1] != 1 or counts.shape != keys.shape[:1]:

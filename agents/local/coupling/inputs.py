@@ -32,8 +32,9 @@ def event(stream: Stream, chance: random.Random, *, hot: bool, place: int = 0) -
 
 
 def other(stream: Stream, chance: random.Random, fields: Fields) -> Fields | None:
-    """Draw a replacement for the fields of an event: another event, or a reading within the declared sensitivity. None
-    where there is no other event, as of one state: a record can then be replaced by none.
+    """Draw a replacement for the fields of an event: another event, or a reading within the declared sensitivity.
+
+    Returns: None where there is no other event, as of a stream with one state, whose records nothing can replace.
     """
     domain: Any = stream.domain
     if getattr(domain, "readings", False):
