@@ -63,7 +63,7 @@ class FindingRule:
     period: int | None = None
     longest: int | None = None
     least_count: int = 5
-    max_keys: int = field(default=1_000_000, repr=False)
+    max_keys: int = field(default=1_000_000, repr=False)  # no part of the identity, which is made of what repr shows
 
     def __post_init__(self) -> None:
         _ = self.thresholds
