@@ -17,6 +17,8 @@ BATCH_BYTES = 1 << 20
 BATCHES = {"max.message.bytes": str(BATCH_BYTES + 12)}
 """The default of Kafka: a batch, and the 12 bytes that a log puts before it."""
 CLOCK = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(86_400_000)}
+OWN_TIMES = {"message.timestamp.type": "CreateTime"}
+"""Records keep the times that their producer gives them, whatever brokers do by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ class Topics:
 
     def routing(self, stream: str, source: str) -> Topic:
         """Return the topic with the copies of a stream's raw records, which the job deletes once they are in blocks."""
-        settings = {**FOREVER, "max.message.bytes": str(8 << 20), "message.timestamp.type": "CreateTime"}
+        settings = {**FOREVER, **OWN_TIMES, "max.message.bytes": str(8 << 20)}
         settings["segment.ms"] = str(3_600_000)  # what is deleted leaves the disk with its segment
         return Topic(self.routed(stream), "private", None, settings, "raw events by user", like=source)
 
@@ -183,16 +185,20 @@ class Topics:
         ]
 
     def public(self, stream: str) -> list[Topic]:
-        """Return the topics that a stream writes for readers and operators."""
+        """Return the topics that a stream writes for readers and operators.
+
+        Public records have the time at which their step ended: a broker's would be that of computing, which is private.
+        """
+        public = {**OWN_TIMES, **BATCHES}
         return [
             Topic(
                 self.synthetic(stream),
                 "public",
                 1,
-                {**COMPACTED, **BATCHES},
+                {**COMPACTED, **public},
                 "synthetic records, keyed by synthetic id",
             ),
-            Topic(self.measurements(stream), "public", 1, {**FOREVER, **BATCHES}, "noisy measurements with variances"),
-            Topic(self.ledger(stream), "public", 1, {**COMPACTED, **BATCHES}, "what each step cost"),
+            Topic(self.measurements(stream), "public", 1, {**FOREVER, **public}, "noisy measurements with variances"),
+            Topic(self.ledger(stream), "public", 1, {**COMPACTED, **public}, "what each step cost"),
             Topic(self.utility(stream), "operator", 1, COMPACTED, "true error: operator only"),
         ]

@@ -26,6 +26,8 @@ from schemas.errors import BrokerError, ConfigError
 from schemas.topics import Topics
 from tests.kafka.support import create, fresh_name, job_config, stream_table
 
+BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
+
 
 async def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str, tmp_path: Path) -> None:
     config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
@@ -62,6 +64,17 @@ async def test_a_topic_of_another_shape_is_named_with_its_fix(bootstrap: str, tm
     assert (topics.releases, "has 5 partitions and needs 2") in problems
     assert any(topic == topics.blocks and "retention.ms" in reason for topic, reason in problems)
     assert {topic for topic, _ in problems} == {topics.blocks, topics.releases}
+
+
+async def test_a_public_topic_that_says_when_it_was_written_to_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    """By a default of its brokers (`log.message.timestamp.type`) it would hold the time of computing of each step."""
+    config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
+    published = Topics.published(config.streams[0].name)
+    await create(bootstrap, *(NewTopic(name, 1, 1, topic_configs=BY_BROKER) for name in published))
+    await create_topics(config, source_partitions=1)
+    refused = [each for each in await check_topics(config) if "timestamp" in each.reason]
+    assert {each.topic for each in refused} == set(published)
+    assert refused[0].fix.endswith("--add-config message.timestamp.type=CreateTime")
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
