@@ -58,7 +58,7 @@ class Reason(IntEnum):
     LOST = 18, "It was deleted from the source topic before it was read; offsets are counted."
     UNREADABLE = 19, "It is truncated, or not in the format of the stream."
     NO_SCHEMA_ID = 20, "It does not name the schema of the registry with which it was written."
-    UNKNOWN_SCHEMA = 21, "The registry has no schema with its id."
+    UNKNOWN_SCHEMA = 21, "The registry has no schema with its id, or not all that this refers to."
     UNUSABLE_SCHEMA = 22, "Its schema is not of the stream's format, or does not compile."
     NO_ENVELOPE = 23, "It is not a CloudEvent, or not a change of a table."
     NO_BEFORE = 24, "It is a change that does not say which row it removes."

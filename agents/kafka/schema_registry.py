@@ -99,23 +99,21 @@ class RegistryClient:
                 raise each
 
     async def schema(self, ref: SchemaRef) -> SchemaText | None:
-        """Return the schema of an id; None where the registry has none. Raises: RegistryError."""
+        """Return the schema of an id; None where the registry has none, or not all that it is made of: of either it may
+        have more for later records. Raises: RegistryError.
+        """
         where = f"/schemas/ids/{ref.name}" if isinstance(ref.name, int) else f"/schemas/guids/{ref.name}"
         for again in range(ANSWERS):
             if again:
                 await asyncio.sleep(self._not_there_s)  # in nobody's place: ids that are made up keep no others waiting
             async with self._places:
-                if (found := await self._get(where)) is not None:
-                    break
-        else:
-            async with self._places:
-                await self.check()  # of a wrong path, some say as well that there is no such schema
-            return None
-        text = self._text(found)
-        known: dict[str, str] = {}
+                found, known = await self._get(where), dict[str, str]()
+                if found is not None and await self._references(found, known, set()):
+                    kind = str(found.get("schemaType", "AVRO"))
+                    return SchemaText(kind, self._text(found), tuple(known.items()))
         async with self._places:
-            await self._references(found, known, set())
-        return SchemaText(str(found.get("schemaType", "AVRO")), text, tuple(known.items()))
+            await self.check()  # of a wrong path, some say as well that there is no such schema
+        return None
 
     async def register(self, subject: str, schema: SchemaText) -> int:
         """Return the id of a schema of a subject, whose newest version it becomes if it is none already.
@@ -136,20 +134,21 @@ class RegistryClient:
             raise RegistryError(f"{self._url} gives the schema of {subject} an id that no record can hold")
         return int(found["id"])
 
-    async def _references(self, schema: Any, known: dict[str, str], begun: set[str]) -> None:
-        """Learn what a schema is made of, what that is made of first. One that is gone is left out: nobody can use it.
+    async def _references(self, schema: Any, known: dict[str, str], begun: set[str]) -> bool:
+        """Learn what a schema is made of, what that is made of first. Returns: whether all of it is there.
 
         Args: begun: names that were asked for, so that those which lead in a circle are asked for once.
         """
+        self._text(schema)  # of what is no schema nothing is asked
         for name, path in self._named(schema):
             if name in begun or len(begun) >= MOST_REFERENCES:
                 continue
             begun.add(name)
             found = await self._get(f"{path}?deleted=true")
-            if found is not None:
-                text = self._text(found)
-                await self._references(found, known, begun)
-                known[name] = text
+            if found is None or not await self._references(found, known, begun):
+                return False
+            known[name] = self._text(found)
+        return True
 
     def _named(self, schema: Any) -> list[tuple[str, str]]:
         """Return the names of references, and where each is asked for. Raises: RegistryError."""

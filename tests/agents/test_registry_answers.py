@@ -132,6 +132,33 @@ def test_references_in_a_circle_are_asked_for_once() -> None:
     assert len(asked) == 3
 
 
+def test_a_schema_whose_reference_is_not_there_yet_is_none_yet() -> None:
+    """A copy of the registry may lag behind for one and not for the other; what comes later is read with both."""
+    there = False
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/schemas/types":
+            return web.json_response(["AVRO"])
+        if request.path.startswith("/subjects/") and not there:
+            return web.json_response({"error_code": 40402}, status=404)
+        return web.json_response(
+            {"schema": '"string"', "references": [] if request.path.startswith("/subjects/") else [REFERENCE]}
+        )
+
+    async def scenario() -> tuple[bool, SchemaText]:
+        nonlocal there
+        book = SchemaBook()
+        async with answering(answer) as client:
+            await client.learn(book, [REF])
+            lacking, there = book.lacks(REF), True
+            book.ask_again([REF])
+            await client.learn(book, [REF])
+        found: SchemaText = book.reader(REF, "AVRO", lambda text: text)
+        return lacking, found
+
+    assert asyncio.run(scenario()) == (True, SchemaText("AVRO", '"string"', (("a", '"string"'),)))
+
+
 # --- the schemas of typed output -------------------------------------------------------------------------------------
 
 
