@@ -41,10 +41,12 @@ MEANINGS: dict[Meaning, tuple[type[errors.BrokerResponseError], ...]] = {
         errors.InvalidFetchSessionEpoch, errors.IllegalGenerationError, errors.UnknownMemberIdError,
         errors.RebalanceInProgressError, errors.MemberIdRequired,
     ),
-    # aiokafka knows what to do with these, or raises them by their names: fences, and what a cluster may refuse.
+    # aiokafka knows what to do with these, or raises them by their names: fences, and what a cluster may refuse. Not
+    # DuplicateSequenceNumber, after which it says that the record is written, at offset -1: where a block stands
+    # decides which blocks are kept for the bounds of users.
     "library": (
-        errors.OutOfOrderSequenceNumber, errors.DuplicateSequenceNumber, errors.InvalidProducerEpoch,
-        errors.InvalidTxnState, errors.TopicAuthorizationFailedError, errors.GroupAuthorizationFailedError,
+        errors.OutOfOrderSequenceNumber, errors.InvalidProducerEpoch, errors.InvalidTxnState,
+        errors.TopicAuthorizationFailedError, errors.GroupAuthorizationFailedError,
         errors.ClusterAuthorizationFailedError, errors.TransactionalIdAuthorizationFailed,
         errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError, errors.SaslAuthenticationFailed,
     ),

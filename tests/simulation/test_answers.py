@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import ProducerFenced, kafka_errors
+from aiokafka.errors import DuplicateSequenceNumber, ProducerFenced, kafka_errors
 from aiokafka.protocol.types import Array, Schema
 from aiokafka.structs import OffsetAndMetadata
 
@@ -145,6 +145,18 @@ def test_each_error_ends_in_progress_or_in_its_name(api: int) -> None:
             assert not passes(error)
         elif meaning == "forgotten" and api not in (10, 22):
             assert isinstance(error, ForgottenIdError)
+
+
+def test_a_record_of_which_no_answer_says_where_it_stands_ends_its_writer() -> None:
+    """aiokafka takes it for written at offset -1. Whose block is said to stand there, of the next one nobody knows that
+    it is needed for the bounds of users; it is deleted, and they are counted anew.
+    """
+    cluster = Cluster()
+    cluster.api, cluster.code = 0, DuplicateSequenceNumber.errno
+    result, error, _ = cluster.run(write)
+    assert result is None
+    assert error is not None
+    assert isinstance(said(error), UnforeseenAnswerError)
 
 
 def test_what_nobody_foresaw_ends_the_worker_and_what_passes_is_told() -> None:
