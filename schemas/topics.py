@@ -31,7 +31,7 @@ class Topic:
         settings: required configuration of the topic, as Kafka names it.
         purpose: what the topic holds, in a few words for operators.
         optional: created with the others, but not reported if it is missing.
-        like: the source whose number of partitions and limits of timestamps it is created with; None: of no source.
+        like: the source whose number of partitions it is created with, and whose records it has; None: of no source.
     """
 
     name: str

@@ -257,6 +257,7 @@ REQUEST_RECORDS = 5_000
 """What one request may make of topics, partitions and settings: a controller of KRaft refuses more than 10,000."""
 TIMES = frozenset(f"message.timestamp.{limit}.max.ms" for limit in ("before", "after", "difference"))
 """Settings of a topic, by the age of the broker, that refuse records for their timestamps."""
+NO_LIMIT = str(2**63 - 1)
 ADMIN_PROPERTIES = "admin.properties"
 """Client settings of somebody who may change access rules, as Kafka's own tools read them."""
 COMPACTED_SOURCE = (
@@ -333,20 +334,30 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
                 partitions = counts.get(topic.like)
             if topic.name not in present and partitions is not None:
                 counts[topic.name] = partitions
-                settings = {**topic.settings, **await _times_taken(admin, present, topic.like)}
-                new.append(replace(topic, partitions=partitions, settings=settings))
-        return await _create(admin, config.kafka, new) if new else []
+                new.append(replace(topic, partitions=partitions))
+        made = await _create(admin, config.kafka, [topic for topic in new if topic.like is None])
+        routed = [topic for topic in new if topic.like is not None]
+        if routed:  # behind the others: one that is there shows which settings these brokers have
+            known = Topics(config.job.name, config.kafka.partitions).blocks
+            there = (await _settings(admin, [known]))[known]
+            routed = [replace(topic, settings=_needed(topic, there)) for topic in routed]
+        return made + await _create(admin, config.kafka, routed)
 
 
-async def _times_taken(admin: AIOKafkaAdminClient, present: Collection[str], source: str | None) -> dict[str, str]:
-    """Return the settings by which a source takes timestamps: its copies have the same, and must not be refused."""
-    if source is None or source not in present:
-        return {}
-    return {name: value for name, value in (await _settings(admin, [source]))[source].items() if name in TIMES}
+def _needed(topic: Topic, found: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a topic must have.
+
+    A copy is written later than its record, so it must not be refused for a timestamp with which the source took that.
+
+    Args: found: settings of a topic of the same brokers.
+    """
+    return {**topic.settings, **(dict.fromkeys(TIMES & found.keys(), NO_LIMIT) if topic.like is not None else {})}
 
 
 async def _create(admin: AIOKafkaAdminClient, kafka: Kafka, new: Sequence[Topic]) -> list[str]:
     """Create topics, and wait until brokers know them: for a moment they answer "unknown topic"."""
+    if not new:
+        return []
     brokers = len((await admin.describe_cluster())["brokers"])
     replication = kafka.replication_factor or min(SAFE_BROKERS, brokers)
     safe = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
@@ -508,7 +519,7 @@ def _problems_of(topic: Topic, partitions: int, found: Mapping[str, Any], config
         fix = "set [kafka] partitions to the number with which the job was started; none can be removed"
         yield TopicProblem(topic.name, f"has {partitions} partitions and needs {topic.partitions}", fix)
         return
-    for name, wanted in topic.settings.items():
+    for name, wanted in _needed(topic, found).items():
         value = found.get(name)
         larger = name == "max.message.bytes" and value is not None and int(value) > int(wanted)
         if value != wanted and not larger:

@@ -118,6 +118,19 @@ async def test_records_of_any_producer_are_taken_in_once_over_kills(
     await what_cannot_change(bench)
 
 
+async def test_a_record_is_copied_though_its_source_would_take_it_no_longer(bootstrap: str, tmp_path: Path) -> None:
+    """A copy comes later than its record: one record with an old timestamp would end every worker that copies it."""
+    bench, old_ms = routed(bootstrap, tmp_path), 2_000
+    await bench.create_sources(**{"message.timestamp.before.max.ms": str(old_ms)})
+    await create_topics(bench.config)
+    await bench.send([{"user": "u", "at": time.time(), "x": 0.5, "y": 0.5}])
+    await asyncio.sleep(1.5 * old_ms / 1000)
+    async with bench.running() as service:
+        await until(bench.result, lambda found: bool(found.reasons or service.crash_reason))
+    assert (await bench.result()).reasons == {"ACCEPTED": 1}
+    assert await check_topics(bench.config) == []
+
+
 @pytest.mark.nightly
 async def test_a_routed_history_goes_live(bootstrap: str, tmp_path: Path) -> None:
     """Rows of the past two steps, then live producers of librdkafka in the same stream; nobody's bound begins anew."""
