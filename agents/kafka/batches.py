@@ -2,12 +2,20 @@
 
 What is written is a record batch of Kafka's protocol, version 2, not compressed: the bytes that aiokafka's builder
 writes.
+
+And batches as all consumers of this process read them, whatever the names of headers are: brokers do not look at these,
+and aiokafka ends at one that is not UTF-8, again and again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
 import numpy as np
-from aiokafka.record.default_records import DefaultRecordBase
+from aiokafka.record.default_records import DefaultRecordBase, _DefaultRecordBatchPy
+from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c, encode_varint
 
 from schemas.byte_columns import ByteColumn, Piece, side_by_side
@@ -104,3 +112,64 @@ def _varint(number: int) -> bytes:
     written = bytearray()
     encode_varint(number, written.append)
     return bytes(written)
+
+
+_OVERHEAD, _LENGTH = 12, slice(8, 12)  # of a batch: what its length does not count, and where that stands
+
+
+class ReadBatches:
+    """The batches of a fetch, in place of aiokafka's `MemoryRecords`: it has what a fetcher asks of one."""
+
+    def __init__(self, data: bytes) -> None:
+        self._batches, self._left = MemoryRecords(data), memoryview(data)
+
+    def size_in_bytes(self) -> int:
+        return int(self._batches.size_in_bytes())
+
+    def has_next(self) -> bool:
+        return bool(self._batches.has_next())
+
+    def next_batch(self) -> ReadBatch:
+        end = _OVERHEAD + int.from_bytes(self._left[_LENGTH], "big")
+        data, self._left = self._left[:end], self._left[end:]
+        return ReadBatch(self._batches.next_batch(), data)
+
+
+class ReadBatch:
+    """A batch that was read. Attributes: batch: aiokafka's, of which all else is asked."""
+
+    def __init__(self, batch: Any, data: memoryview) -> None:
+        self.batch, self._data = batch, data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.batch, name)
+
+    def __next__(self) -> Any:
+        return next(self.batch)  # of a control batch, whose only record the fetcher looks at
+
+    def __iter__(self) -> Iterator[Any]:
+        read = 0
+        try:
+            for record in self.batch:
+                yield record
+                read += 1
+        except UnicodeDecodeError:
+            yield from self.leniently(read)
+
+    def leniently(self, begin: int) -> Iterator[Any]:
+        """Return the records from the one with number `begin` on, read as Java does: what is not UTF-8 in the name of a
+        header is the replacement character. Slowly: by aiokafka's reader in Python.
+        """
+        records = _DefaultRecordBatchPy(self._data)
+        iter(records)  # unpacks it
+        records._buffer = _Lenient(records._buffer)
+        return islice(records, begin, None)
+
+
+class _Lenient(bytearray):
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return _Lenient(found) if isinstance(place, slice) else found
+
+    def decode(self, *_: Any) -> str:
+        return super().decode("utf-8", "replace")

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import READ_UNCOMMITTED
 from aiokafka.errors import KafkaError
 
 from agents.kafka.answers import Answers, heed
+from agents.kafka.batches import ReadBatches
 from agents.kafka.cluster import no_answer
 from agents.kafka.lifecycle.advice import explain
 from agents.kafka.lifecycle.cancellations import finish_before_cancellation
@@ -32,6 +34,7 @@ from schemas.topics import BATCH_BYTES, TopicAndPartition
 
 log = logging.getLogger(__name__)
 
+fetcher.MemoryRecords = ReadBatches  # of all consumers of this process: one record must not end them
 
 TRANSACTION_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 8_000

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchBuilderPy
 from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agents.kafka.batches import ReadBatches
 from agents.worker.ingest import records as short_way
 from agents.worker.ingest.records import hand_out_bare_records
 
@@ -66,7 +67,8 @@ def test_the_same_records_and_positions(
     data = _batches(batches)
     aborted = [(ABORTED, 0)]
     expected = _Position(begin)
-    theirs = [each for part, _ in _drained(_result(data, begin, aborted, position=expected), [None]) for each in part]
+    plain = _result(data, begin, aborted, position=expected, batches=MemoryRecords)
+    theirs = [each for part, _ in _drained(plain, [None]) for each in part]
     position = _Position(begin)
     ours = []
     for part, most in _drained(_short(_result(data, begin, aborted, position=position)), asked):
@@ -142,9 +144,14 @@ def _batches(wanted: list[tuple[int, int | None, int]]) -> bytes:
 
 
 def _result(
-    data: bytes, begin: int, aborted: list[tuple[int, int]], *, position: _Position | None = None
+    data: bytes,
+    begin: int,
+    aborted: list[tuple[int, int]],
+    *,
+    position: _Position | None = None,
+    batches: Callable[[bytes], Any] = ReadBatches,
 ) -> FetchResult:
-    records = PartitionRecords(SOURCE, MemoryRecords(data), aborted, begin, None, None, True, READ_COMMITTED)
+    records = PartitionRecords(SOURCE, batches(data), aborted, begin, None, None, True, READ_COMMITTED)
     return FetchResult(SOURCE, assignment=position or _Position(begin), partition_records=records, backoff=0)
 
 
@@ -166,3 +173,28 @@ def _drained(result: FetchResult, asked: list[int | None]) -> Iterator[tuple[lis
 
 def _fields(record: Any) -> tuple[Any, ...]:
     return record.offset, record.timestamp, record.key, record.value, tuple(record.headers)
+
+
+class _Name(str):
+    """The name of a header as a producer in C writes it."""
+
+    def encode(self, *_: Any) -> bytes:
+        return b"gr\xf6\xdfe"
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("way", [_short, lambda result: result], ids=["short", "of the client"])
+def test_a_header_whose_name_is_no_text_ends_nobody(codec: int, way: Callable[[FetchResult], FetchResult]) -> None:
+    """Brokers take it."""
+    builder = _DefaultRecordBatchBuilderPy(2, codec, False, -1, 0, -1, 1 << 16)
+    for row in range(11):
+        headers = [("a", b"1"), (_Name("b"), b"\xf6")] if row in (5, 9) else []
+        builder.append(row, timestamp=1000 + row, key=b"k", value=b"%d" % row, headers=headers)
+    data = bytes(builder.build()) + (11).to_bytes(8, "big") + _batches([(3, None, codec)])[8:]
+    found = [each for part, _ in _drained(way(_result(data, 0, [])), [3]) for each in part]
+    replaced = (("a", b"1"), ("gr\ufffd\ufffde", b"\xf6"))
+    assert [_fields(each)[2:] for each in found[:11]] == [
+        (b"k", b"%d" % row, replaced if row in (5, 9) else ()) for row in range(11)
+    ]
+    assert [each.offset for each in found] == list(range(14))
+    assert [each.timestamp for each in found[:11]] == list(range(1000, 1011))

@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from agents.cli.dead_letters import _reason, _tell
+from agents.kafka.batches import RecordBatch
+from agents.kafka.clients import close_client, fenced_producer
+from agents.kafka.topics import create_topics
 from agents.readers.operator.dead_letters import dead_letters
 from agents.worker.ingest.partition_task import IngestOptions
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
+from schemas.releases import Frames, PublicRecord, frame_records
 from tests.kafka.ingest_support import START_S, Bench, event
-from tests.kafka.support import producing, records_of
+from tests.kafka.support import producing, records_of, until
 
 HUGE = 1 << 20
 
@@ -107,6 +111,34 @@ async def test_each_bad_record_has_its_reason_and_harms_no_other(bootstrap: str,
             "__streams.errors.partition": b"%d" % letter.partition,
             "__streams.errors.offset": b"%d" % letter.offset,
         }
+
+
+class Latin(str):
+    """The name of a header, written as a program in C does: brokers do not look at it."""
+
+    def encode(self, *_: Any) -> bytes:
+        return super().encode("latin-1")
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "any"])
+async def test_the_name_of_a_header_in_another_encoding_ends_no_worker(
+    bootstrap: str, tmp_path: Path, partitioner: str
+) -> None:
+    bench = Bench(bootstrap, tmp_path, partitions=1)
+    bench.streams = [bench.stream("s", partitioner=partitioner)]
+    await create_topics(bench.config, source_partitions=1)
+    batch = RecordBatch()
+    records = Frames.of(frame_records(PublicRecord("synthetic", b"k", value) for value in (raw(), b"no JSON")))
+    assert batch.extend(records, time_ms=START_S * 1000, header=(Latin("größe"), b"1")) == 2
+    producer = await fenced_producer(bench.config.kafka, bench.job)  # such a batch is of a transaction
+    await producer.begin_transaction()
+    await (await producer.send_batch(batch, bench.source, partition=0))
+    await producer.commit_transaction()
+    await close_client(producer)
+    await bench.send([event("bob", 0)])
+    async with bench.running() as service:
+        await until(bench.result, lambda found: sum(found.reasons.values()) >= 3 or service.crash_reason is not None)
+    assert (await bench.result()).reasons == {"ACCEPTED": 2, "NOT_JSON": 1}
 
 
 async def test_an_operator_reads_dead_letters(

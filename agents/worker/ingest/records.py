@@ -108,9 +108,18 @@ class _Batch:
         return getattr(self._batch, name)
 
     def __iter__(self) -> Iterator[_Chunk]:
-        records = chain(self._batch)  # which, unlike the batch, may be asked for its iterator again
-        while chunk := _Chunk(islice(records, CHUNK_RECORDS)):
+        # Which, unlike the batch, may be asked for its iterator again.
+        records, read = chain(self._batch.batch), 0
+        while True:
+            try:
+                chunk = _Chunk(islice(records, CHUNK_RECORDS))
+            except UnicodeDecodeError:
+                records = chain(self._batch.leniently(read))
+                continue
+            if not chunk:
+                return
             yield chunk
+            read += len(chunk)
 
     def __next__(self) -> Any:
         return next(self._batch)  # of a control batch, whose only record the client looks at
