@@ -3,18 +3,26 @@
 What is written is a record batch of Kafka's protocol, version 2, not compressed: the bytes that aiokafka's builder
 writes.
 
-And batches as all consumers of this process read them, whatever the names of headers are: brokers do not look at these,
-and aiokafka ends at one that is not UTF-8, again and again.
+And batches as all consumers of this process read them, whatever a producer has made of them. Brokers look at little of
+what is in a batch: not at the names of headers, nor at what stands behind what is compressed, nor at how large that is.
+At such a batch aiokafka raises an error, or takes all memory, again and again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-from aiokafka.record.default_records import DefaultRecordBase, _DefaultRecordBatchPy
+from aiokafka.codec import cramjam
+from aiokafka.errors import UnsupportedCodecError
+from aiokafka.record.default_records import (
+    DefaultRecordBase,
+    DefaultRecordBatch,
+    _DefaultRecordBatchPy,
+    _DefaultRecordPy,
+)
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c, encode_varint
 
@@ -115,6 +123,8 @@ def _varint(number: int) -> bytes:
 
 
 _OVERHEAD, _LENGTH = 12, slice(8, 12)  # of a batch: what its length does not count, and where that stands
+_MAGIC, _ATTRIBUTES = 16, 22  # the version of its format; the lower byte of its attributes
+_VERSION = 2
 
 
 class ReadBatches:
@@ -135,6 +145,14 @@ class ReadBatches:
         return ReadBatch(self._batches.next_batch(), data)
 
 
+MOST_UNPACKED = 256 << 20
+"""Bytes of a batch that was compressed: brokers bound what comes, and 25 kB of zstd can hold 600 MB."""
+_CODECS: dict[int, tuple[Any, int]] = {1: (cramjam.gzip, 1_032), 3: (cramjam.lz4, 255), 4: (cramjam.zstd, 1 << 15)}
+"""Number of a codec -> how to unpack it, and how many times as large that can be. That of snappy is 22 at most."""
+_UNREADABLE = b"\xff"
+"""In place of a value that cannot be unpacked: it is in no format."""
+
+
 class ReadBatch:
     """A batch that was read. Attributes: batch: aiokafka's, of which all else is asked."""
 
@@ -148,22 +166,57 @@ class ReadBatch:
         return next(self.batch)  # of a control batch, whose only record the fetcher looks at
 
     def __iter__(self) -> Iterator[Any]:
-        read = 0
-        try:
-            for record in self.batch:
-                yield record
-                read += 1
-        except UnicodeDecodeError:
-            yield from self.leniently(read)
+        records, read = self.records(), 0
+        while True:
+            try:
+                for record in records:
+                    yield record
+                    read += 1
+            except Exception as error:
+                records = self.mended(read, error)
+            else:
+                return
 
-    def leniently(self, begin: int) -> Iterator[Any]:
-        """Return the records from the one with number `begin` on, read as Java does: what is not UTF-8 in the name of a
-        header is the replacement character. Slowly: by aiokafka's reader in Python.
+    def records(self) -> Iterator[Any]:
+        """Return the records. What is raised at one of them is for `mended`."""
+        form = DefaultRecordBase
+        size, codec = form.HEADER_STRUCT.size, self._data[_ATTRIBUTES] & form.CODEC_MASK
+        kind, ratio = _CODECS.get(codec, (None, 0))
+        if kind is None or self._data[_MAGIC] != _VERSION or ratio * len(self._data) <= MOST_UNPACKED:
+            return chain(self.batch)
+        # Of memory that is not written to nothing is used.
+        room = np.empty(size + MOST_UNPACKED, np.uint8)
+        try:
+            end = size + kind.decompress_into(self._data[size:], room[size:])
+        except cramjam.DecompressionError as error:
+            return self.mended(0, error)
+        room[:size] = np.frombuffer(self._data[:size], np.uint8)
+        room[_ATTRIBUTES] ^= codec
+        self._data = memoryview(room[:end].tobytes())
+        return chain(DefaultRecordBatch(self._data))
+
+    def mended(self, read: int, error: Exception) -> Iterator[Any]:
+        """Return the records from the one with number `read` on, at which an error was raised. The checksum is right:
+        the batch is what its producer has sent, and would raise it again.
+
+        What is not UTF-8 in the name of a header is the replacement character, as Java has it; slowly, by aiokafka's
+        reader in Python. Anything else is a record without a value that could be read.
+
+        Raises: the error, if it is of this machine.
         """
-        records = _DefaultRecordBatchPy(self._data)
-        iter(records)  # unpacks it
-        records._buffer = _Lenient(records._buffer)
-        return islice(records, begin, None)
+        if (
+            isinstance(error, UnsupportedCodecError | NotImplementedError | MemoryError)
+            or self._data[_MAGIC] != _VERSION
+        ):
+            raise error
+        if isinstance(error, UnicodeDecodeError):
+            records = _DefaultRecordBatchPy(self._data)
+            iter(records)  # unpacks it
+            records._buffer = _Lenient(records._buffer)
+            return islice(records, read, None)
+        left = DefaultRecordBase.HEADER_STRUCT.unpack_from(self._data)[-1] - read
+        end, time_ms, by = self.batch.next_offset, self.batch.max_timestamp, self.batch.timestamp_type
+        return (_DefaultRecordPy(at, time_ms, by, None, _UNREADABLE, []) for at in range(end - left, end))
 
 
 class _Lenient(bytearray):

@@ -13,10 +13,12 @@ from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult, PartitionReco
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchBuilderPy
 from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import calc_crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agents.kafka.batches import ReadBatches
+from agents.kafka import batches
+from agents.kafka.batches import _UNREADABLE, ReadBatches
 from agents.worker.ingest import records as short_way
 from agents.worker.ingest.records import hand_out_bare_records
 
@@ -56,6 +58,7 @@ class _Consumer:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(short_way, "CHUNK_RECORDS", 4)
+    monkeypatch.setattr(short_way, "MOST_BYTES", 10)
 
 
 @given(BATCHES, st.integers(0, 12), st.lists(st.one_of(st.none(), st.integers(1, 12)), min_size=1, max_size=6))
@@ -182,9 +185,13 @@ class _Name(str):
         return b"gr\xf6\xdfe"
 
 
+EACH_WAY = pytest.mark.parametrize("way", [_short, lambda result: result], ids=["short", "of the client"])
+Way = Callable[[FetchResult], FetchResult]
+
+
 @pytest.mark.parametrize("codec", range(5))
-@pytest.mark.parametrize("way", [_short, lambda result: result], ids=["short", "of the client"])
-def test_a_header_whose_name_is_no_text_ends_nobody(codec: int, way: Callable[[FetchResult], FetchResult]) -> None:
+@EACH_WAY
+def test_a_header_whose_name_is_no_text_ends_nobody(codec: int, way: Way) -> None:
     """Brokers take it."""
     builder = _DefaultRecordBatchBuilderPy(2, codec, False, -1, 0, -1, 1 << 16)
     for row in range(11):
@@ -198,3 +205,39 @@ def test_a_header_whose_name_is_no_text_ends_nobody(codec: int, way: Callable[[F
     ]
     assert [each.offset for each in found] == list(range(14))
     assert [each.timestamp for each in found[:11]] == list(range(1000, 1011))
+
+
+def _crafted(codec: int, values: list[bytes], behind: bytes = b"") -> bytes:
+    """A batch with something behind what is compressed, and another batch."""
+    builder = DefaultRecordBatchBuilder(2, codec, False, -1, 0, -1, 1 << 30)
+    for row, value in enumerate(values):
+        builder.append(row, timestamp=1000 + row, key=b"k", value=value, headers=[])
+    batch = builder.build() + behind
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[17:21] = calc_crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    return bytes(batch) + len(values).to_bytes(8, "big") + _batches([(3, None, codec)])[8:]
+
+
+def _values(way: Way, data: bytes, count: int) -> set[bytes]:
+    """Of all records but the last three, which are those of the other batch."""
+    found = [each for part, _ in _drained(way(_result(data, 0, [])), [3]) for each in part]
+    assert [each.offset for each in found] == list(range(count + 3))
+    assert [each.value for each in found[count:]] == [b"0", b"1", b"2"]
+    return {each.value for each in found[:count]}
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@EACH_WAY
+def test_what_stands_behind_what_is_compressed_ends_nobody(codec: int, way: Way) -> None:
+    """Brokers take it where they unpack no more than the records."""
+    assert _values(way, _crafted(codec, [b"v"] * 7, b"not compressed"), 7) <= {b"v", _UNREADABLE}
+
+
+@pytest.mark.parametrize("codec", [1, 3, 4])
+@EACH_WAY
+def test_a_batch_that_would_take_all_memory_is_not_unpacked(
+    codec: int, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MOST_UNPACKED", 50_000)
+    assert _values(way, _crafted(codec, [b" " * 4_000] * 12), 12) == {b" " * 4_000}
+    assert _values(way, _crafted(codec, [b" " * 5_000] * 12), 12) == {_UNREADABLE}

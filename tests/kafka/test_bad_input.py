@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 
 from agents.cli.dead_letters import _reason, _tell
 from agents.kafka.batches import RecordBatch
@@ -113,6 +115,50 @@ async def test_each_bad_record_has_its_reason_and_harms_no_other(bootstrap: str,
         }
 
 
+async def send_batch(bench: Bench, batch: Any) -> None:
+    """As it is; such a batch is of a transaction."""
+    producer = await fenced_producer(bench.config.kafka, bench.job)
+    await producer.begin_transaction()
+    await (await producer.send_batch(batch, bench.source, partition=0))
+    await producer.commit_transaction()
+    await close_client(producer)
+
+
+class Packed:
+    """Three events in gzip, with something behind it; aiokafka's sender asks this of a batch."""
+
+    def record_count(self) -> int:
+        return 3
+
+    def close(self) -> None: ...
+
+    def closed(self) -> bool:
+        return True
+
+    def _set_producer_state(self, *state: int) -> None:
+        self._state = state
+
+    def _build(self) -> bytearray:
+        builder = DefaultRecordBatchBuilder(2, 1, 1, *self._state, 1 << 20)
+        for row in range(3):
+            builder.append(row, timestamp=START_S * 1000, key=None, value=raw(), headers=[])
+        data: bytearray = builder.build() + b"not compressed"
+        data[8:12] = (len(data) - 12).to_bytes(4, "big")
+        data[17:21] = calc_crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+        return data
+
+
+async def test_a_batch_that_cannot_be_unpacked_ends_no_worker(bootstrap: str, tmp_path: Path) -> None:
+    """A broker takes it, since it unpacks no more than so many records."""
+    bench = Bench(bootstrap, tmp_path, partitions=1)
+    await bench.create()
+    await send_batch(bench, Packed())
+    await bench.send([event("bob", 0)])
+    async with bench.running() as service:
+        await until(bench.result, lambda found: sum(found.reasons.values()) >= 4 or service.crash_reason is not None)
+    assert (await bench.result()).reasons == {"ACCEPTED": 1, "NOT_JSON": 3}
+
+
 class Latin(str):
     """The name of a header, written as a program in C does: brokers do not look at it."""
 
@@ -130,11 +176,7 @@ async def test_the_name_of_a_header_in_another_encoding_ends_no_worker(
     batch = RecordBatch()
     records = Frames.of(frame_records(PublicRecord("synthetic", b"k", value) for value in (raw(), b"no JSON")))
     assert batch.extend(records, time_ms=START_S * 1000, header=(Latin("größe"), b"1")) == 2
-    producer = await fenced_producer(bench.config.kafka, bench.job)  # such a batch is of a transaction
-    await producer.begin_transaction()
-    await (await producer.send_batch(batch, bench.source, partition=0))
-    await producer.commit_transaction()
-    await close_client(producer)
+    await send_batch(bench, batch)
     await bench.send([event("bob", 0)])
     async with bench.running() as service:
         await until(bench.result, lambda found: sum(found.reasons.values()) >= 3 or service.crash_reason is not None)

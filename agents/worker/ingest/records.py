@@ -10,12 +10,13 @@ no result.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -23,7 +24,9 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import PartitionRecords
 
 CHUNK_RECORDS = 1_000  # a batch of a mebibyte may unpack to millions, which must not be objects all at once
-OFFSET = attrgetter("offset")
+MOST_BYTES = 64 << 20
+"""Of values that are handed out at once, about: a mebibyte of small batches can hold gigabytes."""
+OFFSET, VALUE = attrgetter("offset"), attrgetter("value")
 
 
 def hand_out_bare_records(consumer: AIOKafkaConsumer) -> None:
@@ -60,18 +63,20 @@ def _getall(result: Any, left: list[Any], max_records: int | None = None) -> lis
     if not result.check_assignment(result._topic_partition):
         records._records_iterator = None  # which refers back to the records, too
         return []
-    taken = left.copy()
+    most = sys.maxsize if max_records is None else max_records
+    taken, size = left.copy(), 0
     left.clear()
-    while max_records is None or len(taken) < max_records:
+    while len(taken) < most and size < MOST_BYTES:
         chunk = next(records, None)
         if chunk is None:
             result._update_position()
             result._partition_records = None
             return taken
         taken += chunk
-    left += taken[max_records:]
+        size += sum(map(len, filter(None, map(VALUE, chunk))))
+    left += taken[most:]
     if left:
-        del taken[max_records:]
+        del taken[most:]
     # What the consumer's position is compared with the next time. Also where what was left before is all that was
     # asked for: else the position would stay before it, as that of a source that has lost its tail.
     records.next_fetch_offset = left[0].offset if left else taken[-1].offset + 1
@@ -108,13 +113,12 @@ class _Batch:
         return getattr(self._batch, name)
 
     def __iter__(self) -> Iterator[_Chunk]:
-        # Which, unlike the batch, may be asked for its iterator again.
-        records, read = chain(self._batch.batch), 0
+        records, read = self._batch.records(), 0
         while True:
             try:
                 chunk = _Chunk(islice(records, CHUNK_RECORDS))
-            except UnicodeDecodeError:
-                records = chain(self._batch.leniently(read))
+            except Exception as error:
+                records = self._batch.mended(read, error)
                 continue
             if not chunk:
                 return
