@@ -145,8 +145,10 @@ class ReadBatches:
         return ReadBatch(self._batches.next_batch(), data)
 
 
-MOST_UNPACKED = 256 << 20
-"""Bytes of a batch that was compressed: brokers bound what comes, and 25 kB of zstd can hold 600 MB."""
+MOST_UNPACKED = 32 << 20
+"""Bytes of a batch that was compressed: brokers bound what comes, and 25 kB of zstd can hold 600 MB. Two of these bytes
+can be a header, which takes 70 in memory.
+"""
 _CODECS: dict[int, tuple[Any, int]] = {1: (cramjam.gzip, 1_032), 3: (cramjam.lz4, 255), 4: (cramjam.zstd, 1 << 15)}
 """Number of a codec -> how to unpack it, and how many times as large that can be. That of snappy is 22 at most."""
 _UNREADABLE = b"\xff"
