@@ -49,16 +49,31 @@ def _engine(value: str) -> str:
 
 
 def _domain(value: Any, handler: Any, info: ValidationInfo) -> Any:
-    """Validate a domain by the model of its kind. A kind without a model is refused before any other key is checked."""
+    """Validate a domain by the model of its kind. Where that says no kind, it is read as the kind of the engine that
+    has most of its keys, so that what else is wrong with them is said at once.
+    """
     if not isinstance(value, Mapping):
         return value if isinstance(value, DomainSection) else handler(value)
-    kind, available, first = value.get("kind"), ", ".join(DOMAINS), next(iter(DOMAINS))
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind in DOMAINS:
+        return DOMAINS[kind].__pydantic_validator__.validate_python(value, context=info.context)
+    spec = ENGINES.get(info.data.get("engine", ""))
+    models = DOMAINS if spec is None else spec.domains
+    known = {each: len(value.keys() & {*model.key_names()} - {"kind"}) for each, model in models.items()}
+    likely, available = max(known, key=known.__getitem__), ", ".join(models)
     if "kind" not in value:
-        raise refusal("missing", f'add kind = "{first}" to [streams.domain], or one of {available}', at="kind")
-    if not isinstance(kind, str) or kind not in DOMAINS:
+        others = f", or one of {available}" if len(models) > 1 else ""
+        missing = ConfigProblem("kind", "missing", f'add kind = "{likely}" to [streams.domain]{others}')
+    else:
         reason = f"this kind is not available in this version; available: {available}"
-        raise refusal(reason, f'set kind = "{first}", or another available kind', at="kind")
-    return DOMAINS[kind].__pydantic_validator__.validate_python(value, context=info.context)
+        missing = ConfigProblem("kind", reason, f'set kind = "{likely}", or another available kind')
+    refused: list[Any] = [((), missing)]
+    if known[likely]:
+        try:
+            models[likely].__pydantic_validator__.validate_python({**value, "kind": likely}, context=info.context)
+        except ValidationError as error:
+            refused += [(each["loc"], each["ctx"]) for each in error_details(error)]
+    raise refusals(refused)
 
 
 def _options(value: Any, handler: Any, info: ValidationInfo) -> Any:

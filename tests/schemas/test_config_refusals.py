@@ -281,6 +281,15 @@ def test_two_streams_may_share_a_source_and_an_audit_topic() -> None:
     assert len(parse_config(GOOD + SECOND.replace('"taxi"', '"other"', 1)).streams) == 2
 
 
+@pytest.mark.parametrize("kind", ["", 'kind = "bxo"'])
+def test_a_domain_without_a_kind_names_those_of_its_engine_and_all_else_that_is_wrong(kind: str) -> None:
+    text = GOOD.replace('kind = "box"', kind, 1).replace('y = "lat"', 'yy = "lat"', 1)
+    problems = {problem.key: problem for problem in refused(text).problems}
+    assert set(problems) == {f"{D}.kind", f"{D}.y", f"{D}.yy"}
+    assert 'kind = "box"' in problems[f"{D}.kind"].fix
+    assert "box, geojson, zones" in str(problems[f"{D}.kind"]), "kinds of other engines are no help"
+
+
 def test_all_problems_are_listed_at_once_whatever_else_is_broken() -> None:
     text = GOOD
     for old, new in [
