@@ -6,8 +6,8 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-WIDTH = 100
-"""Of texts in a terminal."""
+WIDTH = 80
+"""Of texts in a terminal, which is seldom narrower."""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from agents.show.explain import FACTORS, explain, explain_stream
 from agents.show.explain.parts import Budget, decimal, exact
-from agents.show.explain.render import render_page
+from agents.show.explain.render import render_page, render_text
 from agents.show.noise import NORMAL_95, RELEASES, noise_facts
+from agents.show.text import WIDTH
 from agents.show.views.spatial import LeafNoise
 from engines.checks.contract_case import contract_case
 from engines.core.accounting import gaussian
@@ -29,7 +30,7 @@ from engines.core.registry import build_engine
 from engines.spatial.points import Placement
 from engines.spatial.split import path_cost
 from schemas.blocks import Folded
-from schemas.config import ENGINES, Stream
+from schemas.config import ENGINES, Stream, load_config
 from schemas.errors import BudgetError, ConfigError, PrivstreamError
 from schemas.guarantee import Mechanism, max_posterior
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, series, toml
@@ -109,6 +110,16 @@ def test_every_stream_on_which_an_engine_is_tried_can_be_explained(name: str, mo
             kept_back = build_engine(stream).guarantee().kept_back
             assert ("kept back" in explained.budget.terms) == bool(kept_back)
             assert 0 <= kept_back < stream.event_epsilon
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=[file.stem for file in EXAMPLES])
+def test_the_text_fits_a_terminal(file: Path) -> None:
+    text = render_text(explain(load_config(file, {})))
+    assert [line for line in text.splitlines() if len(line) > WIDTH] == []
+    assert WIDTH == 80
 
 
 # --- noise ---

@@ -29,7 +29,7 @@ LEAST = 0.01
 
 
 def render_text(explanation: Explanation) -> str:
-    """Return an explanation as plain text, 100 columns wide, one stream below the other."""
+    """Return an explanation as plain text for a terminal, one stream below the other."""
     blocks = ["\n".join(_stream(stream)) for stream in explanation.streams]
     if explanation.shared:
         lines = [_head("STREAMS THAT ADD UP")]
@@ -61,7 +61,7 @@ def _stream(stream: StreamExplanation) -> Iterator[str]:
         yield from wrapped(line, rest="    ")
     yield _head("WHERE THE BUDGET GOES")
     yield from _budget(stream.budget)
-    yield _head(f"EXPECTED ERROR, in {stream.errors.unit}: 95 % of the errors are within plus or minus")
+    yield _head(f"EXPECTED ERROR, in {stream.errors.unit}: 95 % of errors are within plus or minus")
     yield from _errors(stream)
     yield _head("ONE NOTCH MORE OR LESS: the same stream with another epsilon, after one release")
     yield from _notches(stream)
@@ -76,12 +76,12 @@ def _budget(budget: Budget) -> Iterator[str]:
         f", delta {budget.delta:g}" if budget.delta else ""
     )
     if budget.split:
-        yield f"  of delta              {budget.split}"
+        yield from wrapped(f"of delta              {budget.split}", rest=" " * 24)
     if budget.mu_squared is None:
         yield f"  / {budget.contributions} contributions     each {budget.contribution} {exact(budget.event_epsilon)}"
     for share in budget.shares:
         yield ""
-        yield f"  {share.mechanism.name}"
+        yield from wrapped(share.mechanism.name, rest="    ")
         for name, told in _facts(share, budget):
             yield from wrapped(f"{name}: {told}", first="      ", rest="        ")
     yield ""
@@ -107,9 +107,9 @@ def noise_words(share: Share, contribution: str) -> str:
 
 def _errors(stream: StreamExplanation) -> Iterator[str]:
     model = stream.errors
-    head = ["answer", model.sizes, *(f"{t:,} release{'s' if t > 1 else ''}" for t in RELEASES), ""]
-    rows = [[*row, answer.what] for row, answer in zip(_error_rows(model), model.answers, strict=True)]
-    yield from textwrap.indent(table(head, rows), "  ").splitlines()
+    head = ["answer", model.sizes, "1 release", *(f"{t:,}" for t in RELEASES[1:])]
+    yield from textwrap.indent(table(head, [*_error_rows(model)]), "  ").splitlines()
+    yield from wrapped("; ".join(f"{answer.name}: {answer.what}" for answer in model.answers if answer.what))
     yield from wrapped(model.formula)
     times = ", ".join(f"{t:,} take {stream.duration(t)}" for t in RELEASES[1:])
     yield from wrapped(f"{model.growth}: {times}.")
@@ -117,15 +117,17 @@ def _errors(stream: StreamExplanation) -> Iterator[str]:
 
 
 def _notches(stream: StreamExplanation) -> Iterator[str]:
-    rows = [
-        [*row, "<- configured" if notch.factor == 1 else ""]
-        for row, notch in zip(_notch_rows(stream), stream.notches, strict=True)
+    told = [
+        [f"{epsilon}*" if notch.factor == 1 else epsilon, one, sure.removesuffix(" %").replace("over ", ">"), *errors]
+        for notch, (epsilon, one, sure, *errors) in zip(stream.notches, _notch_rows(stream), strict=True)
     ]
-    yield from textwrap.indent(table([*_notches_head(stream), ""], rows), "  ").splitlines()
+    # A column for each epsilon: the names of the answers are too long for one.
+    head, *rows = zip(_notches_head(stream), *told, strict=True)
+    yield from textwrap.indent(table(head, rows), "  ").splitlines()
     yield from wrapped(
-        '"From even to": how sure somebody who thought it an even chance that a unit is in the data can become. Twice '
-        "the epsilon "
-        "halves the noise, nearly; the odds are squared."
+        '"*" marks the configured epsilon. "From even to": how sure, in percent, somebody who thought it an even '
+        "chance that a unit is in the data can become. Twice the epsilon halves the noise, nearly; the odds are "
+        "squared."
     )
 
 
