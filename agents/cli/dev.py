@@ -24,6 +24,7 @@ from agents.cli.output import (
     say_refused,
     warn,
 )
+from agents.show.text import number_of
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ class Screen:
     def step(self, stream: str, entry: Mapping[str, Any]) -> None:
         gathered = "  gathered: no data is released yet" if entry.get("gathered") else ""
         self.bars.echo(
-            f"{stream}: step {entry['step']} until {entry['end']}  {entry['synthetic_records']:,} synthetic records  "
+            f"{stream}: step {entry['step']} until {entry['end']}  "
+            f"{number_of(entry['synthetic_records'], 'synthetic record')}  "
             f"epsilon {entry['epsilon_spent']:g} of {entry['epsilon']:g}{gathered}"
         )
 
@@ -180,8 +182,9 @@ class Screen:
     def ended(self, outcome: StreamOutcome) -> None:
         self.bars.close()
         say(
-            f"{outcome.stream}: in all {counted(outcome.records)}; {outcome.steps:,} steps published "
-            f"{outcome.added:,} synthetic records and withdrew {outcome.removed:,}"
+            f"{outcome.stream}: in all {counted(outcome.records)}; "
+            f"{number_of(outcome.steps, 'step')} published {number_of(outcome.added, 'synthetic record')} and withdrew "
+            f"{outcome.removed:,}"
         )
 
 
@@ -190,7 +193,7 @@ def counted(records: Seen) -> str:
     from agents.kafka.lifecycle.refusals import UNUSED
 
     numbers = _numbers(records)
-    texts = [f"{numbers['read']:,} records read", f"{numbers['accepted']:,} accepted"]
+    texts = [f"{number_of(numbers['read'], 'record')} read", f"{numbers['accepted']:,} accepted"]
     for reason, said in UNUSED.items():
         count = numbers[reason.lower()]
         if count or reason == "OVER_BOUND":

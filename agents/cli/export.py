@@ -22,6 +22,7 @@ from agents.cli.output import (
     print_json,
     say_compacted,
 )
+from agents.show.text import number_of
 
 Format = Literal["csv", "parquet", "geojson", "geoparquet"]
 What = Literal["synthetic", "measurements", "ledger"]
@@ -74,6 +75,9 @@ def export(
     if as_json:
         print_json({"ok": True, **asdict(done)})
         return
-    typer.echo(f"{done.path}: {done.rows:,} rows of stream {done.stream}, after step {done.step} (until {done.until})")
+    typer.echo(
+        f"{done.path}: {number_of(done.rows, 'row')} of stream {done.stream}, after "
+        f"step {done.step} (until {done.until})"
+    )
     typer.echo(f"  {done.verified:,} of {done.step + 1:,} steps are what the ledger's digests say")
     say_compacted(done.compacted, done.verified)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
+from agents.show.text import number_of
 from schemas.errors import BrokerError, ConfigError, PrivstreamError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
         return
     if isinstance(error, ConfigError):
         count = len(problems)
-        say_error(f"the configuration is refused: {count} {'problem' if count == 1 else 'problems'}")
+        say_error(f"the configuration is refused: {number_of(count, 'problem')}")
         for problem in problems:
             line = f" (line {problem['line']})" if problem["line"] else ""
             typer.echo(f"\n  {problem['key']}{line}\n    {problem['reason']}\n    fix: {problem['fix']}", err=True)

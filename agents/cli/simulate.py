@@ -25,6 +25,7 @@ from agents.cli.output import (
     say_refused,
     warn,
 )
+from agents.show.text import number_of
 
 
 @manual(
@@ -73,8 +74,9 @@ def simulate(
         for each in done:
             figures = tiles(metrics_of(loaded.stream(each.stream)), each.metrics)
             typer.echo(
-                f"{each.stream}: {each.steps:,} steps, {each.events:,} of {each.rows:,} rows accepted, "
-                f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"
+                f"{each.stream}: {number_of(each.steps, 'step')}, {each.events:,} of "
+                f"{number_of(each.rows, 'row')} accepted, {number_of(each.records, 'synthetic record')}, "
+                f"epsilon {each.epsilon:g}"
             )
             for said in (loaded.stream(each.stream).privacy.epsilon_warning, each.warning):
                 if said is not None:
@@ -82,7 +84,7 @@ def simulate(
             say_refused(each.stream, each.refused, share=each.refused_share)
             for reason, outcome in OUTCOMES.items():
                 if count := each.counts.get(reason):
-                    typer.echo(f"  {count:,} rows {outcome}")
+                    typer.echo(f"  {number_of(count, 'row')} {outcome}")
             for said in each.left_out:
                 warn(f"stream {each.stream}: {said}")
             for sentence in each.verdict:

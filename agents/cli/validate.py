@@ -6,6 +6,7 @@ import time
 
 from agents.cli.manual import Example, manual
 from agents.cli.output import AsJson, ConfigFile, config_of, print_json, warn, working
+from agents.show.text import number_of
 
 
 @manual(
@@ -69,8 +70,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
             entry["remarks"] = list(remarks.get(str(entry["name"]), ()))
         print_json({"ok": True, "job": loaded.job.name, "streams": streams})
         return
-    count = len(loaded.streams)
-    typer.echo(f"{config}: well. Job {loaded.job.name}, {count} {'stream' if count == 1 else 'streams'}.")
+    typer.echo(f"{config}: well. Job {loaded.job.name}, {number_of(len(loaded.streams), 'stream')}.")
     for stream in loaded.streams:
         typer.echo(
             f"\n{stream.name}: {stream.source} -> {Topics.synthetic(stream.name)}, "

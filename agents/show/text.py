@@ -29,6 +29,15 @@ def wrapped(text: str, *, first: str = "  ", rest: str = "  ") -> list[str]:
     )
 
 
+def number_of(count: int, what: str) -> str:
+    """Return so many of what is called so in the singular.
+
+    >>> number_of(1, "row"), number_of(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     """Return a text as it can be shown, whatever is in it: no control sequence reaches a terminal or a picture.
 

@@ -36,6 +36,7 @@ def test_the_demo_explains_every_figure_of_every_engine_at_its_end(capsys: pytes
         for metric in shown:
             assert f"{metric.name} {metric.said(dict.fromkeys(metric.keys, 0.25))}" in text
             assert f"{metric.name}: {metric.explained}" in text
+    assert "truth of departures 0.25" in text, "a number of nothing says nothing"
     assert "nothing compared" not in text
     narrow = Console(file=io.StringIO(), width=80, record=True)
     narrow.print(screen.table(), screen.errors())

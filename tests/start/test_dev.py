@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agents.cli.dev import JsonScreen
+from agents.cli.dev import JsonScreen, Screen
 from agents.kafka.lifecycle.refusals import NOT_PLACED, WHAT_TO_DO
 from agents.local.broker.embedded import Watchdog
 from agents.local.dev import DevOptions, Played, StreamOutcome, dev, local_copy, without_settings
@@ -152,6 +152,18 @@ ALL = (
     "1 without an event, 3 left out by drop of [streams.map], "
     "22 refused: WRONG_PARTITION of user_id 20, NOT_JSON 2"
 )
+
+
+def test_one_record_is_said_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """As at every step of a series."""
+    entry = {"end": "b", "synthetic_records": 1, "epsilon_spent": 1.0, "epsilon": 1.0, "added": 1, "removed": 0}
+    outcome, screen = StreamOutcome("visits"), Screen()
+    outcome.published({**entry, "start": "a", "step": 0})
+    screen.step("visits", {**entry, "step": 0})
+    screen.ended(outcome)
+    printed = capsys.readouterr()
+    assert printed.out == "visits: step 0 until b  1 synthetic record  epsilon 1 of 1\n"
+    assert printed.err.endswith("; 1 step published 1 synthetic record and withdrew 0\n")
 
 
 def test_each_refusal_is_said_when_it_comes_and_its_fix_once(capsys: pytest.CaptureFixture[str]) -> None:

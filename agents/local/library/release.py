@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO
 from agents.readers.consume.columns import table_of
+from agents.show.text import number_of
 from schemas.events import Reason
 from schemas.ledger import LedgerEntry
 from schemas.releases import Candidate, PublicRecord
@@ -165,8 +166,9 @@ class StepRelease:
             paid = f"; epsilon spent {self.epsilon_spent:g}" if self.epsilon_spent else ""
             return f"step {self.step}, from {when}: gathered, no data is released yet{paid}"
         return (
-            f"step {self.step}, from {when}: {len(self.records):,} synthetic records appear, {len(self.removed):,} go, "
-            f"{len(self.measurements):,} measurements; epsilon spent {self.epsilon_spent:g}"
+            f"step {self.step}, from {when}: {number_of(len(self.records), 'synthetic record')} came, "
+            f"{len(self.removed):,} went, {number_of(len(self.measurements), 'measurement')}; "
+            f"epsilon spent {self.epsilon_spent:g}"
         )
 
     __repr__ = __str__

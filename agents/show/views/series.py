@@ -294,7 +294,7 @@ def metrics(stream: Stream) -> Sequence[Metric]:
     }
     off = "How far the release of a step is from the truth, in the units of the field."
     for name, groups in _numbers(stream).items():
-        field = "" if "" in groups.values() else f" of {name}" if by is None else f" of {name} by {by.field}"
+        field = f" of {name}" if by is None else f" of {name} by {by.field}"
         for (what, label, short), meaning in meanings.items():
             found.append(
                 Metric(
