@@ -148,7 +148,7 @@ def init(
         })  # fmt: skip
     else:
         if fields:
-            say("fields: " + ", ".join(map(str, fields)))
+            say(_folded("fields: " + ", ".join(map(str, fields)), first=""))
         typer.echo(f"wrote {out}: stream {name}, {source} -> {name}.synthetic, engine {engine}")
         if fields and "time.field" in done.values:
             say(f"time of an event: {done.values['time.field']}; another one: --set time.field=FIELD")
@@ -158,14 +158,22 @@ def init(
                 "stream"
             )
         for key, asked in done.to_fill.items():
-            typer.echo(f"  to fill in, or --set {key}=VALUE: {asked}")
+            typer.echo(_folded(f"to fill in, or --set {key}=VALUE: {asked}"))
         file = from_ or Path("history.csv")
         say("next:")
-        say(f"  privstream validate {out}     what is promised, and how large the noise is")
-        say(f"  privstream simulate {out} {file} --out try     what would come out, without Kafka; NOT private")
-        say(f"  privstream dev {out} {file}     all of it on this machine")
+        say(f"  privstream validate {out}\n      what is promised, and how large the noise is")
+        say(f"  privstream simulate {out} {file} --out try\n      what would come out, without Kafka; NOT private")
+        say(f"  privstream dev {out} {file}\n      all of it on this machine")
     if done.to_fill:
         raise typer.Exit(FOUND)
+
+
+def _folded(text: str, *, first: str = "  ") -> str:
+    """Return a text in lines that fit a terminal. A setting is typed as it stands, so it stays in one."""
+    from agents.show.text import wrapped
+
+    whole = re.sub(r'--set (?:"[^"]*"|\S+)', lambda setting: setting[0].replace(" ", "\xa0"), text)
+    return "\n".join(wrapped(whole, first=first, rest=" " * 6)).replace("\xa0", " ")
 
 
 def _cluster(servers: str) -> Kafka:

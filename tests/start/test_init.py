@@ -81,8 +81,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(*arguments: object) -> tuple[int, str, str]:
+    """Return the exit code and what is printed, without the breaks within what is said of one thing."""
     result = commands.call(*arguments)
-    return result.exit_code, result.stdout, result.stderr
+    said, also = (re.sub(r"\n {6}", " ", text) for text in (result.stdout, result.stderr))
+    return result.exit_code, said, also
 
 
 def settings(engine: str, kind: str) -> list[str]:
@@ -202,6 +204,8 @@ def test_a_time_in_parts_and_a_trip_of_all_a_user_has_are_said_with_their_column
     offered = [advice[at + 1].rstrip(".,") for at, word in enumerate(advice) if word == "--set"]
     offered = [each for each in offered if not each.endswith(("VALUE:", "=FORMAT;"))]
     assert {"time.field=at", "time.format=%Y-%m-%d-%H", "map.track=storm", "domain.trip=track"} < set(offered)
+    printed = commands.call(*usual, *known).output.splitlines()
+    assert [line for line in printed if len(line) > 80 and not re.fullmatch(r' +--set "[^"]+"', line)] == []
     assert call(*usual, *known, *[word for each in offered for word in ("--set", each)])[0] == 0
     assert load_config("job.toml").streams[0].time.format == "%Y-%m-%d-%H"
 

@@ -181,7 +181,7 @@ class Template:
                 Question(
                     key="user", kind="field", hints=USER_HINTS,
                     text="Which field holds the user's id? Where events name nobody, say --set privacy.unit=event in "
-                    "place of it, and events are protected",
+                    "place of it, and events are protected.",
                 ),
                 fields=[each for each in self._fields if not _NO_ID.search(each.name.lower())],
             )  # fmt: skip
