@@ -9,6 +9,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -112,12 +113,10 @@ def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
 
 
 def problems_of(error: PrivstreamError) -> list[dict[str, Any]]:
-    """Return an error as key, reason, fix; our messages put the fix behind the word "Fix:"."""
+    """Return an error as key, reason, fix; our messages put the fix behind "Fix:", or as in a log "What to do:"."""
     if isinstance(error, ConfigError):
         return [asdict(each) for each in error.problems]
-    text = str(error)
-    at = text.find("Fix: ")
-    reason, fix = (text, "") if at < 0 else (text[:at], text[at + len("Fix: ") :])
+    reason, _, fix = re.sub(r"\bWhat to do: ", "Fix: ", str(error), count=1).partition("Fix: ")
     return [{"key": "", "reason": reason.strip(), "fix": fix.strip(), "line": None}]
 
 

@@ -20,7 +20,7 @@ from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field, percent
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.membership import members_of
 from agents.kafka.stop_log import recorded
-from agents.kafka.topics import TopicIdentity, admin_client, topic_identities
+from agents.kafka.topics import TopicIdentity, admin_client, not_there, topic_identities
 from agents.kafka.witness import store_of
 from agents.kafka.witness_places import within
 from agents.protocol.ingest.partition import nested
@@ -28,7 +28,7 @@ from agents.protocol.ingest.places import NEW, Places
 from agents.protocol.partitioner import Hashing, home_partition
 from agents.protocol.release.witness import Mark
 from schemas.blocks import Block, Tally
-from schemas.errors import BrokerError, ConfigError, SourceError, WireError, WitnessAwayError, WitnessError
+from schemas.errors import ConfigError, SourceError, WireError, WitnessAwayError, WitnessError
 from schemas.ledger import LedgerEntry
 from schemas.topics import TopicAndPartition, Topics
 
@@ -147,7 +147,7 @@ async def status(config: Config) -> list[StreamStatus]:
     new = [stream for stream in config.streams if stream.name not in stored]
     needed = {topics.blocks, *(topic for stream in new for topic in (stream.source, config.read_by(stream)))}
     if missing := sorted(needed - found.keys()):
-        raise BrokerError(f"topic {', '.join(missing)} does not exist. Fix: privstream topics CONFIG --create.")
+        raise not_there(missing, "privstream topics CONFIG --check says of each what to do")
     read = sorted(found.keys() - {topics.fingerprints, topics.stops})
     tps = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
     stops = list((await recorded(config)).values()) if topics.stops in found else []

@@ -145,8 +145,14 @@ async def existing_topics(kafka: Kafka, topics: Collection[str], *, fix: str = "
     async with admin_client(kafka) as admin:
         found = await topic_identities(admin, topics)
     if fix and (missing := [topic for topic in topics if topic not in found]):
-        raise BrokerError(f"topic {', '.join(missing)} does not exist. Fix: {fix}.")
+        raise not_there(missing, fix)
     return found
+
+
+def not_there(missing: Sequence[str], fix: str) -> BrokerError:
+    """Return the error that topics do not exist, with what to do."""
+    said = f"topic {missing[0]} does not" if len(missing) == 1 else f"topics {', '.join(missing)} do not"
+    return BrokerError(f"{said} exist. Fix: {fix}.")
 
 
 RECENT = 100  # records at the end of a blocks partition, among which the newest blocks of its streams are looked for

@@ -191,7 +191,7 @@ def test_what_is_no_path_is_refused_with_those_that_are(text: str) -> None:
         ("", "as in SQL"),
         ("n >", "as in SQL"),
         ("m = 1", "one of n, w, b"),
-        ("ww = 'x'", "Fix: w"),
+        ("ww = 'x'", "Fix: name w"),
         ("w = 'xx'", "'x'"),
         ("w = 5", "single quotes"),
         ("n = '5'", "without quotes"),

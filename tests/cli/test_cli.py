@@ -211,6 +211,10 @@ def test_no_broker_is_one_clean_block(monkeypatch: pytest.MonkeyPatch, arguments
     machine = as_json(call(*arguments, "--json"))
     assert machine["ok"] is False
     assert machine["error"] == "BrokerError"
+    [problem] = machine["problems"]
+    assert problem["reason"].endswith("nothing listens there.")
+    assert problem["fix"] == "start the broker or correct kafka.bootstrap"
+    assert f"\n  fix: {problem['fix']}\n" in result.stderr
 
 
 def test_doctor_says_what_to_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

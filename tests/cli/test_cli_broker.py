@@ -56,9 +56,11 @@ async def one_block(config: Config, partition: int, *, live_from: int, unread: i
 
 def test_topics_replay_status_doctor(config: Path) -> None:
     assert {each["fix"] for each in call("topics", config, "--check", code=1)["problems"]}
-    assert "does not exist" in call("status", config, code=2)["problems"][0]["reason"]
-    missing = call("topics", config, "--create")
-    assert not any(name.startswith(("raw.", "audit.")) for name in missing["created"])
+    [missing] = call("status", config, code=2)["problems"]
+    assert " do not exist" in missing["reason"]
+    assert "--check" in missing["fix"], "--create makes no source"
+    made = call("topics", config, "--create")
+    assert not any(name.startswith(("raw.", "audit.")) for name in made["created"])
     assert "--source-partitions" in call("replay", config, FILE, code=2)["problems"][0]["fix"]
     assert len(call("topics", config, "--create", "--source-partitions", 2)["created"]) == 2
     assert call("topics", config, "--create")["created"] == []

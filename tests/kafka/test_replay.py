@@ -257,7 +257,7 @@ def test_another_file_is_refused_unless_appended(bootstrap: str, tmp_path: Path)
 
 def test_a_missing_topic_and_a_wall_clock_are_refused(bootstrap: str, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.csv.gz", 10)
-    with pytest.raises(BrokerError, match="does not exist"):
+    with pytest.raises(BrokerError, match="do not exist"):
         run(parse_config(text_of(bootstrap)), path)
     with pytest.raises(ReplayError, match='clock = "replay"'):
         run(parse_config(text_of(bootstrap, clock="wall")), path)

@@ -648,7 +648,7 @@ def explanation(tuned: Tuned) -> tuple[str, str]:
         "bound lets through, without noise, against the whole truth; and noise, of the release against what the bound "
         "lets through. The two do not add up to the error.",
         f"A contribution is one {tuned.contribution}. Accepted is the share of usable rows, of all steps and of the "
-        "first and last third of them.",
+        "first and last third of them. * stands at the bound that errs least.",
     )
 
 
@@ -671,7 +671,7 @@ def by_epsilon(tuned: Tuned) -> Iterator[tuple[Recommendation, Sequence[TuneCell
 
 
 def table_head(tuned: Tuned) -> list[str]:
-    return ["bound", "accepted", "first third", "last third", *(f"{name} (bias, noise)" for name in error_names(tuned))]
+    return ["bound", "accepted", "first third", "last third", *error_names(tuned)]
 
 
 def error_names(tuned: Tuned) -> list[str]:

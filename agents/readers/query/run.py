@@ -175,11 +175,15 @@ class _Reader:
         name = ".".join(str(part.name) for part in node.parts)
         if name not in self._fields:
             near = difflib.get_close_matches(name, self._fields, n=1)
-            raise QueryError(f"there is no field {name!r} to ask for. Fix: {near[0] if near else self._names()}.")
+            raise QueryError(
+                f"there is no field {name!r} to ask for. Fix: {f'name {near[0]}' if near else self._names()}."
+            )
         return name
 
     def _names(self) -> str:
-        return f"one of {', '.join(self._fields)}" if self._fields else "leave the condition out: there is one number"
+        return (
+            f"name one of {', '.join(self._fields)}" if self._fields else "leave the condition out: there is one number"
+        )
 
     def _value(self, node: exp.Expr, field: str, *, ordered: bool = False) -> Any:
         value, asked = _literal(node), self._fields[field]
