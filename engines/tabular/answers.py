@@ -403,8 +403,7 @@ class _Totals:
             if self._counter.measure == "epsilon":
                 variance = lambda scale: DiscreteLaplace(scale).variance  # noqa: E731
             each = {noise: variance(noise) for noise in set(self._counter.node_noise(self._steps))}
-            unit = self._counter.resolution**2
-            noise = np.array([each[scale] / unit for scale in self._counter.node_noise(self._steps)])
+            noise = np.array([each[scale] for scale in self._counter.node_noise(self._steps)])
             self._nodes = self._counter.decoder(self._steps), noise
         decoder, noise = self._nodes
         mixed = sum((weight * decoder[step] for step, weight in known.items()), np.zeros(len(noise)))

@@ -69,7 +69,7 @@ class Known:
         return float((counts(self.events) * ((steps >= question.first) & (steps <= question.last))).sum())
 
 
-def table_rows(seed: int = 1, *, steps: int = 1) -> Known:
+def table_rows(seed: int = 1, *, steps: int = 1, **tables: Any) -> Known:
     """Four attributes, steps of 400 rows; marginals of step 0 are never cut."""
     chance = np.random.default_rng(seed)
     size = steps * 400
@@ -95,7 +95,7 @@ def table_rows(seed: int = 1, *, steps: int = 1) -> Known:
         (CountQuestion(0, 0, Both((true, Atom("c", "=", (True,))))), lambda of: of["b"] & of["c"]),
         (CountQuestion(0, 0), lambda of: np.ones(len(of["step"]))),
     ]
-    return Known(configured("tabular", {"kind": "table", "attributes": attributes}), events, steps, asked)
+    return Known(configured("tabular", {"kind": "table", "attributes": attributes}, **tables), events, steps, asked)
 
 
 def counts_of_states(seed: int = 1) -> Known:
