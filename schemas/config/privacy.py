@@ -159,7 +159,9 @@ class Privacy(Section):
             yield ConfigProblem(
                 "max_contributions",
                 "missing: without a bound on the events of a user, no epsilon holds for the user",
-                "add max_contributions = 2, or more: each event then gets a smaller share of epsilon",
+                "add max_contributions, as many as the stream has steps: each counts all members"
+                if self.unit == "replace"
+                else "add max_contributions = 2, or more: each event then gets a smaller share of epsilon",
             )
 
     def _bounds_without_users(

@@ -106,6 +106,8 @@ async def _each_stream(job: PageJob, page: Page, closed: dict[str, int]) -> None
     assert "points in a square" not in texts["drives"], "that is the scale of the density"
     assert "Shares of" in texts["evictions"]
     assert "keys are listed at this step" in texts["arrivals"]
+    assert "costs one member whose records are replaced at most epsilon" in texts["zones"], "all of them, not one"
+    assert "a bound over all events" in texts["taxi"]
     assert "90 % interval" in await page.evaluate(f"{_label(job.names['departures'])}")
     assert "north" in await page.evaluate(f"{_label(job.names['zones'])}")
     await _slider(page, job.names["taxi"])

@@ -31,7 +31,8 @@ export class Keys {
         element("td", { class: "n" }, `${number.format(Math.round(low))} to ${number.format(Math.round(high))}`),
         element("td", { class: "n" }, number.format(since)));
     });
-    const head = ["key", "", "people", this.about.interval, "found in step"].map((text) => element("th", { scope: "col" }, text));
+    const head = ["key", "", "people", this.about.interval, "found in step"].map((text, at) =>
+      element("th", { scope: "col", class: at < 2 ? "" : "n" }, text));
     replace(this.body, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Keys" },
       element("table", {}, element("caption", {}, this.about.fields.join(", ")),
         element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows))));

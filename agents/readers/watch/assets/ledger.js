@@ -68,7 +68,7 @@ export class Budget {
   show(s) {
     const spent = `${+s.epsilon_spent.toPrecision(4)} of ${+s.epsilon.toPrecision(4)}`;
     const unit = { user: s.max_contributions ? `one user with at most ${number.format(s.max_contributions)} contributions` : "one user",
-      event: "one event", replace: "one record that is replaced by another" }[s.unit] || s.unit;
+      event: "one event", replace: "one member whose records are replaced" }[s.unit] || s.unit;
     const day = 86400e6;
     const period = s.epsilon_per_us ? ` in each ${+(s.epsilon_per_us / day).toPrecision(4)} days; it then renews` : ", over the whole life of the stream";
     const meter = element("progress", { max: s.epsilon || 1, value: s.epsilon_spent, "aria-label": `epsilon spent: ${spent}` });
@@ -82,7 +82,7 @@ export class Budget {
       meter,
       ...(s.renewal ? [element("p", {}, `${s.unit === "user" ? "A user" : "Somebody"} who was in ${s.renewal.periods === 1 ? "the one period" : `all ${number.format(s.renewal.periods)} periods`} so far `
         + `pays at most epsilon = ${price(s.renewal.epsilon, s.renewal.delta)}; for any time as long as one period it is ${price(s.renewal.window_epsilon, s.renewal.window_delta)}.`)] : []),
-      element("p", { class: "small" }, "It is a bound over all users, and can be the whole epsilon from the first release on. " + left),
+      element("p", { class: "small" }, `It is a bound over all ${s.unit === "event" ? "events" : "users"}, and can be the whole epsilon from the first release on. ${left}`),
       ...(s.epsilon_warning ? [element("p", { class: "bad" }, s.epsilon_warning)] : []),
       ...(s.private ? [] : [element("p", { class: "bad" }, `NOT PRIVATE. ${s.note}`)]),
       ...(rows.length ? [table("Mechanisms, per event", ["what is measured", "noise", "#scale", "#epsilon", "#uses"], rows)] : []));

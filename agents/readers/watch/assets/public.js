@@ -169,7 +169,7 @@ class StreamPage {
     replace(this.tiles, tiles([
       ["Synthetic records alive", number.format(s.records)],
       ["Steps published", number.format(s.step + 1)],
-      [`Epsilon spent by one ${s.unit === "replace" ? "record" : s.unit}`, `${+s.epsilon_spent.toPrecision(4)} of ${+s.epsilon.toPrecision(4)}`],
+      [`Epsilon spent by one ${s.unit === "replace" ? "member" : s.unit}`, `${+s.epsilon_spent.toPrecision(4)} of ${+s.epsilon.toPrecision(4)}`],
       ["Horizon left", left],
       ["Ledger", broken ? "does not hold" : s.steps ? `holds: ${number.format(verified)} of ${number.format(s.steps)} digests verified` : "nothing yet", broken ? "bad" : "good"],
     ]));
