@@ -12,7 +12,7 @@ import typer
 
 from agents.cli.manual import Example, manual
 from agents.cli.output import FOUND, AsJson, Bars, config_of, print_json, say
-from agents.show.text import table
+from agents.show.text import number_of, table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def audit(
         for each in found:
             for line in each.violations:
                 say(f"{each.name}: {line}")
-        say(f"{len(found)} streams, {len(broken)} failed; pairs from --seed {begin}")
+        say(f"{number_of(len(found), 'stream')}, {len(broken)} failed; pairs from --seed {begin}")
     if broken:
         raise typer.Exit(FOUND)
 

@@ -563,6 +563,7 @@ def test_keys_and_other_streams_of_the_same_users_add_up_part_by_part() -> None:
         assert price.gaussian[0] == pytest.approx(gaussian.epsilon(1e-6, mu) + periods / 2, rel=2e-5)
         assert price.gaussian[1] == pytest.approx(1e-6 + periods * 4e-7)
         assert (counts.thresholds, rides.mu_squared, rides.epsilon) == (0, None, Fraction(periods, 2))
+    assert max(map(len, render_text(explanation).splitlines())) <= WIDTH
     text, page, _ = everywhere(explanation)
     for form in (text, page):
         assert "Of that, in any 365 days in a row: mu^2 = " in form

@@ -170,8 +170,8 @@ def test_what_is_refused_is_counted_by_reason_and_column() -> None:
         ({"who": [1, 2], "at": [START], "x": [0.5], "y": [0.5]}, "could not be read as columns"),
         (pa.table([[1], [2]], names=["x", "x"]), "two columns of the batch have one name"),
         ([1, 2], "a list of int is no batch"),
-        (7, "a batch cannot be a int"),
-        ("rows.csv", "a batch cannot be a str"),
+        (7, "a batch cannot be of type int"),
+        ("rows.csv", "a batch cannot be of type str"),
     ],
 )
 def test_what_is_no_batch_is_refused_as_a_whole(batch: Any, said: str) -> None:

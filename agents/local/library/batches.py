@@ -218,8 +218,8 @@ def _as_columns(batch: object, wanted: Callable[[str], bool]) -> list[tuple[str,
         )
     if columns is None:
         raise BatchError(
-            f"a batch cannot be a {type(batch).__name__}. Fix: pass a dict of numpy arrays, a pandas DataFrame, an "
-            "Arrow table or batch, or a list of dicts."
+            f"a batch cannot be of type {type(batch).__name__}. Fix: pass a dict of numpy arrays, a pandas DataFrame, "
+            "an Arrow table or batch, or a list of dicts."
         )
     return columns
 

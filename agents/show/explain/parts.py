@@ -376,7 +376,7 @@ class SharedBudget:
             yield f"Of that, {what}: {told}.", [*rows, ["together", "", *sums]]
 
 
-PARTS = ("stream", "periods", "mu^2", "delta of thresholds", "epsilon of other noise", "its delta")
+PARTS = ("stream", "periods", "mu^2", "delta of thresholds", "other epsilon", "other delta")
 """Heads of `SharedBudget.tables`."""
 
 
