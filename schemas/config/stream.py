@@ -49,28 +49,33 @@ def _engine(value: str) -> str:
 
 
 def _domain(value: Any, handler: Any, info: ValidationInfo) -> Any:
-    """Validate a domain by the model of its kind. Where that says no kind, it is read as the kind of the engine that
-    has most of its keys, so that what else is wrong with them is said at once.
+    """Validate a domain by the model of its kind, which is one of the engine's. Where it says none of them, it is read
+    as the kind that has most of its keys, so that what else is wrong with them is said at once.
     """
-    if not isinstance(value, Mapping):
-        return value if isinstance(value, DomainSection) else handler(value)
-    kind = value.get("kind")
-    if isinstance(kind, str) and kind in DOMAINS:
-        return DOMAINS[kind].__pydantic_validator__.validate_python(value, context=info.context)
+    told = {"kind": value.kind} if isinstance(value, DomainSection) else value
+    if not isinstance(told, Mapping):
+        return handler(value)
     spec = ENGINES.get(info.data.get("engine", ""))
     models = DOMAINS if spec is None else spec.domains
-    known = {each: len(value.keys() & {*model.key_names()} - {"kind"}) for each, model in models.items()}
-    likely, available = max(known, key=known.__getitem__), ", ".join(models)
-    if "kind" not in value:
-        others = f", or one of {available}" if len(models) > 1 else ""
-        missing = ConfigProblem("kind", "missing", f'add kind = "{likely}" to [streams.domain]{others}')
+    kind, available = told.get("kind"), ", ".join(models)
+    if isinstance(kind, str) and kind in models:
+        model = models[kind].__pydantic_validator__
+        return value if told is not value else model.validate_python(value, context=info.context)
+    known = {each: len(told.keys() & {*model.key_names()} - {"kind"}) for each, model in models.items()}
+    likely = max(known, key=known.__getitem__)
+    if "kind" not in told:
+        reason, fix = "missing", f'add kind = "{likely}" to [streams.domain]'
+        fix += f", or another of {available}" if len(models) > 1 else ""
+    elif spec is not None and isinstance(kind, str) and kind in DOMAINS:
+        reason = f'engine "{spec.name}" has no domain of kind "{kind}"; available: {available}'
+        fix = f'set kind = "{likely}", or another available kind, or another engine'
     else:
         reason = f"this kind is not available in this version; available: {available}"
-        missing = ConfigProblem("kind", reason, f'set kind = "{likely}", or another available kind')
-    refused: list[Any] = [((), missing)]
+        fix = f'set kind = "{likely}", or another available kind'
+    refused: list[Any] = [((), ConfigProblem("kind", reason, fix))]
     if known[likely]:
         try:
-            models[likely].__pydantic_validator__.validate_python({**value, "kind": likely}, context=info.context)
+            models[likely].__pydantic_validator__.validate_python({**told, "kind": likely}, context=info.context)
         except ValidationError as error:
             refused += [(each["loc"], each["ctx"]) for each in error_details(error)]
     raise refusals(refused)
@@ -432,13 +437,6 @@ class StreamParts(InputParts):
                 "mode",
                 f'engine "{self.engine}" has no such mode; available: {", ".join(facts.modes)}',
                 'set mode = "default"',
-            )
-        if self.domain is not None and self.domain.kind not in spec.kinds:
-            kinds = " or ".join(f'"{kind}"' for kind in spec.kinds)
-            yield ConfigProblem(
-                "domain.kind",
-                f'engine "{self.engine}" does not support a domain of kind "{self.domain.kind}"',
-                f"describe the domain as kind = {kinds}, or choose another engine",
             )
         if self.mode not in facts.modes:
             return

@@ -56,7 +56,7 @@ _WORDS = {
     "int_type": ("must be a whole number", "write a whole number without quotes"),
     "bool_type": ("is not true or false", "write true or false, without quotes"),
     "path_type": ("must be the path of a file or folder", "write the path in double quotes"),
-    "model_type": ("must be a table", "write it as a section in square brackets"),
+    "model_type": ("must be a table", "write it as a section in square brackets, or as {{ key = value, ... }}"),
     "tuple_type": ("must be a list", "write a list in square brackets"),
     "too_short": ("has too few entries", "add the missing ones"),
     "too_long": ("has too many entries", "remove some"),
@@ -154,7 +154,9 @@ class Section(BaseModel):
         if near := difflib.get_close_matches(typo.lower(), sorted(keys), n=1, cutoff=0.7):
             return f"did you mean {near[0]}?"
         elsewhere = {
-            model.header: None for model in sections_below(Section) if typo in model.key_names() and model.header
+            model.header: None
+            for model in sections_below(Section)
+            if typo in model.key_names() and model.header.startswith("[")
         }
         if others := [header for header in elsewhere if header != cls.header]:
             return f"move it to {' or '.join(others)}"

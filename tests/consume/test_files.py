@@ -91,7 +91,7 @@ def test_every_engine_can_be_exported(engine: str, file_format: str, tmp_path: P
     assert set(table.column("synthetic_id").to_pylist()) == alive
 
 
-@pytest.mark.parametrize("engine", [name for name in ENGINES if {"box", "trips"} & set(ENGINES[name].kinds)])
+@pytest.mark.parametrize("engine", [name for name in ENGINES if {"box", "trips"} & set(ENGINES[name].domains)])
 def test_points_are_where_their_fields_say(engine: str, tmp_path: Path) -> None:
     stream, table = table_of(engine)
     assert stream.domain.coordinates is not None

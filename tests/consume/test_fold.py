@@ -18,7 +18,7 @@ from schemas.releases import Candidate, PublicRecord
 from tests.consume.runs import RUNS, WEIGHTED, case_run, kept_by_compaction, records_of
 from tests.examples import examples
 
-SPATIAL = next(iter(name for name in ENGINES if "box" in ENGINES[name].kinds))
+SPATIAL = next(iter(name for name in ENGINES if "box" in ENGINES[name].domains))
 
 
 def ledger_of(candidates: Sequence[Candidate]) -> Ledger:

@@ -338,4 +338,4 @@ def test_a_field_that_is_wrong_alone_is_named_alone(name: str, variant: Mapping[
 def test_every_kind_of_domain_is_tried(name: str) -> None:
     mode = ENGINES[name].facts.modes[0]
     tried = {contract_case(name).stream(mode, variant).domain.kind for each, variant in ALL_DOMAINS if each == name}
-    assert tried == {*ENGINES[name].kinds}
+    assert tried == {*ENGINES[name].domains}

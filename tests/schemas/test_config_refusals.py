@@ -138,6 +138,8 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ('kind = "box"', 'kind = "globe"', f"{D}.kind", "not available in this version; available: box", "box"),
     ('kind = "box"', 'kind = "sphere"', f"{D}.kind", "not available in this version; available: box", "box"),
     ('kind = "box"', "", f"{D}.kind", "missing", 'kind = "box"'),
+    ('kind = "box"', 'kind = "table"', f"{D}.kind", 'engine "spatial" has no domain of kind "table"', 'kind = "box"'),
+    ('kind = "box"', 'kind = "zones"', f"{D}.bounds", "unknown key", "keys of [streams.domain] are kind"),
     ('y = "lat"', 'y = "lon"', f"{D}.y", "already serves as domain.x", "another field"),
     ('y = "lat"', 'y = "pickup_datetime"', f"{D}.y", "already serves as time.field", "another field"),
     ('y = "lat"', 'y = "hack_license"', f"{D}.y", "already serves as privacy.user", "another field"),
@@ -281,7 +283,7 @@ def test_two_streams_may_share_a_source_and_an_audit_topic() -> None:
     assert len(parse_config(GOOD + SECOND.replace('"taxi"', '"other"', 1)).streams) == 2
 
 
-@pytest.mark.parametrize("kind", ["", 'kind = "bxo"'])
+@pytest.mark.parametrize("kind", ["", 'kind = "bxo"', 'kind = "table"', "kind = []"])
 def test_a_domain_without_a_kind_names_those_of_its_engine_and_all_else_that_is_wrong(kind: str) -> None:
     text = GOOD.replace('kind = "box"', kind, 1).replace('y = "lat"', 'yy = "lat"', 1)
     problems = {problem.key: problem for problem in refused(text).problems}

@@ -123,11 +123,6 @@ class EngineSpec:
     asks: tuple[Question, ...] = ()
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """Names of the supported kinds of domain."""
-        return tuple(self.domains)
-
-    @property
     def references(self) -> Mapping[str, Reference]:
         """The references to code, by the name of the attribute."""
         names = ("domain", "build", "evaluator", "view", "contract_case", "answers")
