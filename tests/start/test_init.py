@@ -256,7 +256,9 @@ def test_what_is_told_wins_over_what_would_be_guessed(place: Path) -> None:
     assert stream.csv.encoding == "ascii"
     call(*usual, "--set", "domain.op=rider_id")
     assert "user" not in load_toml("job.toml")["privacy"]
-    assert "domain.epsilom" in call(*usual, "--set", "domain.epsilom=1")[2]
+    unknown = call(*usual, "--set", "domain.epsilom=1")[2]
+    assert "domain.epsilom" in unknown
+    assert "--set domain.epsilom" not in unknown
     assert "privacy.user=VALUE, or leave it out" in call(*usual, *EVENTS, "--set", "privacy.user=rider_id")[2]
 
 

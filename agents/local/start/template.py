@@ -120,6 +120,8 @@ def write_template(
             if not any(each == key or each.startswith(f"{key}.") for each in template.to_fill):
                 option = f": --set {key}=VALUE" if key != problem.key or key.partition(".")[0] in OF_THE_FILE else ""
                 option += ", or leave it out" if key in template.given else ""
+                if problem.reason.endswith("unknown key"):
+                    option = ""  # it is another key that is to be said
                 wrong.append(ConfigProblem(key, problem.reason, problem.fix + option))
         if wrong:
             raise ConfigError(wrong) from None
