@@ -192,7 +192,7 @@ def test_what_is_no_path_is_refused_with_those_that_are(text: str) -> None:
         ("n >", "as in SQL"),
         ("m = 1", "one of n, w, b"),
         ("ww = 'x'", "Fix: name w"),
-        ("w = 'xx'", "'x'"),
+        ("w = 'xx'", "Fix: write 'x'."),
         ("w = 5", "single quotes"),
         ("n = '5'", "without quotes"),
         ("n + 1 = 2", "one of n, w, b"),

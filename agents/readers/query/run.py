@@ -204,7 +204,7 @@ class _Reader:
             known = ", ".join(repr(each) for each in asked.listed[:8]) + (", ..." if len(asked.listed) > 8 else "")
             raise QueryError(
                 f"{field} has no value {value!r}, so the count would always be 0. Fix: "
-                f"{f'{near[0]!r}' if near else f'one of {known}'}."
+                f"write {f'{near[0]!r}' if near else f'one of {known}'}."
             )
         return value
 
