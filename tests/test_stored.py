@@ -534,6 +534,7 @@ NOT_STORED: Mapping[str, str] = {
     "agents.protocol.release.public_records.measurement_records": "public; tests/protocol/test_public_records.py",
     "agents.protocol.replay.ReplayPlan.progress": "shown while a replay runs",
     "agents.protocol.replay.place_by_user": "bytes of ids as they came",
+    "agents.kafka.batches.ReadBatch.records": "reads a batch of Kafka's protocol",
     "agents.kafka.batches.RecordBatch._build": "Kafka's protocol; tests/agents/test_batches.py",
     "agents.kafka.broker_clock.BrokerClock._ask": "a question for the broker's time; nobody reads its value",
     "agents.kafka.stop_log.keep": "calls stop_log.encode",

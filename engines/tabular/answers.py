@@ -1,13 +1,15 @@
 """Counts of rows that meet a condition, from measured marginals and from the totals of every step.
 
 Of a marginal of binary attributes only a difference is measured (`contrasts`), so a count is a sum of parts, one for
-each set of the condition's binary attributes: that set's differences, weighted. For each run of steps that all of
-these were measured over, the marginals that say the same of a part are weighted by their noise: a marginal that has
-both values of an attribute says something of their sum and, with uncorrelated noise, of their difference. The part
-without differences is put together with the totals, by generalised least squares: two numbers are unknown, the
-weighted rows and all rows, and what all cells add up to is pulled to the totals. Noise of different marginals, blocks
-and of the totals is independent; that of totals of different steps is not, and enters exactly, from the counter's
-matrices. What the steps or the condition cut is shared by totals, or by width.
+each set of the condition's binary attributes: that set's differences, weighted. Over runs in which a pair leaves rows
+with usual values out (`growing.usual`) the parts are others: the rows that the pair counts, and what one-way marginals
+say of those that it does not. For each run of steps that all parts were measured over, the marginals that say the same
+of a part are weighted by their noise: a marginal that has both values of an attribute says something of their sum and,
+with uncorrelated noise, of their difference. The part without differences is put together with the totals, by
+generalised least squares: two numbers are unknown, the weighted rows and all rows, and what all cells add up to is
+pulled to the totals. Noise of different marginals, blocks and of the totals is independent; that of totals of
+different steps is not, and enters exactly, from the counter's matrices. What the steps or the condition cut is shared
+by totals, or by width.
 Privacy: post-processing of measurements.
 Source: [aitken1936], as generalised least squares are known.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +53,12 @@ from schemas.config import Stream
 
 EXACT_STEPS = 3000
 """Up to so many steps the totals' covariances are exact; beyond, variances of their differences are bounded."""
+CERTAIN = 3.0
+"""Standard deviations of the number of lost rows above which some were lost."""
 Run = tuple[int, int]
 """Steps after the first up to the second."""
+Usual = tuple[int | None, ...]
+"""Of each attribute of a pair the place of the value whose rows it leaves out, or None."""
 
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
@@ -69,10 +76,14 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
 
 @dataclass(frozen=True, slots=True)
 class CountedParts:
-    """What counts are of: attributes whose values are apart, and binary ones of which the difference is taken."""
+    """What counts are of: attributes whose values are apart, and binary ones of which the difference is taken.
+
+    usual: of attributes that are apart, the values whose rows are left out; empty where all rows are counted.
+    """
 
     apart: tuple[str, ...]
     differences: tuple[str, ...]
+    usual: Usual = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -81,7 +92,13 @@ class CountedParts:
     def tells(self, part: CountedParts) -> bool:
         """Whether a marginal of which these were measured says something of a part of a count."""
         taken = set(self.differences)
+        if self.usual and self != part:
+            return False
         return taken <= set(part.differences) and part.names - taken <= set(self.apart)
+
+
+MeasuredRun = tuple[int, Mapping[CountedParts, Sequence[tuple[CountedParts, Sequence[Run]]]]]
+"""In which form a count is known over a run: for each part the marginals that cover the run, and their own runs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +107,10 @@ class MarginalBlock:
 
     counts: FloatArray
     variance: float
+    lost: float = 0.0
+    """Rows that it may lack: of a pair that leaves rows out, as many as were lost to some pair, if noise did not give
+    as many.
+    """
 
 
 class TabularAnswers:
@@ -109,13 +130,18 @@ class TabularAnswers:
         self._totals = _Totals(engine.totals_counter, measured, latest)
         self.settled = latest
         self._lines: dict[CountedParts, dict[Run, MarginalBlock]] = {}
+        lost: dict[Run, float] = {}
+        for step, told in measured:
+            if "lost" in told:
+                sure = told["lost"] > CERTAIN * told["variance"] ** 0.5
+                lost[told["since"], step] = float(told["lost"]) if sure else 0.0
         for step, told in measured:
             if "marginal" in told:
                 names = tuple(told["marginal"])
-                line = CountedParts((), names) if told["difference"] else CountedParts(names, ())
+                line = CountedParts((), names) if told["difference"] else CountedParts(names, (), _usual(told))
                 shape = [self._table.sizes[self._places[name]] for name in line.apart]
                 counts = _widened(np.array(told["increment"], np.float64), line.apart, shape, self._table)
-                block = MarginalBlock(counts, float(told["variance"]))
+                block = MarginalBlock(counts, float(told["variance"]), lost[told["since"], step] if line.usual else 0.0)
                 self._lines.setdefault(line, {})[told["since"], step] = block
 
     def answer(self, question: CountQuestion) -> CountAnswer:
@@ -136,20 +162,25 @@ class TabularAnswers:
             )
         parts = parts_of(question.where, {name: self._codes(name, question.where) for name in names})
         binary = [self._table.attributes[self._places[name]].binary for name in names]
-        three = [_parts(cells.astype(np.float64), names, binary) for cells in (parts.share, parts.whole, parts.some)]
-        # Of all three, so that they speak of the same runs.
-        needed = [line for line in three[0] if not all(_constant(line, cells[line]) for cells in three)]
-        sources = {line: {of: runs for of, runs in self._lines.items() if of.tells(line)} for line in needed}
+        cells = [each.astype(np.float64) for each in (parts.share, parts.whole, parts.some)]
+        left_out = [line.usual for line in self._lines if line.usual and line.apart == names]
+        forms = [[_parts(each, names, binary, usual) for each in cells] for usual in ((), *left_out)]
+        sources = []
+        for three in forms:
+            # Of all three, so that they speak of the same runs.
+            needed = [line for line in three[0] if not all(_constant(line, each[line]) for each in three)]
+            sources.append({line: {of: runs for of, runs in self._lines.items() if of.tells(line)} for line in needed})
         runs = _runs(sources, asked)
+        share, whole, some = zip(*forms, strict=True)
         times = {run: self._share(run, asked) for run in runs}
         unmeasured = list(_gaps(runs, (asked[0], min(asked[1], self._totals.latest))))
         within = {run: float(share >= 1) for run, share in times.items()}
         touching = {run: float(share > 0) for run, share in times.items()}
         beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
         sums = (
-            self._combined(three[0], runs, times, unmeasured, float(parts.share.mean())),
-            self._combined(three[1], runs, within, unmeasured, 0.0),
-            self._combined(three[2], runs, touching, unmeasured, 1.0),
+            self._combined(share, runs, times, unmeasured, float(parts.share.mean())),
+            self._combined(whole, runs, within, unmeasured, 0.0),
+            self._combined(some, runs, touching, unmeasured, 1.0),
         )
         return self._answered(sums, beyond / (asked[1] - asked[0]))
 
@@ -191,22 +222,25 @@ class TabularAnswers:
 
     def _combined(
         self,
-        cells: Mapping[CountedParts, FloatArray],
-        runs: Mapping[Run, Mapping[CountedParts, Sequence[tuple[CountedParts, Sequence[Run]]]]],
+        forms: Sequence[Mapping[CountedParts, FloatArray]],
+        runs: Mapping[Run, MeasuredRun],
         times: Mapping[Run, float],
         unmeasured: Sequence[Run],
         of_unmeasured: float,
     ) -> Sum:
         """The sum over parts and runs, each run times its share.
 
-        Args: of_unmeasured: the share of rows of runs that are in totals alone. Where it is between 0 and 1 it is for
+        Args:
+            forms: weights of the parts, in each form that the sum may have.
+            of_unmeasured: the share of rows of runs that are in totals alone. Where it is between 0 and 1 it is for
             as long as no run is measured: then it is as in those.
         """
         value = variance = fourth = met = rows = 0.0
         on_totals: dict[Run, float] = {}
-        for run, parts in runs.items():
+        for run, (form, parts) in runs.items():
             if times[run] <= 0:
                 continue
+            cells = forms[form]
             total = self._totals.sum({run: 1.0})
             said = of_total = 0.0
             noises: list[tuple[float, float]] = []
@@ -243,11 +277,15 @@ class TabularAnswers:
             spread = _spread(weights, part, line.apart, blocks[0].counts.shape)
             counts = sum((block.counts for block in blocks), np.zeros(spread.shape))
             noise, both = sum(block.variance for block in blocks), float(spread.sum())
+            # What is lost may be any number up to that: an even one's mean square, in the heaviest cell.
+            lost = sum(block.lost**2 / 3 for block in blocks) * float((spread**2).max(initial=0.0))
             said.append(np.array([float((spread * counts).sum()), float(counts.sum())]))
-            covariances.append(noise * np.array([[float((spread**2).sum()), both], [both, float(spread.size)]]))
+            covariance = noise * np.array([[float((spread**2).sum()), both], [both, float(spread.size)]])
+            covariance[0, 0] += lost
+            covariances.append(covariance)
             cells.append(float(np.count_nonzero(spread)))
-        if part.differences:
-            # The total says nothing of differences.
+        if part.differences or part.usual:
+            # The total says nothing of differences, nor of rows some of which are left out.
             information = np.array([1 / covariance[0, 0] for covariance in covariances])
             gains = [np.array([share, 0.0]) for share in information / information.sum()]
             of_total = 0.0
@@ -262,8 +300,28 @@ class TabularAnswers:
         return value, of_total, list(zip(noises, cells, strict=True))
 
 
-def _parts(cells: FloatArray, names: Sequence[str], binary: Sequence[bool]) -> dict[CountedParts, FloatArray]:
-    """Weights `cells` of counts as weights of sums and differences over the binary attributes."""
+def _usual(told: Mapping[str, Any]) -> Usual:
+    """Return the values whose rows a measured marginal leaves out; nothing if it counts all rows."""
+    usual: Usual = tuple(told["usual"])
+    return () if all(each is None for each in usual) else usual
+
+
+def _parts(
+    cells: FloatArray, names: tuple[str, ...], binary: Sequence[bool], usual: Usual = ()
+) -> dict[CountedParts, FloatArray]:
+    """Weights `cells` of counts as weights of sums and differences over the binary attributes.
+
+    Args: usual: of a pair, see `CountedParts`. Those weights that all values of one side have are left to the other.
+    """
+    if usual:
+        left, right = usual
+        across = np.zeros(cells.shape[1]) if left is None else cells[left]
+        down = np.zeros(cells.shape[0]) if right is None else cells[:, right] - across[right]
+        parts = {CountedParts(names, (), usual): cells - across - down[:, None]}
+        for weights, place in ((across, 1), (down, 0)):
+            for line, more in _parts(weights, (names[place],), (binary[place],)).items():
+                parts[line] = parts.get(line, 0) + more
+        return parts
     parts = {CountedParts((), ()): cells}
     for name, two in zip(names, binary, strict=True):
         wider = {}
@@ -281,7 +339,7 @@ def _parts(cells: FloatArray, names: Sequence[str], binary: Sequence[bool]) -> d
 
 def _constant(line: CountedParts, weights: FloatArray) -> bool:
     """Whether a part is a share of the total, or nothing."""
-    return bool((weights == (0 if line.differences else weights.flat[0])).all())
+    return bool((weights == (0 if line.differences or line.usual else weights.flat[0])).all())
 
 
 def _as_found(domain: TableDomain, measured: Measured) -> TableDomain:
@@ -322,37 +380,44 @@ def _spread(cells: FloatArray, part: CountedParts, marginal: tuple[str, ...], sh
 
 
 def _runs(
-    sources: Mapping[CountedParts, Mapping[CountedParts, Mapping[Run, MarginalBlock]]], asked: Run
-) -> dict[Run, dict[CountedParts, list[tuple[CountedParts, list[Run]]]]]:
-    """Runs of steps that do not overlap and over which every part is known, with the marginals that cover each, and
-    their own runs.
+    sources: Sequence[Mapping[CountedParts, Mapping[CountedParts, Mapping[Run, MarginalBlock]]]], asked: Run
+) -> dict[Run, MeasuredRun]:
+    """Runs of steps that do not overlap and over which every part of some form is known.
 
     The longest of those that lie in `asked`, then the shortest of those that it cuts.
 
-    Args: sources: for each part the marginals that say something of it.
+    Args: sources: for each part of each form the marginals that say something of it.
     """
-    everything = sorted({run for lines in sources.values() for runs in lines.values() for run in runs})
+    every = (lines for form in sources for lines in form.values())
+    everything = sorted({run for lines in every for runs in lines.values() for run in runs})
     within = [run for run in everything if asked[0] <= run[0] and run[1] <= asked[1]]
     cut = [run for run in everything if run not in within and run[0] < asked[1] and asked[0] < run[1]]
     order = [
         *sorted(within, key=lambda run: run[0] - run[1]),
         *sorted(cut, key=lambda run: run[1] - run[0]),
     ]
-    found: dict[Run, dict[CountedParts, list[tuple[CountedParts, list[Run]]]]] = {}
+    found: dict[Run, MeasuredRun] = {}
     for run in order:
         if any(run[0] < other[1] and other[0] < run[1] for other in found):
             continue
-        parts = {}
-        for part, lines in sources.items():
-            covers = []
-            for line, runs in lines.items():
-                inside = sorted(piece for piece in runs if run[0] <= piece[0] and piece[1] <= run[1])
-                if sum(piece[1] - piece[0] for piece in inside) == run[1] - run[0]:
-                    covers.append((line, inside))
-            parts[part] = covers
-        if all(parts.values()):
-            found[run] = parts
+        for form, known in enumerate(sources):
+            parts = {part: _covering(lines, run) for part, lines in known.items()}
+            if all(parts.values()):
+                found[run] = form, parts
+                break
     return found
+
+
+def _covering(
+    lines: Mapping[CountedParts, Mapping[Run, MarginalBlock]], run: Run
+) -> list[tuple[CountedParts, list[Run]]]:
+    """Marginals that were measured over all of a run, and their own runs."""
+    covers = []
+    for line, runs in lines.items():
+        inside = sorted(piece for piece in runs if run[0] <= piece[0] and piece[1] <= run[1])
+        if sum(piece[1] - piece[0] for piece in inside) == run[1] - run[0]:
+            covers.append((line, inside))
+    return covers
 
 
 def _gaps(runs: Iterable[Run], asked: Run) -> Iterator[Run]:

@@ -19,6 +19,8 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
         if attribute.discovered:
             seldom = chance.random() < 0.1
             fields[attribute.field] = f"o{chance.randint(0, 10**6)}" if seldom else chance.choice(PAGES)
+        elif attribute.field.startswith("seldom"):
+            fields[attribute.field] = attribute.values[int(chance.random() < 0.1)]
         elif attribute.values is not None:
             fields[attribute.field] = chance.choice(attribute.values)
         else:
@@ -31,6 +33,13 @@ def _found(**attribute: Any) -> dict[str, Any]:
     """A table in which values of one attribute are found, beside two binary ones, which are measured as differences."""
     page = {"field": "page", "values": "discover", "max_key_bytes": 8, "least_count": 1, **attribute}
     return {"attributes": [*({"field": field, "values": [False, True]} for field in ("smokes", "drives")), page]}
+
+
+SELDOM: dict[str, Any] = {
+    "domain": {"attributes": [{"field": f"seldom {at}", "values": [False, True]} for at in range(9)]},
+    "privacy": {"epsilon": 60.0},
+}
+"""Most rows have the usual values, and larger blocks close within a few hundred events."""
 
 
 def _reach(stream: Stream) -> float:
@@ -90,6 +99,7 @@ CONTRACT = EngineCase(
         {"domain": _found(), "privacy": {"delta": 1e-3, "max_contributions": 3, "epsilon": 8.0}},
         {"domain": {**_found(most=2, missing=True), "ttl": "3h"}, "privacy": {"delta": 1e-2, "epsilon": 8.0}},
         {"domain": _found(), "privacy": {"delta": 1e-3, "max_contributions": 2, "per": "4h"}},
+        SELDOM,
     ),
     longer=(
         {"privacy": {"delta": 1e-6, "epsilon": 8.0, "unit": "event", "user": None, "max_contributions": None}},

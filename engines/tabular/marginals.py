@@ -9,7 +9,7 @@ Units: events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
@@ -22,7 +22,7 @@ from engines.core.contract import Batch
 from engines.core.noise import aggregate
 from engines.core.state import check_step
 from engines.tabular.domain import TableDomain
-from schemas.arrays import IntArray
+from schemas.arrays import BoolArray, IntArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
@@ -30,6 +30,8 @@ Clique = tuple[int, ...]
 Workload = Mapping[Clique, Fraction]
 """Marginals that a stream is to get right, in ascending order of size and then of attributes, and how much each of them
 matters. Public."""
+Kept = Callable[[IntArray], BoolArray]
+"""From rows `(rows, attributes)` to `(rows, marginals)`: which marginals count each row. Public."""
 
 CHUNK = 1 << 20
 """Cell numbers made at once: bounds the memory of counting."""
@@ -126,11 +128,12 @@ class Marginals:
         numbers += self.offsets[:-1]
         return numbers
 
-    def counts(self, codes: IntArray, weights: IntArray) -> IntArray:
+    def counts(self, codes: IntArray, weights: IntArray, kept: Kept | None = None) -> IntArray:
         """`(cells,)` int64: for each cell the sum of the weights of the rows in it, with their signs, exactly.
 
         Args:
             codes: `(rows, attributes)` int64. weights: `(rows,)` int64, of absolute sum below 2**53.
+            kept: which marginals count each row; None for all of them.
         """
         total = np.zeros(self.cells, np.int64)
         step = max(1, CHUNK // max(1, len(self)))
@@ -140,6 +143,8 @@ class Marginals:
             each = np.repeat(weights[start : start + step], len(self))
             if self.signs is not None:
                 each *= 1 - 2 * (part @ self._odd & 1).ravel()
+            if kept is not None:
+                each *= kept(part).ravel()
             # Floats hold these sums exactly.
             total += np.bincount(numbers.ravel(), each, self.cells).astype(np.int64)
         return total
@@ -232,9 +237,9 @@ class EventRows:
         return np.array([self.signs[self.signs > 0].sum(), -self.signs[self.signs < 0].sum()], np.int64)
 
     @aggregate
-    def counts(self, layout: Marginals) -> IntArray:
+    def counts(self, layout: Marginals, kept: Kept | None = None) -> IntArray:
         """`(cells,)` int64, inserts minus deletes in each cell of a layout over the attributes, with its signs.
 
-        One event moves one cell of each marginal by one, up or down.
+        One event moves one cell of each marginal that counts it by one, up or down.
         """
-        return layout.counts(self.codes, self.signs)
+        return layout.counts(self.codes, self.signs, kept)

@@ -98,6 +98,41 @@ def table_rows(seed: int = 1, *, steps: int = 1, **tables: Any) -> Known:
     return Known(configured("tabular", {"kind": "table", "attributes": attributes}, **tables), events, steps, asked)
 
 
+def seldom_rows(seed: int = 1, *, crowded: float = 0.0) -> Known:
+    """A zone and nine flags that few rows have; pairs of step 1 leave out what is usual by those of step 0.
+
+    Args: crowded: share of rows that have all flags.
+    """
+    chance = np.random.default_rng(seed)
+    size = np.array([1000, 3000])
+    flags = [f"f{number}" for number in range(9)]
+    rows = int(size.sum())
+    events = {flag: chance.random(rows) < 0.08 for flag in flags}
+    events |= {"zone": chance.choice(["x", "y", "z"], rows), "step": np.repeat(np.arange(2), size)}
+    events["f1"] |= events["f0"] & (events["zone"] == "y")
+    for flag in flags[2:]:  # so few that no row is lost
+        events[flag] &= sum(events[other] for other in flags[:2]) + sum(events[other] for other in flags[2:]) < 3
+    everything = chance.random(rows) < crowded
+    events |= {flag: events[flag] | everything for flag in flags}
+    attributes = [
+        {"field": "zone", "values": ["x", "y", "z"]},
+        *({"field": flag, "values": [False, True]} for flag in flags),
+    ]
+    privacy = {"epsilon": 10.0, "unit": "event"}
+    stream = configured("tabular", {"kind": "table", "attributes": attributes}, privacy=privacy)
+    zone, set0 = Atom("zone", "=", ("y",)), Atom("f0", "=", (True,))
+    unset, set1 = Atom("f1", "=", (False,)), Atom("f1", "=", (True,))
+    asked: list[tuple[CountQuestion, Callable[[Events], np.ndarray]]] = [
+        (CountQuestion(1, 1, zone), lambda of: of["zone"] == "y"),
+        (CountQuestion(1, 1, set0), lambda of: of["f0"]),
+        (CountQuestion(1, 1, Both((zone, set1))), lambda of: (of["zone"] == "y") & of["f1"]),
+        (CountQuestion(1, 1, Both((zone, unset))), lambda of: (of["zone"] == "y") & ~of["f1"]),
+        (CountQuestion(1, 1, Both((set0, set1))), lambda of: of["f0"] & of["f1"]),
+        (CountQuestion(0, 1, Both((set0, unset))), lambda of: of["f0"] & ~of["f1"]),
+    ]
+    return Known(stream, events, 2, asked)
+
+
 def counts_of_states(seed: int = 1) -> Known:
     chance = np.random.default_rng(seed)
     states = [f"s{number}" for number in range(40)]

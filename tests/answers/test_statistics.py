@@ -34,6 +34,7 @@ from tests.answers.streams import (
     counted_visits,
     counts_of_states,
     people_of_pages,
+    seldom_rows,
     table_rows,
 )
 from tests.consume.runs import run
@@ -104,6 +105,7 @@ RUNS: dict[str, Callable[[float], list[float]]] = {
     "rows under Gaussian noise": lambda scale: errors_of(
         table_rows(privacy={"epsilon": 1.0, "delta": 1e-6, "unit": "event"}), range(56), scale=scale
     ),
+    "rows that are seldom": lambda scale: errors_of(seldom_rows(), range(56), scale=scale),
     "states": lambda scale: errors_of(counts_of_states(), range(10), scale=scale),
     "visits": lambda scale: errors_of(counted_visits(), range(5), scale=scale),
     "people": lambda scale: errors_of(people_of_pages(), range(10), scale=scale),
@@ -134,6 +136,30 @@ def test_a_count_is_the_sum_of_its_parts() -> None:
         for axis in (2, 0):
             first, second = np.moveaxis(told, axis, 0)
             told = first - second if names[axis] in line.differences else first + second
+        total += float((weights * told).sum())
+    assert total == pytest.approx(float((cells * counts).sum()))
+
+
+@pytest.mark.parametrize("usual", [(None, 1), (0, None), (2, 1)])
+def test_a_count_is_the_sum_of_what_pairs_count_and_of_what_one_way_marginals_say(
+    usual: tuple[int | None, ...],
+) -> None:
+    rng = np.random.default_rng(2)
+    names, sizes = ("a", "b"), (3, 2)
+    cells, counts = rng.random(sizes), rng.integers(0, 99, sizes).astype(np.float64)
+    total = 0.0
+    for line, weights in _parts(cells, names, [False, True], usual).items():
+        told = counts
+        for axis, name in ((1, "b"), (0, "a")):
+            if name in line.differences:
+                first, second = np.moveaxis(told, axis, 0)
+                told = first - second
+            elif name not in line.apart:
+                told = told.sum(axis=axis)
+        if line.usual:
+            assert all(
+                not np.moveaxis(weights, at, 0)[value].any() for at, value in enumerate(usual) if value is not None
+            )
         total += float((weights * told).sum())
     assert total == pytest.approx(float((cells * counts).sum()))
 
@@ -326,6 +352,20 @@ def test_steps_by_number_and_by_time(text: str | None, expected: tuple[int, int]
 def test_a_range_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(PrivstreamError, match="Fix: "):
         steps_of(text, ledger_of(5))
+
+
+def test_errors_grow_where_rows_were_lost_to_pairs() -> None:
+    """One row of fifty has all flags, of which pairs that leave usual values out count few."""
+    known = seldom_rows(crowded=0.02)
+    ((_, answerer),) = known.runs([1])
+    question, counts = known.asked[4]
+    answer = answerer.answer(question)
+    assert answer.low is not None
+    assert answer.high is not None
+    assert answer.estimate is not None
+    truth = known.truth(question, counts)
+    assert answer.estimate < truth - 20, "the pair lacks them"
+    assert answer.low <= truth <= answer.high
 
 
 def test_rows_of_every_so_many_steps_and_what_cannot_be_asked() -> None:

@@ -17,7 +17,7 @@ from engines.tabular.contrasts import Contrasts
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import KEPT as KEPT_OF_PAST
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
-from engines.tabular.growing.config import split
+from engines.tabular.growing.config import parts_of
 from engines.tabular.growing.fit import Sides, news_share, shrunken, simplex
 from engines.tabular.growing.learn import measure, variances
 from engines.tabular.growing.schedule import PURE, block_weights, larger_weights
@@ -41,7 +41,8 @@ def tables(layout: Marginals, seed: int) -> np.ndarray:
     weights=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30),
 )
 def test_shares_add_up_to_the_budget_exactly(epsilon: Fraction, weights: list[float]) -> None:
-    shares = split(epsilon, weights)
+    parts = parts_of(weights)
+    shares = [epsilon * part / sum(parts) for part in parts]
     assert sum(shares) == epsilon
     assert all(share > 0 for share in shares)
     ratio = np.array([float(share / epsilon) for share in shares]) / (np.array(weights) / sum(weights))
@@ -264,6 +265,7 @@ def test_one_way_counts_are_weighted_by_inverse_variance() -> None:
         np.array([1.0, 5.0, 7.0]),
         ones_layout=ONES,
         of_larger=Contrasts(PAIRS, (False,) * len(PAIRS.sizes)),
+        partial=(False, False, True),
     )
     seen = [
         (ONES.table(ones, 0), 2.0),

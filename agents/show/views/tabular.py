@@ -31,6 +31,7 @@ from agents.show.view import (
 from engines.core.registry import build_domain, uncorrected_engine
 from engines.tabular.domain import FOUND, MISSING, OTHER, Attribute, Discovered, TableDomain
 from engines.tabular.evaluator import STRONG, TableEvaluator, cramers_v, others
+from engines.tabular.growing.config import parts_of
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import variances
 from engines.tabular.marginals import Marginals
@@ -134,7 +135,7 @@ def _of_blocks(engine: GrowingBlocks) -> ErrorModel:
         lines.append(("larger", parts.of_larger, parts.larger_share, parts.weights * lengths**-0.2 * finer))
     for name, contrasts, share, costs in lines:
         if contrasts.marginals.cliques:
-            deviation = math.sqrt(float(variances(parts.laws(share, parts.recipe.best(costs))).max()))
+            deviation = math.sqrt(float(variances(parts.laws(share, parts_of(parts.recipe.best(costs)))).max()))
             answers.append(
                 Answer.of(f"{name} cell", 1, f"one cell of a {name} marginal, or its difference", _blocks(deviation))
             )

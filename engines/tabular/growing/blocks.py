@@ -112,16 +112,17 @@ def improved(
     *,
     ones_layout: Marginals,
     of_larger: Contrasts,
+    partial: Sequence[bool],
 ) -> tuple[FloatArray, FloatArray]:
     """One-way counts and variances, weighted by inverse variance with the sums of the larger marginals.
 
-    A single difference says nothing of one attribute. The one-way marginal of attribute `a` is marginal `a`
-    of its layout.
+    A single difference says nothing of one attribute, nor does a `partial` marginal, which leaves rows out. The one-way
+    marginal of attribute `a` is marginal `a` of its layout.
     """
     weights = 1 / ones_variance
     sums = ones * ones_layout.spread(weights)
     for index, clique in enumerate(of_larger.marginals.cliques):
-        if of_larger.single[index]:
+        if of_larger.single[index] or partial[index]:
             continue
         table = of_larger.marginals.table(larger, index)
         for axis, attribute in enumerate(clique):

@@ -22,6 +22,7 @@ from engines.tabular.domain import Discovered, TableDomain
 from engines.tabular.growing.finding import FindingRule
 from engines.tabular.growing.fit import MarginalFitter
 from engines.tabular.growing.schedule import BlockSchedule, Recipe, pure_epsilons
+from engines.tabular.growing.usual import UsualValues, usual_values
 from engines.tabular.marginals import Clique
 from schemas.arrays import FloatArray, IntArray
 from schemas.config.engines.tabular import FINDING_DELTA, FINDING_SHARE, FINDING_TESTS
@@ -86,15 +87,15 @@ class GrowingConfig(TableConfig):
     @cached_property
     def of_ones(self) -> Contrasts:
         """What is measured of the one-way marginals."""
-        return Contrasts(self.ones, self._binary)
+        return Contrasts(self.ones, self.binary)
 
     @cached_property
     def of_larger(self) -> Contrasts:
         """What is measured of the larger ones."""
-        return Contrasts(self.larger, self._binary)
+        return Contrasts(self.larger, self.binary)
 
-    @property
-    def _binary(self) -> tuple[bool, ...]:
+    @cached_property
+    def binary(self) -> tuple[bool, ...]:
         """Of each active attribute, whether it has two values for ever."""
         return tuple(self.domain.attributes[attribute].binary for attribute in self.active)
 
@@ -188,21 +189,36 @@ class GrowingConfig(TableConfig):
         larger = self.larger_share * (self.schedule.early_share if early else 1)
         return self.marginals_share - larger, larger
 
-    def laws(self, share: Fraction, weights: FloatArray) -> tuple[CellNoise, ...]:
-        """Noise of each marginal of a line, which share its budget nearly by these weights."""
-        return tuple(self.shares.cells(part) for part in split(share, weights))
+    def laws(self, share: Fraction, parts: Sequence[int], limit: int | None = None) -> tuple[CellNoise, ...]:
+        """Noise of each marginal of a line, which share its budget by these parts.
+
+        Args: limit: that the parts of marginals that count one row add up to at most; None if all of them may.
+        """
+        whole = sum(parts) if limit is None else limit
+        return tuple(self.shares.cells(share * part / whole) for part in parts)
+
+    def usual(self, shares: FloatArray, parts: Sequence[int], room: int) -> UsualValues | None:
+        """Return usual values of the attributes, whose rows the next block of larger marginals leaves out.
+
+        Where rows are deleted by events a block may hold no rows of one sign, and of what marginals of three leave out
+        nothing else is known: these have none. Args: see `usual_values`.
+        """
+        if self.deletable or not self.larger_weights or len(self.larger_cliques[-1]) > 2:
+            return None
+        tables = [self.ones.table(shares, attribute) for attribute in range(len(self.ones))]
+        pure = isinstance(self.shares, PureShares)
+        return usual_values(tables, parts, self.larger, self.binary, room=room, pure=pure)
 
 
-def split(budget: Fraction, weights: npt.ArrayLike) -> tuple[Fraction, ...]:
-    """Shares of a budget, nearly in proportion to positive weights; they add up to `budget` exactly.
+def parts_of(weights: npt.ArrayLike) -> tuple[int, ...]:
+    """Whole numbers nearly in proportion to positive weights.
 
-    >>> split(Fraction(1), [1.0, 1.0, 2.0])
-    (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
+    >>> one, same, twice = parts_of([1.0, 1.0, 2.0])
+    >>> one == same, twice == 2 * one
+    (True, True)
     """
     octaves = np.rint(np.log2(np.asarray(weights, np.float64)) * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE
-    parts = [max(1, round(math.ldexp(2.0 ** (octave % 1), int(octave // 1)) * _UNIT)) for octave in octaves.tolist()]
-    whole = sum(parts)
-    return tuple(budget * part / whole for part in parts)
+    return tuple(max(1, round(math.ldexp(2.0 ** (each % 1), int(each // 1)) * _UNIT)) for each in octaves.tolist())
 
 
 def noise_delta(delta: float) -> float:
@@ -254,6 +270,8 @@ def guarantee(config: GrowingConfig) -> Guarantee:
         note += " While the stream is early the one-way line has more of the budget of both lines, or all of it."
     if config.ttl_steps is not None:
         note += " Expiry by ttl is post-processing."
+    if config.sampled and len(config.larger):
+        note += " An event with usual values is in few of the larger marginals, and their noise is less."
     if config.finding is not None:
         note += (
             f" An event is in one value that is tested, in one period of {config.finding.tests} tests. Of delta, "

@@ -14,6 +14,7 @@ Source: ours; proof in docs/notes/0040-growing-blocks.md. An insert's ttl is pos
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from engines.tabular.growing.config import GrowingConfig, guarantee
 from engines.tabular.growing.finding import Finder, Tested
 from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line, variances
 from engines.tabular.growing.totals import Totals
+from engines.tabular.growing.usual import restored
 from engines.tabular.marginals import Clique, EventRows, check_batch
 from engines.tabular.records import Fitted, Rows, stream_key
 from schemas.arrays import FloatArray
@@ -143,20 +145,28 @@ class GrowingBlocks:
         """One object for each marginal of a closed block.
 
         `increment` holds noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
-        or one `difference`, see `Contrasts`. `variance` is that of the noise of each.
+        or one `difference`, see `Contrasts`. `variance` is that of the noise of each. `usual` has for each attribute
+        the place of the value whose rows the marginal leaves out, or None. Where some has, `lost` is the noisy number
+        of rows that were in more of these marginals than they are counted in: see `UsualValues`.
         """
         names = config.names
         found = []
         for block in measured:
-            contrasts = config.of_larger if block.larger else config.of_ones
+            contrasts, usual = block.contrasts, block.usual
             first = len(config.ones) if block.larger else 0
-            for index, variance in enumerate(variances(block.laws).tolist()):
+            counts, spread = block.counts, variances(block.laws).tolist()
+            if usual is not None:
+                lost = {"since": block.since, "lost": int(counts[-1]), "variance": spread.pop()}
+                counts = np.where(usual.empty, 0, counts[:-1])
+                found.append(lost)
+            for index, variance in enumerate(spread):
                 found.append(
                     {
                         "marginal": list(names[first + index]),
                         "difference": contrasts.single[index],
                         "since": block.since,
-                        "increment": contrasts.measured.table(block.counts, index).ravel().tolist(),
+                        "usual": [None] * len(names[first + index]) if usual is None else usual.of(index),
+                        "increment": contrasts.measured.table(counts, index).ravel().tolist(),
                         "variance": variance,
                     }
                 )
@@ -183,12 +193,13 @@ class GrowingBlocks:
         """See `engines.core.contract.Engine.state`. O(cells + rows), plus blocks that are alive under a ttl."""
         learnt = self._learnt
         return {
-            **head(STATE_FORMAT, self.config.identity, self._next, learnt.early, learnt.blocks),
+            **head(STATE_FORMAT, self.config.identity, self._next, learnt.early, learnt.blocks, learnt.room),
             **learnt.totals.arrays(),
             **learnt.ones.arrays("ones"),
             **learnt.larger.arrays("larger"),
             **learnt.evidence.arrays(),
             **({} if learnt.fitted is None else learnt.fitted.arrays()),
+            **({} if learnt.usual is None else learnt.usual.arrays()),
             **self._rows.arrays(self.config.domain),
             **({} if self._finder is None else self._finder.arrays()),
             **self._budgets.arrays(),
@@ -196,21 +207,23 @@ class GrowingBlocks:
 
     def restore(self, state: State) -> None:
         """See `engines.core.contract.Engine.restore`."""
-        step, early, blocks = numbers_of(state, STATE_FORMAT, self.config.identity, count=3)
+        step, early, blocks, room = numbers_of(state, STATE_FORMAT, self.config.identity, count=4)
         config, finder = self._first, self._finder
         if finder is not None and config.domain.discovered is not None:
             _, attribute = config.domain.discovered
             finder = finder.restored(state, attribute, steps=step)
             config = config.with_found(attribute.texts(finder.found))
-        known = _nothing(config)
+        known = replace(_nothing(config), usual=restored(state, config.larger, config.binary))
         learnt = GrowingState(
             known.totals.restored(state),
-            known.ones.restored(state, "ones"),
-            known.larger.restored(state, "larger"),
+            Line.restored(state, "ones", config.of_ones.measured),
+            Line.restored(state, "larger", known.counted(config)),
             flag_of(early),
             blocks,
             known.evidence.restored(state),
             Fitted.of(state),
+            known.usual,
+            room,
         )
         rows, budgets = Rows.of(state, config.domain), self._budgets.restored(state)
         self.config, self._finder = config, finder

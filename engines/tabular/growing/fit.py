@@ -30,6 +30,8 @@ LEAST = 1e-3
 """Rows that every value is taken to have at least: what is not seen is not impossible."""
 BELIEVED = 2.0
 """Recent news count from so many times their noise."""
+SAMPLED = 2.0
+"""Variance of a block's counts, beside that of a sample of the table: its rows are of other times."""
 _POSSIBLE = 0.05
 """Part of what independence gives that factors leave to a cell at least."""
 _FIRST, _LAST = 6, 30
@@ -67,6 +69,32 @@ def news_share(residual: FloatArray, variance: float, *, least: float) -> float:
     noise = variance * max(size - 1, 1)
     ratio = float((residual * residual).sum()) / max(noise, _TINY)
     return 1 - 1 / ratio if ratio > least else 0.0
+
+
+def expected(
+    shares: FloatArray,
+    ones: FloatArray,
+    variances: FloatArray,
+    net: float,
+    *,
+    layout: Marginals,
+    single: Sequence[bool],
+) -> list[FloatArray]:
+    """Rows of a block with each value of each attribute: as measured, drawn to the table's shares as far as noise
+    is more than what a sample of so many rows may differ by.
+
+    Args:
+        shares: `(cells,)` of the table. ones, variances: counts of the block, see `StepBlock`.
+        net: rows of the block. single: see `Contrasts`.
+    """
+    found = []
+    for attribute in range(len(layout)):
+        counts, share = layout.table(ones, attribute), layout.table(shares, attribute)
+        if single[attribute]:
+            counts = counts + net / len(counts)
+        noise, sampled = float(variances[attribute]), SAMPLED * net * share * (1 - share) + 1
+        found.append((counts / noise + net * share / sampled) / (1 / noise + 1 / sampled))
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,24 +2,28 @@
 
 Privacy: private counts leave through the totals' counter and `measure` alone. An event is counted by the totals when it
 arrives. Its cells join the pending counts of the lines that are open then: while the stream is early the one-way line
-alone, later both. A line's pending counts are measured whole, once, and set to zero. Which lines close, and how a
-budget is shared among marginals, depends on released values only.
+alone, later both. A line's pending counts are measured whole, once, and set to zero. Which lines close, how a
+budget is shared among marginals, and which of them count a row, depends on released values only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from engines.core.contract import State
 from engines.core.noise import LEAST_VARIANCE, NoiseSource
 from engines.core.shares import CellNoise
+from engines.tabular.contrasts import Contrasts
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
-from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.config import GrowingConfig, parts_of
+from engines.tabular.growing.fit import expected
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.growing.totals import Totals
+from engines.tabular.growing.usual import ROOM, UsualValues
 from engines.tabular.marginals import EventRows, Marginals
 from engines.tabular.records import Fitted
 from schemas.arrays import FloatArray, IntArray
@@ -29,8 +33,8 @@ from schemas.errors import EngineInputError
 def measure(counts: IntArray, layout: Marginals, laws: Sequence[CellNoise], noise: NoiseSource) -> IntArray:
     """Return noisy counts `(cells,)` of PRIVATE ones, each marginal under its own law.
 
-    Guarantee: costs one event the sum of the laws' costs (epsilon, or mu^2): it moves one cell of each marginal by 1,
-        and all cells of a marginal have noise of that marginal's law.
+    Guarantee: costs one event the sum of the costs (epsilon, or mu^2) of the laws of the marginals that count it: it
+        moves one cell of each by 1, and all cells of a marginal have noise of that marginal's law.
     Raises: EngineInputError if a cost is too small for exact noise.
     """
     noisy = np.zeros(layout.cells, np.int64)
@@ -72,9 +76,12 @@ class Line:
         """With the same counts, over what is measured of a table with more values."""
         return replace(self, pending=before.widened(self.pending, after))
 
-    def closed(self, totals: Totals, step: int) -> Line:
-        """After its block was measured: an event that was in it is never looked at again."""
-        return Line(np.zeros_like(self.pending), totals.events, totals.grown, step)
+    def closed(self, totals: Totals, step: int, layout: Marginals) -> Line:
+        """After its block was measured: an event that was in it is never looked at again.
+
+        Args: layout: of the next block.
+        """
+        return Line(np.zeros(layout.cells, np.int64), totals.events, totals.grown, step)
 
     def arrays(self, name: str) -> State:
         return {
@@ -82,14 +89,15 @@ class Line:
             f"{name}/public": np.array([self.covered, self.grown, float(self.step)]),
         }
 
-    def restored(self, state: Mapping[str, np.ndarray], name: str) -> Line:
-        """Raises: EngineInputError if arrays are missing or of another shape."""
+    @staticmethod
+    def restored(state: Mapping[str, np.ndarray], name: str, layout: Marginals) -> Line:
+        """Return the line of this name. Raises: EngineInputError if arrays are missing or of another layout."""
         try:
             pending = np.array(state[f"{name}/pending"], np.int64)
             covered, grown, step = state[f"{name}/public"].tolist()
         except (KeyError, ValueError):
             raise EngineInputError(f"state lacks {name}") from None
-        if pending.shape != self.pending.shape:
+        if pending.shape != (layout.cells,):
             raise EngineInputError(f"state has another number of cells in {name}")
         return Line(pending, covered, grown, int(step))
 
@@ -106,14 +114,24 @@ class GrowingState:
     evidence: Evidence
     fitted: Fitted | None
     """None before anything was measured."""
+    usual: UsualValues | None = None
+    """Of the open block of larger marginals; None where all of them count all rows."""
+
+    room: int = ROOM
+    """See `UsualValues`."""
+
+    def counted(self, config: GrowingConfig) -> Marginals:
+        """What is counted of the open block of larger marginals."""
+        return config.of_larger.measured if self.usual is None else self.usual.measured
 
     def widened(self, before: GrowingConfig, after: GrowingConfig) -> GrowingState:
         """Return what is known in terms of a table with more values: that nothing measured so far has them."""
         ones, larger = (before.ones, after.ones), (before.larger, after.larger)
+        wider = replace(self, usual=None if self.usual is None else self.usual.widened(after.larger))
         return replace(
-            self,
+            wider,
             ones=self.ones.widened(before.of_ones.measured, after.of_ones.measured),
-            larger=self.larger.widened(before.of_larger.measured, after.of_larger.measured),
+            larger=self.larger.widened(self.counted(before), wider.counted(after)),
             evidence=self.evidence.widened(ones, larger),
             fitted=None if self.fitted is None else self.fitted.widened(ones, larger),
         )
@@ -122,13 +140,15 @@ class GrowingState:
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedBlock:
     """Noisy counts of a closed block: `counts` `(cells,)` int64 and `laws` of each marginal's noise; `larger` says of
-    which layout. The block covers steps since + 1 to this one.
+    which line, and `contrasts` of which layout. The block covers steps since + 1 to this one.
     """
 
     larger: bool
     since: int
     counts: IntArray
     laws: tuple[CellNoise, ...]
+    contrasts: Contrasts
+    usual: UsualValues | None = None
 
 
 class Learning:
@@ -148,7 +168,10 @@ class Learning:
         ones = before.ones.plus(rows.counts(config.of_ones.measured))
         # Early, where larger marginals have no budget, their events pay for better one-way ones.
         gathers = not before.early or config.schedule.early_share > 0
-        larger = before.larger.plus(rows.counts(config.of_larger.measured)) if gathers else before.larger
+        larger = before.larger
+        if gathers:
+            kept = None if before.usual is None else before.usual.kept
+            larger = larger.plus(rows.counts(before.counted(config), kept))
         self.learnt = replace(before, totals=totals, ones=ones, larger=larger, evidence=before.evidence.at(self.step))
 
     def due(self) -> tuple[bool, bool]:
@@ -164,19 +187,20 @@ class Learning:
         elif len(self.config.larger):
             fresh = totals.events - now.larger.covered
             drift = 0.0 if now.fitted is None else now.fitted.drift
-            if schedule.larger_due(fresh, now.larger.covered, totals.alive, drift):
+            noise = 1.0 if now.usual is None else now.usual.noise
+            if schedule.larger_due(fresh, now.larger.covered, totals.alive, drift, noise):
                 return True, True
         return schedule.ones_due(totals.events - now.ones.covered, now.ones.covered, totals.alive), False
 
     def close(self, *, larger: bool) -> None:
-        """Measure the one-way line, and the larger one if so; then fit."""
+        """Measure the one-way line, and the larger one if so; then fit, and say what the next block leaves out."""
         now, config, step = self.learnt, self.config, self.step
         share, _ = config.line_shares(early=now.early)
         apart = now.early and not config.schedule.early_share
         sizes = np.array(config.ones.sizes, np.float64)
-        laws = config.laws(share, config.recipe.best(np.sqrt(sizes)))
+        laws = config.laws(share, parts_of(config.recipe.best(np.sqrt(sizes))))
         counts = measure(now.ones.pending, config.of_ones.measured, laws, self.noise.child("ones"))
-        self.measured.append(ClosedBlock(False, now.ones.step, counts, laws))
+        self.measured.append(ClosedBlock(False, now.ones.step, counts, laws, config.of_ones))
         block = StepBlock(
             now.ones.step,
             step,
@@ -193,42 +217,43 @@ class Learning:
             evidence = now.evidence.settle(block) if apart else now.evidence.with_recent(block)
         self.learnt = replace(
             now,
-            ones=now.ones.closed(now.totals, step),
-            larger=now.larger.closed(now.totals, step) if larger or apart else now.larger,
+            ones=now.ones.closed(now.totals, step, config.of_ones.measured),
             early=now.early and config.schedule.early(now.totals.events),
             blocks=now.blocks + larger,
             evidence=evidence,
             fitted=config.fitter.fit(*evidence.sums(step), evidence.past, max(now.totals.alive, 1.0)),
         )
+        if larger or apart:
+            self.learnt = replace(self.learnt, room=self._room(now.totals.grown - now.larger.grown))
+            opened = replace(self.learnt, usual=self._usual())
+            line = now.larger.closed(now.totals, step, opened.counted(config))
+            self.learnt = replace(opened, larger=line)
 
     def _settled(self, recent: StepBlock) -> StepBlock:
         """Measure the larger marginals over the steps of these recent blocks."""
-        now, config = self.learnt, self.config
-        first = config.sampled and now.blocks == 0
+        now, config, usual = self.learnt, self.config, self.learnt.usual
+        contrasts = config.of_larger if usual is None else usual.contrasts
         _, share = config.line_shares(early=now.early)
-        weights = larger_weights(
-            config.weights,
-            config.larger.lengths.astype(np.float64),
-            np.sqrt(config.of_larger.finer),
-            self._apart(),
-            max(now.totals.alive, 1.0),
-            config.recipe.scale(share),
-            now.blocks,
-            rest=FIRST_REST if first else REST,
-            recipe=config.recipe,
-        )
-        laws = config.laws(share, weights)
-        counts = measure(now.larger.pending, config.of_larger.measured, laws, self.noise.child("larger"))
-        self.measured.append(ClosedBlock(True, now.larger.step, counts, laws))
-        table, noise = config.of_larger.tables(counts), variances(laws) * config.of_larger.finer
+        rest = FIRST_REST if config.sampled and now.blocks == 0 else REST
+        parts = self._parts(share, contrasts.finer, rest) if usual is None else usual.parts
+        laws = config.laws(share, parts, None if usual is None else usual.limit)
+        counts = measure(now.larger.pending, now.counted(config), laws, self.noise.child("larger"))
+        self.measured.append(ClosedBlock(True, now.larger.step, counts, laws, contrasts, usual))
+        spread = variances(laws)
+        table, noise = contrasts.tables(counts), spread[: len(contrasts.finer)] * contrasts.finer
         ones, variance = improved(
             recent.ones,
             recent.ones_variance,
             table,
             noise,
             ones_layout=config.ones,
-            of_larger=config.of_larger,
+            of_larger=contrasts,
+            partial=(False,) * len(noise) if usual is None else usual.partial,
         )
+        if usual is not None and now.fitted is not None:
+            net = max(recent.net, 1.0)
+            rows = expected(now.fitted.ones, ones, variance, net, layout=config.ones, single=config.of_ones.single)
+            table, noise = usual.completed(table, noise, rows, net)
         # Where rows are deleted, only the plain sum is what is left.
         weight = block_weights(recent.net, noise) if config.sampled else np.ones(len(noise))
         return StepBlock(
@@ -241,6 +266,45 @@ class Learning:
             noise * (weight * weight),
             recent.net * weight,
         )
+
+    def _parts(self, share: Fraction, finer: FloatArray, rest: float) -> tuple[int, ...]:
+        """By which the larger marginals share their budget.
+
+        Args: finer: see `Contrasts`. rest: see `larger_weights`.
+        """
+        now, config = self.learnt, self.config
+        return parts_of(
+            larger_weights(
+                config.weights,
+                config.larger.lengths.astype(np.float64),
+                np.sqrt(finer),
+                self._apart(),
+                max(now.totals.alive, 1.0),
+                config.recipe.scale(share),
+                now.blocks,
+                rest=rest,
+                recipe=config.recipe,
+            )
+        )
+
+    def _room(self, net: float) -> int:
+        """Return how many unusual values the rows of the next block may have, by how many of these `net` were lost."""
+        closed = self.measured[-1]
+        if closed.usual is None:
+            return self.learnt.room
+        lost, variance = int(closed.counts[-1]), float(variances(closed.laws[-1:])[0])
+        return self.learnt.room * (2 if closed.usual.roomier(lost, variance, net) else 1)
+
+    def _usual(self) -> UsualValues | None:
+        """Return what the block that opens leaves out, by what is known at its beginning: all that follows is private
+        until it closes.
+        """
+        now, config = self.learnt, self.config
+        if now.fitted is None or now.early:
+            return None
+        # No pair has less than the others: its row would find room for few of those that have more.
+        parts = self._parts(config.larger_share, np.ones(len(config.larger)), rest=1.0)
+        return config.usual(now.fitted.ones, parts, now.room)
 
     def _apart(self) -> FloatArray:
         """L1 distance that larger marginals may have from their priors, as a share: as fitted, or what noise hides."""

@@ -152,11 +152,14 @@ class BlockSchedule:
             growth = max(growth, min(1.0, sqrt(ONES_FAST * self._attributes / self.ones_epsilon / covered)))
         return fresh >= max(least, growth * self._size(covered, alive))
 
-    def larger_due(self, fresh: float, covered: float, alive: float, drift: float) -> bool:
-        """True if a block of larger marginals closes, sooner where the one-way ones have drifted."""
+    def larger_due(self, fresh: float, covered: float, alive: float, drift: float, noise: float = 1.0) -> bool:
+        """True if a block of larger marginals closes, sooner where the one-way ones have drifted.
+
+        Args: noise: of them, beside that of marginals that count all rows.
+        """
         if self.deletable:
             return fresh >= max(DELETABLE_LEAST / self.larger_epsilon, DELETABLE_GROWTH * self._size(covered, alive))
-        least = LARGER_LEAST / self.larger_epsilon
+        least = LARGER_LEAST * noise / self.larger_epsilon
         size = max(least, LARGER_GROWTH * self._size(covered, alive))
         return fresh >= size or (drift > DRIFT and fresh >= max(least, DRIFTED * size))
 

@@ -22,6 +22,7 @@ from engines.core.shares import GaussianCells, GaussianShares, PureShares
 from engines.keys.table import PeriodTable
 from engines.tabular import build
 from engines.tabular.domain import Discovered
+from engines.tabular.fixture import SELDOM
 from engines.tabular.growing import config as growing
 from engines.tabular.growing import schedule
 from engines.tabular.growing.config import GrowingConfig
@@ -29,6 +30,7 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.finding import Finder, FindingRule
 from engines.tabular.growing.learn import Learning, Line
 from engines.tabular.growing.totals import Totals
+from engines.tabular.growing.usual import UsualValues
 from engines.tabular.marginals import EventRows, Marginals
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
@@ -140,8 +142,8 @@ PEEKS: dict[str, Planted | Fault] = {
         edit(
             Learning,
             "_settled",
-            "config.of_larger.tables(counts)",
-            "config.of_larger.tables(abs(counts) * (1 - 2 * (now.larger.pending < 0)))",
+            "contrasts.tables(counts)",
+            "contrasts.tables(abs(counts) * (1 - 2 * (now.larger.pending < 0)))",
         ),
         EPSILON_OF_MANY,
     ),
@@ -156,7 +158,7 @@ PEEKS: dict[str, Planted | Fault] = {
         "totals = now.totals\n    if now.ones.pending.sum() > 10**6:\n        return True, True\n",
     ),
     "shares of a block's budget follow a true count": edit(
-        Learning, "_settled", "max(now.totals.alive, 1.0)", "max(now.larger.pending.sum(), 1.0)"
+        Learning, "_parts", "max(now.totals.alive, 1.0)", "max(now.larger.pending.sum(), 1.0)"
     ),
     "rows follow a true number of inserts": edit(
         Totals,
@@ -170,6 +172,15 @@ PEEKS: dict[str, Planted | Fault] = {
         "variances(laws) * config.of_ones.finer,",
         "variances(laws) * config.of_ones.finer + now.ones.pending.sum() % 2,",
     ),
+    "which values are usual follows a true count": Fault(
+        edit(
+            Learning,
+            "_usual",
+            "config.usual(now.fitted.ones, parts",
+            "config.usual(now.fitted.ones * (1 + now.larger.pending.sum() % 2), parts",
+        ),
+        SELDOM,
+    ),
     "a note says whether anything waits": edit(
         GrowingBlocks,
         "_release",
@@ -178,9 +189,11 @@ PEEKS: dict[str, Planted | Fault] = {
     ),
 }
 HIDDEN: dict[str, Planted | Fault] = {
-    "a block is not emptied after it was measured": edit(Line, "closed", "np.zeros_like(self.pending)", "self.pending"),
+    "a block is not emptied after it was measured": edit(
+        Line, "closed", "np.zeros(layout.cells, np.int64)", "self.pending"
+    ),
     "a block leaves the parity of its counts behind": Fault(
-        edit(Line, "closed", "np.zeros_like(self.pending)", "self.pending & 1"), shown_by=9
+        edit(Line, "closed", "np.zeros(layout.cells, np.int64)", "self.pending & 1"), shown_by=9
     ),
     "one-way blocks keep the share of early ones": Fault(
         edit(
@@ -197,10 +210,16 @@ HIDDEN: dict[str, Planted | Fault] = {
         edit(
             Learning,
             "_settled",
-            "laws = config.laws(share, weights)",
-            "laws = config.laws(share if now.blocks else 2 * share, weights)",
+            "laws = config.laws(share, parts,",
+            "laws = config.laws(share if now.blocks else 2 * share, parts,",
         ),
         shown_by=15,
+    ),
+    "a row is in all pairs of its unusual values, however many": Fault(
+        edit(UsualValues, "kept", "<= room", "<= np.inf"), SELDOM, shown_by=8
+    ),
+    "pairs with usual values have half of the noise that their rows pay for": Fault(
+        edit(GrowingConfig, "laws", "is None else limit", "is None else limit // 2"), SELDOM, shown_by=2
     ),
     "marginals have half of their noise": Fault(
         edit(PureShares, "cells", "LaplaceCells(share, unit)", "LaplaceCells(2 * share, unit)"), shown_by=3
@@ -219,8 +238,8 @@ HIDDEN: dict[str, Planted | Fault] = {
     "differences are drawn with the noise that they would be worth as whole cells": edit(
         Learning,
         "_settled",
-        "measure(now.larger.pending, config.of_larger.measured, laws,",
-        "measure(now.larger.pending, config.of_larger.measured, less_noise(laws, config.of_larger.finer),",
+        "measure(now.larger.pending, now.counted(config), laws,",
+        "measure(now.larger.pending, now.counted(config), less_noise(laws, contrasts.finer),",
         less_noise=lambda laws, finer: [
             replace(law, cost=law.cost / Fraction(part)) for law, part in zip(laws, finer.tolist(), strict=True)
         ],
@@ -232,7 +251,7 @@ HIDDEN: dict[str, Planted | Fault] = {
     "early events are in both lines, where a table has many marginals": Fault(
         lambda: of_many_marginals(
             edited(Learning, "arrive", "not before.early or config.schedule.early_share > 0", "True"),
-            edited(Learning, "close", "if larger or apart else now.larger", "if larger else now.larger"),
+            edited(Learning, "close", "if larger or apart:", "if larger:"),
         ),
         EPSILON_OF_MANY,
         dearest=True,
@@ -289,7 +308,7 @@ HIDDEN: dict[str, Planted | Fault] = {
         edit(GaussianShares, "counter", "share * COUNTED / 2", "share * COUNTED * 2"), DELTA
     ),
     "with a delta, each marginal has all of its line's budget": Fault(
-        edit(GrowingConfig, "laws", "self.shares.cells(part)", "self.shares.cells(share)"), DELTA
+        edit(GrowingConfig, "laws", "self.shares.cells(share * part / whole)", "self.shares.cells(share)"), DELTA
     ),
     "with a delta, each marginal has noise for the root of its share": Fault(
         edit(

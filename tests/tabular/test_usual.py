@@ -1,0 +1,151 @@
+"""Usual values: what a row pays for, which tables come of them, and what they are worth."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from engines.core.contract import Batch
+from engines.core.noise import seeded
+from engines.core.shares import GaussianShares, PureShares
+from engines.tabular.domain import Category, TableDomain
+from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.growing.usual import ROOM, UsualValues, restored, usual_values
+from engines.tabular.marginals import Marginals, every_marginal
+from schemas.blocks import Folded
+from schemas.errors import EngineInputError
+from tests.examples import examples
+
+FLAGS = 8
+PAIRS = Marginals((2,) * FLAGS, tuple(clique for clique in every_marginal(FLAGS) if len(clique) == 2))
+BINARY = (True,) * FLAGS
+SELDOM = [np.array([0.95, 0.05])] * FLAGS
+
+
+@st.composite
+def usual(draw: st.DrawFn) -> UsualValues:
+    values = tuple(draw(st.lists(st.integers(-1, 1), min_size=FLAGS, max_size=FLAGS)))
+    *parts, lost = draw(st.lists(st.integers(1, 1 << 24), min_size=len(PAIRS) + 1, max_size=len(PAIRS) + 1))
+    whole = sum(part for part, pair in zip(parts, PAIRS.cliques, strict=True) if all(values[a] < 0 for a in pair))
+    limit = draw(st.integers(max(whole, *parts) + lost, sum(parts) + lost))
+    parts = (*parts, lost)
+    return UsualValues(values, parts, limit, PAIRS, BINARY)
+
+
+@settings(max_examples=examples(1.0))
+@given(of=usual(), row=st.lists(st.integers(0, 1), min_size=FLAGS, max_size=FLAGS))
+def test_no_row_pays_for_more_than_its_budget(of: UsualValues, row: list[int]) -> None:
+    """In Fractions, with the laws that the pairs have; and it is in no cell that is said to be empty."""
+    for shares in (PureShares(Fraction(1)), GaussianShares(Fraction(1), 1e-6, 1)):
+        table = TableDomain(tuple(Category(field=f"f{at}", values=(False, True)) for at in range(FLAGS)))
+        config = GrowingConfig(name="t", domain=table, epsilon=Fraction(1))
+        object.__setattr__(config, "shares", shares)
+        laws = config.laws(config.larger_share, of.parts, of.limit)
+        (kept,) = of.kept(np.array([row]))
+        assert sum(law.cost for law, counted in zip(laws, kept, strict=True) if counted) <= config.larger_share
+    *counted, lost = of.measured.counts(np.array([row]), np.array([1]), of.kept).tolist()
+    counts = np.array(counted)
+    assert not counts[of.empty].any()
+    unusual = [all(row[a] != of.values[a] for a in pair) for pair in PAIRS.cliques]
+    assert lost == (unusual != kept[:-1].tolist()), "whoever is lost to a pair is counted as that"
+    for index, pair in enumerate(PAIRS.cliques):
+        found = np.abs(of.contrasts.measured.table(counts, index)).sum()
+        assert found == kept[index]
+        if not of.partial[index]:
+            assert kept[index], "a pair without usual values counts all rows"
+        elif any(row[a] == of.values[a] for a in pair):
+            assert not kept[index]
+
+
+def test_without_noise_and_loss_tables_are_those_of_all_rows() -> None:
+    codes = np.random.default_rng(1).integers(0, 2, (500, FLAGS))
+    parts = (1,) * (len(PAIRS) + 1)
+    of = UsualValues((0, 1, -1, -1, 0, -1, -1, -1), parts, len(parts), PAIRS, BINARY)
+    signs = np.ones(len(codes), np.int64)
+    tables = of.contrasts.tables(of.measured.counts(codes, signs, of.kept))
+    ones = [np.bincount(codes[:, at], minlength=2).astype(np.float64) for at in range(FLAGS)]
+    completed, variances = of.completed(tables, np.ones(len(PAIRS)), ones, float(len(codes)))
+    true = PAIRS.counts(codes, signs)
+    for index, (left, right) in enumerate(PAIRS.cliques):
+        if of.partial[index]:
+            assert np.allclose(PAIRS.table(completed, index), PAIRS.table(true, index))
+        assert variances[index] == 2.0 ** sum(of.values[a] >= 0 for a in (left, right))
+
+
+def test_values_are_usual_where_most_rows_have_them_and_pairs_gain_by_it() -> None:
+    parts = (10,) * len(PAIRS)
+    found = usual_values(SELDOM, parts, PAIRS, BINARY, room=3, pure=True)
+    assert found is not None
+    assert found.values == (0,) * FLAGS
+    assert (found.limit, found.parts[-1]) == (36, 5), "three unusual values are in three pairs; floats are rounded up"
+    roomy = usual_values(SELDOM, parts, PAIRS, BINARY, room=4, pure=True)
+    assert roomy is not None
+    assert roomy.limit == 66
+    assert usual_values(SELDOM, parts, PAIRS, BINARY, room=8, pure=True) is None, "all rows pay for all pairs"
+    assert usual_values([np.array([0.5, 0.5])] * FLAGS, parts, PAIRS, BINARY, room=3, pure=True) is None
+    few = Marginals((2,) * 3, ((0, 1), (0, 2), (1, 2)))
+    assert usual_values(SELDOM[:3], (1, 1, 1), few, (True,) * 3, room=3, pure=True) is None, (
+        "pairs of three lose nothing"
+    )
+    uneven = usual_values(SELDOM, (100, *parts[1:]), PAIRS, BINARY, room=3, pure=True)
+    assert uneven is None or uneven.limit >= 100, "a pair alone can be paid for"
+
+
+def _ran(steps: int, *, crowded: float = 0.0) -> tuple[GrowingBlocks, list[list[dict[str, object]]]]:
+    table = TableDomain(tuple(Category(field=f"f{at}", values=(False, True)) for at in range(FLAGS)))
+    engine = GrowingBlocks(GrowingConfig(name="t", domain=table, epsilon=Fraction(8), records=False))
+    told = []
+    for step in range(steps):
+        chance = np.random.default_rng(step)
+        codes = (chance.random((600, FLAGS)) < 0.06) | (chance.random((600, 1)) < crowded)
+        batch = Batch(step, Folded.from_keys(table.keys.pack(codes.astype(np.int64), np.ones(len(codes), np.int8))))
+        told.append(list(engine.step(batch, seeded(step)).measurements))
+    return engine, told
+
+
+def test_measurements_say_what_is_left_out_and_hold_no_noise_there() -> None:
+    _, told = _ran(4)
+    pairs = [one for step in told for one in step if len(one.get("marginal", ())) == 2]  # type: ignore[arg-type]
+    partial = [one for one in pairs if one["usual"] == [0, 0]]
+    assert partial
+    assert any(one["usual"] == [None, None] and one["difference"] for one in pairs), "the first block counts all rows"
+    for one in partial:
+        assert one["increment"][:3] == [0, 0, 0]  # type: ignore[index]
+    first = max(float(one["variance"]) for one in pairs if one["usual"] == [None, None])  # type: ignore[arg-type]
+    assert max(float(one["variance"]) for one in partial) < first / 20  # type: ignore[arg-type]
+
+
+def test_where_rows_have_many_unusual_values_pairs_make_room_for_them() -> None:
+    """Two rows of a hundred have all of them: with room for three values what ties these together would be lost."""
+    engine, told = _ran(12, crowded=0.02)
+    lost = [one["lost"] for step in told for one in step if "lost" in one]
+    assert lost, "usual values are tried"
+    assert engine._learnt.room > ROOM
+    assert engine._learnt.usual is None or engine._learnt.usual.noise > 0.3
+    tables = engine.marginals
+    assert min(tables[pair][1, 1] for pair in PAIRS.cliques) > 12 * 600 * 0.01
+    engine, told = _ran(4)
+    assert engine._learnt.room == ROOM
+
+
+def test_a_state_with_usual_values_comes_back_and_another_tables_does_not() -> None:
+    engine, _ = _ran(2)
+    state = engine.state()
+    assert "usual/values" in state
+    for broken in (
+        {"usual/limit": np.array([0])},
+        {"usual/values": np.full(FLAGS, 2)},
+        {"usual/parts": np.ones(3, np.int64)},
+        {"usual/limit": np.zeros(0, np.int64)},
+    ):
+        with pytest.raises(EngineInputError, match="usual values"):
+            restored(state | broken, PAIRS, BINARY)
+    again = GrowingBlocks(engine.config)
+    again.restore(state)
+    assert again.state().keys() == state.keys()
+    assert all(np.array_equal(again.state()[name], state[name]) for name in state)
