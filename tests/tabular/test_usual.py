@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -33,8 +35,7 @@ def usual(draw: st.DrawFn) -> UsualValues:
     *parts, lost = draw(st.lists(st.integers(1, 1 << 24), min_size=len(PAIRS) + 1, max_size=len(PAIRS) + 1))
     whole = sum(part for part, pair in zip(parts, PAIRS.cliques, strict=True) if all(values[a] < 0 for a in pair))
     limit = draw(st.integers(max(whole, *parts) + lost, sum(parts) + lost))
-    parts = (*parts, lost)
-    return UsualValues(values, parts, limit, PAIRS, BINARY)
+    return UsualValues(values, (*parts, lost), limit, PAIRS, BINARY)
 
 
 @settings(max_examples=examples(1.0))
@@ -96,7 +97,7 @@ def test_values_are_usual_where_most_rows_have_them_and_pairs_gain_by_it() -> No
     assert uneven is None or uneven.limit >= 100, "a pair alone can be paid for"
 
 
-def _ran(steps: int, *, crowded: float = 0.0) -> tuple[GrowingBlocks, list[list[dict[str, object]]]]:
+def _ran(steps: int, *, crowded: float = 0.0) -> tuple[GrowingBlocks, list[list[Mapping[str, Any]]]]:
     table = TableDomain(tuple(Category(field=f"f{at}", values=(False, True)) for at in range(FLAGS)))
     engine = GrowingBlocks(GrowingConfig(name="t", domain=table, epsilon=Fraction(8), records=False))
     told = []
@@ -110,14 +111,14 @@ def _ran(steps: int, *, crowded: float = 0.0) -> tuple[GrowingBlocks, list[list[
 
 def test_measurements_say_what_is_left_out_and_hold_no_noise_there() -> None:
     _, told = _ran(4)
-    pairs = [one for step in told for one in step if len(one.get("marginal", ())) == 2]  # type: ignore[arg-type]
+    pairs = [one for step in told for one in step if len(one.get("marginal", ())) == 2]
     partial = [one for one in pairs if one["usual"] == [0, 0]]
     assert partial
     assert any(one["usual"] == [None, None] and one["difference"] for one in pairs), "the first block counts all rows"
     for one in partial:
-        assert one["increment"][:3] == [0, 0, 0]  # type: ignore[index]
-    first = max(float(one["variance"]) for one in pairs if one["usual"] == [None, None])  # type: ignore[arg-type]
-    assert max(float(one["variance"]) for one in partial) < first / 20  # type: ignore[arg-type]
+        assert one["increment"][:3] == [0, 0, 0]
+    first = max(float(one["variance"]) for one in pairs if one["usual"] == [None, None])
+    assert max(float(one["variance"]) for one in partial) < first / 20
 
 
 def test_where_rows_have_many_unusual_values_pairs_make_room_for_them() -> None:
