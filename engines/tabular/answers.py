@@ -48,13 +48,12 @@ from engines.core.noise import DiscreteLaplace
 from engines.core.registry import uncorrected_engine
 from engines.tabular.domain import Attribute, Category, Discovered, Numeric, TableDomain
 from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.growing.usual import lacking
 from schemas.arrays import FloatArray
 from schemas.config import Stream
 
 EXACT_STEPS = 3000
 """Up to so many steps the totals' covariances are exact; beyond, variances of their differences are bounded."""
-CERTAIN = 3.0
-"""Standard deviations of the number of lost rows above which some were lost."""
 Run = tuple[int, int]
 """Steps after the first up to the second."""
 Usual = tuple[int | None, ...]
@@ -108,9 +107,7 @@ class MarginalBlock:
     counts: FloatArray
     variance: float
     lost: float = 0.0
-    """Rows that it may lack: of a pair that leaves rows out, as many as were lost to some pair, if noise did not give
-    as many.
-    """
+    """Mean square of the rows that a cell may lack, where rows were lost to pairs that leave some out."""
 
 
 class TabularAnswers:
@@ -133,8 +130,7 @@ class TabularAnswers:
         lost: dict[Run, float] = {}
         for step, told in measured:
             if "lost" in told:
-                sure = told["lost"] > CERTAIN * told["variance"] ** 0.5
-                lost[told["since"], step] = float(told["lost"]) if sure else 0.0
+                lost[told["since"], step] = lacking(told["lost"], told["variance"])
         for step, told in measured:
             if "marginal" in told:
                 names = tuple(told["marginal"])
@@ -277,8 +273,8 @@ class TabularAnswers:
             spread = _spread(weights, part, line.apart, blocks[0].counts.shape)
             counts = sum((block.counts for block in blocks), np.zeros(spread.shape))
             noise, both = sum(block.variance for block in blocks), float(spread.sum())
-            # What is lost may be any number up to that: an even one's mean square, in the heaviest cell.
-            lost = sum(block.lost**2 / 3 for block in blocks) * float((spread**2).max(initial=0.0))
+            # They may all be of the heaviest cell.
+            lost = sum(block.lost for block in blocks) * float((spread**2).max(initial=0.0))
             said.append(np.array([float((spread * counts).sum()), float(counts.sum())]))
             covariance = noise * np.array([[float((spread**2).sum()), both], [both, float(spread.size)]])
             covariance[0, 0] += lost

@@ -130,8 +130,7 @@ def test_where_rows_have_many_unusual_values_pairs_make_room_for_them() -> None:
     assert engine._learnt.usual is None or engine._learnt.usual.noise > 0.3
     tables = engine.marginals
     assert min(tables[pair][1, 1] for pair in PAIRS.cliques) > 12 * 600 * 0.01
-    engine, told = _ran(4)
-    assert engine._learnt.room == ROOM
+    assert _ran(4)[0]._learnt.usual is not None, "as long as few have"
 
 
 def test_a_state_with_usual_values_comes_back_and_another_tables_does_not() -> None:

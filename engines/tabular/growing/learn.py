@@ -23,7 +23,7 @@ from engines.tabular.growing.config import GrowingConfig, parts_of
 from engines.tabular.growing.fit import expected
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.growing.totals import Totals
-from engines.tabular.growing.usual import ROOM, UsualValues
+from engines.tabular.growing.usual import ROOM, UsualValues, lacking
 from engines.tabular.marginals import EventRows, Marginals
 from engines.tabular.records import Fitted
 from schemas.arrays import FloatArray, IntArray
@@ -253,7 +253,8 @@ class Learning:
         if usual is not None and now.fitted is not None:
             net = max(recent.net, 1.0)
             rows = expected(now.fitted.ones, ones, variance, net, layout=config.ones, single=config.of_ones.single)
-            table, noise = usual.completed(table, noise, rows, net)
+            bias = lacking(int(counts[-1]), float(spread[-1]))
+            table, noise = usual.completed(table, noise + bias * np.array(usual.partial), rows, net)
         # Where rows are deleted, only the plain sum is what is left.
         weight = block_weights(recent.net, noise) if config.sampled else np.ones(len(noise))
         return StepBlock(

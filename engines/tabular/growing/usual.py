@@ -106,7 +106,7 @@ class UsualValues:
 
     def roomier(self, lost: int, variance: float, net: float) -> bool:
         """Whether the next block must have room for more, by the noisy number of lost rows. Public."""
-        return bool(lost > max(LOST * net, SURE * variance**0.5))
+        return lost > LOST * net and lacking(lost, variance) > 0
 
     def of(self, index: int) -> list[int | None]:
         """Return of each attribute of a pair the code that is usual, or None."""
@@ -167,6 +167,14 @@ class UsualValues:
             "usual/parts": np.array(self.parts, np.int64),
             "usual/limit": np.array([self.limit], np.int64),
         }
+
+
+def lacking(lost: int, variance: float) -> float:
+    """Return the mean square of the rows that a cell of a pair lacks, by the noisy number of lost rows. Public.
+
+    Any number up to those is as likely; none, where noise would explain them.
+    """
+    return lost**2 / 3 if lost > SURE * variance**0.5 else 0.0
 
 
 def restored(state: Mapping[str, np.ndarray], pairs: Marginals, binary: tuple[bool, ...]) -> UsualValues | None:
