@@ -279,6 +279,7 @@ class Partition:
     """What is asked of a consumer of committed records: where partitions end. It reads them up to `committed`."""
 
     _request_timeout_ms = 0
+    _client = SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda _: 0))
 
     def __init__(self, *, end: int, committed: int | None = None) -> None:
         self.end, self.committed, self.asked = end, end if committed is None else committed, 0
@@ -315,6 +316,36 @@ async def test_a_transaction_that_somebody_keeps_open_moves_nobodys_event_to_ano
     block, _ = task.clocked[0].seal()
     assert block is not None
     assert {step: folded.total for step, folded in block.steps.items()} == {0: 8, 1: RECORDS - 8}
+
+
+async def test_a_source_without_a_leader_holds_up_no_other_ones_steps() -> None:
+    """aiokafka answers for all partitions that it is asked about, or for none."""
+    led, leaderless = task_of(), task_of()
+    leaderless.source = TopicPartition("raw.away", 0)
+    service = IngestService(led._config, {"raw.s": [led.clocked[0].spec]}, now_us=lambda: (START_S + 60) * 10**6)
+    service._grace_us = {"s": 0}
+    service._broker_clock.told((START_S + 60) * 10**6)
+
+    class Waiting(Fetcher):
+        async def end_offsets(self, sources: list[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
+            if leaderless.source in sources:
+                raise TimeoutError  # as it does once the time is over
+            return await super().end_offsets(sources, timeout_ms)
+
+    consumer: Any = Partition(end=8)
+    consumer._fetcher = Waiting(consumer)
+    leaders = {led.source: 0, leaderless.source: -1}
+    consumer._client = SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=leaders.get))
+    service._consumer = consumer
+    service.partition_tasks = {task.source: task for task in (led, leaderless)}
+    await service._place_ticks()
+    assert led.awaited.asked(led.clocked[0]) == 0
+    assert leaderless.awaited.asked(leaderless.clocked[0]) == -1
+    leaders[leaderless.source] = 1
+    consumer._fetcher = Fetcher(consumer)
+    service._step_ends.next_us = 0  # a moment later
+    await service._place_ticks()
+    assert leaderless.awaited.asked(leaderless.clocked[0]) == 0
 
 
 def test_ticks_get_their_places_while_records_are_worked_on() -> None:
@@ -366,6 +397,8 @@ async def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None
 
 def test_no_step_ends_before_the_brokers_were_asked() -> None:
     class Nobody:
+        _client = Partition._client
+
         @property
         def _fetcher(self) -> Any:
             raise AssertionError("asked where the partition ends")

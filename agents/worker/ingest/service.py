@@ -130,6 +130,8 @@ class StepEnds:
 
 CLOCK_S = 0.05  # how late a step's end may be noticed, at most
 LONGEST_US = 1_000_000  # between two looks at which steps are over
+AGAIN_US = 200_000  # until the next look where a step is over whose source has no leader
+NO_LEADER = -1
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 1_000  # of one partition
@@ -389,6 +391,7 @@ class IngestService(LongService):
     async def _see_what_waits(self, consumer: AIOKafkaConsumer) -> None:
         """Note how far each source is taken in, and whether one is not though records wait there."""
         tasks = {source: task for source, task in self.partition_tasks.items() if task.machines and not task.closed}
+        tasks = {source: tasks[source] for source in _led(consumer, tasks)}
         async with asyncio.timeout(GIVE_UP_S):
             # Records behind a transaction that hangs wait, too: steps wait for them, and lag is where people look.
             ends = await ends_of_everything(consumer, sorted(tasks)) if tasks else {}
@@ -452,16 +455,20 @@ class IngestService(LongService):
         if consumer is None or now_us is None or 0 < self._step_ends.next_us - now_us <= LONGEST_US:
             return
         due = self._step_ends.due(self.partition_tasks.values(), now_us, grace_us=self._grace_us)
-        if not due:
+        sources = {task.source for task, _, _ in due}
+        led = sorted(_led(consumer, sources))
+        if len(led) < len(sources):
+            self._step_ends.next_us = now_us + AGAIN_US
+        if not led:
             return
         try:
             async with asyncio.timeout(GIVE_UP_S):
                 # Open transactions included: whoever keeps one open delays a step, and moves nobody's event out of it.
-                ends = await ends_of_everything(consumer, sorted({task.source for task, _, _ in due}))
+                ends = await ends_of_everything(consumer, led)
         except TimeoutError:
             return  # asked again at once; the look at the sources sees whether one is gone
         for task, machine, step in due:
-            if not task.closed:
+            if not task.closed and task.source in ends:
                 task.awaited.put(machine, step, ends[task.source])
 
     async def _catch_up(self, consumer: AIOKafkaConsumer, asked: Sequence[TopicPartition]) -> None:
@@ -510,6 +517,11 @@ class IngestService(LongService):
 async def _closed(tasks: Sequence[SourceTask]) -> None:
     for task in tasks:
         await task.close()
+
+
+def _led(consumer: Any, sources: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return those that have a leader: who asks for one that has none waits for it, and so would all others."""
+    return [source for source in sources if consumer._client.cluster.leader_for_partition(source) != NO_LEADER]
 
 
 def _calm_collector() -> None:
