@@ -108,6 +108,7 @@ def audits(
             return [audit(name, stream, pairs=pairs, seed=seed, each_pair=pair_made) for name, stream in streams]
         with process_pool(processes) as pool:
             futures = [pool.submit(audit, name, stream, pairs=pairs, seed=seed) for name, stream in streams]
+            bars("streams audited", 0, len(futures))
             try:
                 for done, _ in enumerate(as_completed(futures), 1):
                     bars("streams audited", done, len(futures))
