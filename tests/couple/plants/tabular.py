@@ -258,7 +258,7 @@ HIDDEN: dict[str, Planted | Fault] = {
         shown_by=1,
     ),
     "a row that is alone counts twice": edit(
-        EventRows, "counts", "self.signs)", "self.signs * (1 + (abs(self.signs) == 1)))"
+        EventRows, "counts", "self.signs, kept", "self.signs * (1 + (abs(self.signs) == 1)), kept"
     ),
     "a restart forgets that the stream is early": Fault(
         edit(GrowingBlocks, "restore", "flag_of(early)", "False"), shown_by=21
