@@ -219,7 +219,7 @@ HIDDEN: dict[str, Planted | Fault] = {
         edit(UsualValues, "kept", "<= room", "<= np.inf"), SELDOM, shown_by=8
     ),
     "pairs with usual values have half of the noise that their rows pay for": Fault(
-        edit(GrowingConfig, "laws", "is None else limit", "is None else limit // 2"), SELDOM, shown_by=2
+        edit(GrowingConfig, "laws", "is None else limit", "is None else limit // 2"), SELDOM, shown_by=28
     ),
     "marginals have half of their noise": Fault(
         edit(PureShares, "cells", "LaplaceCells(share, unit)", "LaplaceCells(2 * share, unit)"), shown_by=3
