@@ -10,9 +10,9 @@ At such a batch aiokafka raises an error, or takes all memory, again and again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from aiokafka.codec import cramjam
@@ -122,6 +122,8 @@ def _varint(number: int) -> bytes:
     return bytes(written)
 
 
+CHUNK_RECORDS = 1_000  # a batch of a mebibyte may unpack to millions, which must not be objects all at once
+C = TypeVar("C", bound=Sequence[Any])
 _OVERHEAD, _LENGTH = 12, slice(8, 12)  # of a batch: what its length does not count, and where that stands
 _MAGIC, _ATTRIBUTES = 16, 22  # the version of its format; the lower byte of its attributes
 _VERSION = 2
@@ -168,16 +170,21 @@ class ReadBatch:
         return next(self.batch)  # of a control batch, whose only record the fetcher looks at
 
     def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self.chunks(list[Any]))
+
+    def chunks(self, kind: Callable[[Iterator[Any]], C]) -> Iterator[C]:
+        """Return the records, so many in each sequence of this kind that few are objects at once."""
         records, read = self.records(), 0
         while True:
             try:
-                for record in records:
-                    yield record
-                    read += 1
+                chunk = kind(islice(records, CHUNK_RECORDS))
             except Exception as error:
                 records = self.mended(read, error)
-            else:
+                continue
+            if not chunk:
                 return
+            yield chunk
+            read += len(chunk)
 
     def records(self) -> Iterator[Any]:
         """Return the records. What is raised at one of them is for `mended`."""
@@ -206,10 +213,7 @@ class ReadBatch:
 
         Raises: the error, if it is of this machine.
         """
-        if (
-            isinstance(error, UnsupportedCodecError | NotImplementedError | MemoryError)
-            or self._data[_MAGIC] != _VERSION
-        ):
+        if isinstance(error, UnsupportedCodecError | MemoryError) or self._data[_MAGIC] != _VERSION:
             raise error
         if isinstance(error, UnicodeDecodeError):
             records = _DefaultRecordBatchPy(self._data)

@@ -229,7 +229,7 @@ class TabularAnswers:
         Args:
             forms: weights of the parts, in each form that the sum may have.
             of_unmeasured: the share of rows of runs that are in totals alone. Where it is between 0 and 1 it is for
-            as long as no run is measured: then it is as in those.
+                as long as no run is measured: then it is as in those.
         """
         value = variance = fourth = met = rows = 0.0
         on_totals: dict[Run, float] = {}

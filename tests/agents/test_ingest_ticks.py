@@ -318,7 +318,7 @@ async def test_a_transaction_that_somebody_keeps_open_moves_nobodys_event_to_ano
     assert {step: folded.total for step, folded in block.steps.items()} == {0: 8, 1: RECORDS - 8}
 
 
-async def test_a_source_without_a_leader_holds_up_no_other_ones_steps() -> None:
+async def test_a_source_without_a_leader_holds_up_no_other_ones_steps(caplog: pytest.LogCaptureFixture) -> None:
     """aiokafka answers for all partitions that it is asked about, or for none."""
     led, leaderless = task_of(), task_of()
     leaderless.source = TopicPartition("raw.away", 0)
@@ -341,6 +341,9 @@ async def test_a_source_without_a_leader_holds_up_no_other_ones_steps() -> None:
     await service._place_ticks()
     assert led.awaited.asked(led.clocked[0]) == 0
     assert leaderless.awaited.asked(leaderless.clocked[0]) == -1
+    with caplog.at_level("WARNING"):
+        await service._see_what_waits(consumer)
+    assert "raw.away-0 has no leader: steps of what reads it wait" in caplog.text
     leaders[leaderless.source] = 1
     consumer._fetcher = Fetcher(consumer)
     service._step_ends.next_us = 0  # a moment later

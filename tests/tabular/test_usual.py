@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from engines.core.contract import Batch
+from engines.core.contract import Batch, Columns
 from engines.core.noise import seeded
+from engines.core.registry import build_engine
 from engines.core.shares import GaussianShares, PureShares
 from engines.tabular.domain import Category, TableDomain
 from engines.tabular.growing.config import GrowingConfig
@@ -21,6 +22,7 @@ from engines.tabular.growing.usual import ROOM, UsualValues, restored, usual_val
 from engines.tabular.marginals import Marginals, every_marginal
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
+from tests.answers.streams import configured
 from tests.examples import examples
 
 FLAGS = 8
@@ -131,6 +133,33 @@ def test_where_rows_have_many_unusual_values_pairs_make_room_for_them() -> None:
     tables = engine.marginals
     assert min(tables[pair][1, 1] for pair in PAIRS.cliques) > 12 * 600 * 0.01
     assert _ran(4)[0]._learnt.usual is not None, "as long as few have"
+
+
+def test_a_value_is_found_while_pairs_leave_rows_out() -> None:
+    """What waits is kept in place, and the state of then comes back."""
+    privacy = {"epsilon": 60.0, "delta": 1e-2, "unit": "event"}
+    found = {"field": "page", "values": "discover", "max_key_bytes": 8, "least_count": 1}
+    flags = [{"field": f"f{at}", "values": [False, True]} for at in range(14)]
+    stream = configured("tabular", {"kind": "table", "attributes": [found, *flags]}, privacy=privacy)
+    engine, widened = build_engine(stream), 0
+    assert isinstance(engine, GrowingBlocks)
+    domain = engine.config.domain
+    for step in range(24):
+        chance = np.random.default_rng(step)
+        rows = chance.random((300, 14)) < 0.03
+        texts = np.where(chance.random(300) < 0.02 * step, f"p{step // 6}", "other").tolist()
+        columns = Columns(
+            {}, {}, np.ones(300, np.int8), {f"f{at}": rows[:, at].tolist() for at in range(14)} | {"page": texts}
+        )
+        keys, _ = domain.encode(columns)
+        before = engine._learnt.usual, engine.config.larger.cells
+        engine.step(Batch(step, Folded.from_keys(keys)), seeded(step))
+        wider = engine.config.larger.cells > before[1]
+        widened += wider and before[0] is not None and before[0] is not engine._learnt.usual
+        again = build_engine(stream)
+        again.restore(engine.state())
+        assert all(np.array_equal(again.state()[name], each) for name, each in engine.state().items())
+    assert widened, "a value is found while a block leaves rows out"
 
 
 def test_a_state_with_usual_values_comes_back_and_another_tables_does_not() -> None:

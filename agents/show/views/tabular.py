@@ -146,7 +146,9 @@ def _of_blocks(engine: GrowingBlocks) -> ErrorModel:
         "only come",
         formula="sd(blocks) = sqrt(blocks · V),  V = variance of the noise in one cell of the noisiest marginal",
         conditions="t releases are taken for 1 + log2(t) blocks, in which all marginals have their share; early, and "
-        "where a larger marginal is not worth its noise, it has a part of that, and more noise. It is the noise alone, "
+        "where a larger marginal is not worth its noise, it has a part of that, and more noise; less where most rows "
+        "have the same values and pairs leave them out (lost, in the measurements, says how many rows some pair then "
+        "lacks). It is the noise alone, "
         "before the fit, which makes it several times smaller by what marginals say of each other; what an open block "
         "holds is not known yet, a further error. privstream simulate measures the error as a whole on your own data.",
     )

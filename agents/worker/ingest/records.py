@@ -16,14 +16,12 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import PartitionRecords
 
-CHUNK_RECORDS = 1_000  # a batch of a mebibyte may unpack to millions, which must not be objects all at once
 MOST_BYTES = 64 << 20
 """Of values that are handed out at once, about: a mebibyte of small batches can hold gigabytes."""
 OFFSET, VALUE = attrgetter("offset"), attrgetter("value")
@@ -113,17 +111,8 @@ class _Batch:
         return getattr(self._batch, name)
 
     def __iter__(self) -> Iterator[_Chunk]:
-        records, read = self._batch.records(), 0
-        while True:
-            try:
-                chunk = _Chunk(islice(records, CHUNK_RECORDS))
-            except Exception as error:
-                records = self._batch.mended(read, error)
-                continue
-            if not chunk:
-                return
-            yield chunk
-            read += len(chunk)
+        chunks: Iterator[_Chunk] = self._batch.chunks(_Chunk)
+        return chunks
 
     def __next__(self) -> Any:
         return next(self._batch)  # of a control batch, whose only record the client looks at

@@ -24,7 +24,7 @@ from agents.kafka.broker_clock import ASK_S, BrokerClock
 from agents.kafka.clients import close_client, ends_of_everything
 from agents.kafka.fingerprint import GIVE_UP_S, LOOK_S, SourceWatch
 from agents.kafka.lifecycle.cancellations import LongService, finish_before_cancellation, raise_stray_cancellation
-from agents.kafka.lifecycle.logs import about
+from agents.kafka.lifecycle.logs import Reminder, about
 from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.lifecycle.vitals import COMPUTE_S, WORK_S, Reach, Reading, Vitals
 from agents.kafka.membership import HEARTBEAT_S, ask_for_missing_topics, give_place_up, keep_place
@@ -174,7 +174,7 @@ class IngestService(LongService):
         self.partition_tasks: dict[TopicPartition, SourceTask] = {}
         self.vitals = Vitals() if vitals is None else vitals
         self._pulse = self.vitals.part("ingest")
-        self._reading = Reading()
+        self._reading, self._reminder = Reading(), Reminder()
         book = next((spec.schemas for each in specs.values() for spec in each), SchemaBook())  # which all share
         self._schemas = SchemaWait(config.kafka.registry, book, self.counters, self.vitals)
         self._config = config
@@ -391,7 +391,11 @@ class IngestService(LongService):
     async def _see_what_waits(self, consumer: AIOKafkaConsumer) -> None:
         """Note how far each source is taken in, and whether one is not though records wait there."""
         tasks = {source: task for source, task in self.partition_tasks.items() if task.machines and not task.closed}
-        tasks = {source: tasks[source] for source in _led(consumer, tasks)}
+        led = _led(consumer, tasks)
+        for topic, partition in sorted(tasks.keys() - set(led)):
+            if self._reminder.due(text := f"{topic}-{partition} has no leader: steps of what reads it wait"):
+                log.warning("WAITING: %s. Fix: see to the brokers that hold it.", text)
+        tasks = {source: tasks[source] for source in led}
         async with asyncio.timeout(GIVE_UP_S):
             # Records behind a transaction that hangs wait, too: steps wait for them, and lag is where people look.
             ends = await ends_of_everything(consumer, sorted(tasks)) if tasks else {}

@@ -119,6 +119,15 @@ class GrowingConfig(TableConfig):
         """Rows only come, or go by age: every block is a sample of the same table."""
         return not self.deletable
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether larger marginals may leave rows with usual values out.
+
+        Not where rows are deleted by events, so that a block may add up to nothing; nor beside marginals of three,
+        since of what these leave out nothing else is known.
+        """
+        return self.sampled and bool(self.larger_weights) and len(self.larger_cliques[-1]) == 2
+
     @cached_property
     def fitter(self) -> MarginalFitter:
         possible = [_possible(self.domain, clique).ravel() for clique in self.larger_weights]
@@ -200,10 +209,9 @@ class GrowingConfig(TableConfig):
     def usual(self, shares: FloatArray, parts: Sequence[int], room: int) -> UsualValues | None:
         """Return usual values of the attributes, whose rows the next block of larger marginals leaves out.
 
-        Where rows are deleted by events a block may hold no rows of one sign, and of what marginals of three leave out
-        nothing else is known: these have none. Args: see `usual_values`.
+        Args: see `usual_values`.
         """
-        if self.deletable or not self.larger_weights or len(self.larger_cliques[-1]) > 2:
+        if not self.leaves_out:
             return None
         tables = [self.ones.table(shares, attribute) for attribute in range(len(self.ones))]
         pure = isinstance(self.shares, PureShares)
@@ -270,8 +278,8 @@ def guarantee(config: GrowingConfig) -> Guarantee:
         note += " While the stream is early the one-way line has more of the budget of both lines, or all of it."
     if config.ttl_steps is not None:
         note += " Expiry by ttl is post-processing."
-    if config.sampled and len(config.larger):
-        note += " An event with usual values is in few of the larger marginals, and their noise is less."
+    if config.leaves_out:
+        note += " Where most events have the same values, later larger marginals leave those out and have less noise."
     if config.finding is not None:
         note += (
             f" An event is in one value that is tested, in one period of {config.finding.tests} tests. Of delta, "

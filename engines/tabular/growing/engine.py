@@ -27,7 +27,7 @@ from engines.core.state import flag_of, head, numbers_of
 from engines.tabular.growing.blocks import Evidence
 from engines.tabular.growing.config import GrowingConfig, guarantee
 from engines.tabular.growing.finding import Finder, Tested
-from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line, variances
+from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line
 from engines.tabular.growing.totals import Totals
 from engines.tabular.growing.usual import restored
 from engines.tabular.marginals import Clique, EventRows, check_batch
@@ -150,16 +150,16 @@ class GrowingBlocks:
         of rows that were in more of these marginals than they are counted in: see `UsualValues`.
         """
         names = config.names
-        found = []
+        found: list[dict[str, Any]] = []
         for block in measured:
             contrasts, usual = block.contrasts, block.usual
             first = len(config.ones) if block.larger else 0
-            counts, spread = block.counts, variances(block.laws).tolist()
+            counts = block.counts
             if usual is not None:
-                lost = {"since": block.since, "lost": int(counts[-1]), "variance": spread.pop()}
+                lost, variance = block.lost
+                found.append({"since": block.since, "lost": lost, "variance": variance})
                 counts = np.where(usual.empty, 0, counts[:-1])
-                found.append(lost)
-            for index, variance in enumerate(spread):
+            for index, variance in enumerate(block.variances[: len(contrasts.marginals)].tolist()):
                 found.append(
                     {
                         "marginal": list(names[first + index]),

@@ -23,7 +23,7 @@ from engines.tabular.growing.config import GrowingConfig, parts_of
 from engines.tabular.growing.fit import expected
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.growing.totals import Totals
-from engines.tabular.growing.usual import ROOM, UsualValues, lacking
+from engines.tabular.growing.usual import ROOM, UsualValues, crowded, lacking
 from engines.tabular.marginals import EventRows, Marginals
 from engines.tabular.records import Fitted
 from schemas.arrays import FloatArray, IntArray
@@ -116,9 +116,8 @@ class GrowingState:
     """None before anything was measured."""
     usual: UsualValues | None = None
     """Of the open block of larger marginals; None where all of them count all rows."""
-
     room: int = ROOM
-    """See `UsualValues`."""
+    """Unusual values that a row of a block may have before pairs lose it."""
 
     def counted(self, config: GrowingConfig) -> Marginals:
         """What is counted of the open block of larger marginals."""
@@ -139,8 +138,13 @@ class GrowingState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedBlock:
-    """Noisy counts of a closed block: `counts` `(cells,)` int64 and `laws` of each marginal's noise; `larger` says of
-    which line, and `contrasts` of which layout. The block covers steps since + 1 to this one.
+    """Noisy counts of a closed block, which covers steps since + 1 to this one.
+
+    Attributes:
+        larger: of which line. contrasts: of which layout. usual: what its marginals leave out.
+        counts: `(cells,)` int64; last, where rows are left out, how many were lost.
+        laws: of each marginal's noise, and of that count.
+        variances: of the same.
     """
 
     larger: bool
@@ -149,6 +153,15 @@ class ClosedBlock:
     laws: tuple[CellNoise, ...]
     contrasts: Contrasts
     usual: UsualValues | None = None
+
+    @property
+    def variances(self) -> FloatArray:
+        return variances(self.laws)
+
+    @property
+    def lost(self) -> tuple[int, float]:
+        """The noisy number of lost rows, and its variance; 0 where no marginal leaves rows out."""
+        return (0, 0.0) if self.usual is None else (int(self.counts[-1]), float(self.variances[-1]))
 
 
 class Learning:
@@ -238,9 +251,9 @@ class Learning:
         parts = self._parts(share, contrasts.finer, rest) if usual is None else usual.parts
         laws = config.laws(share, parts, None if usual is None else usual.limit)
         counts = measure(now.larger.pending, now.counted(config), laws, self.noise.child("larger"))
-        self.measured.append(ClosedBlock(True, now.larger.step, counts, laws, contrasts, usual))
-        spread = variances(laws)
-        table, noise = contrasts.tables(counts), spread[: len(contrasts.finer)] * contrasts.finer
+        closed = ClosedBlock(True, now.larger.step, counts, laws, contrasts, usual)
+        self.measured.append(closed)
+        table, noise = contrasts.tables(counts), closed.variances[: len(contrasts.finer)] * contrasts.finer
         ones, variance = improved(
             recent.ones,
             recent.ones_variance,
@@ -253,8 +266,8 @@ class Learning:
         if usual is not None and now.fitted is not None:
             net = max(recent.net, 1.0)
             rows = expected(now.fitted.ones, ones, variance, net, layout=config.ones, single=config.of_ones.single)
-            bias = lacking(int(counts[-1]), float(spread[-1]))
-            table, noise = usual.completed(table, noise + bias * np.array(usual.partial), rows, net)
+            noise = noise + lacking(*closed.lost) * np.array(usual.partial)
+            table, noise = usual.completed(table, noise, rows, net)
         # Where rows are deleted, only the plain sum is what is left.
         weight = block_weights(recent.net, noise) if config.sampled else np.ones(len(noise))
         return StepBlock(
@@ -290,11 +303,8 @@ class Learning:
 
     def _room(self, net: float) -> int:
         """Return how many unusual values the rows of the next block may have, by how many of these `net` were lost."""
-        closed = self.measured[-1]
-        if closed.usual is None:
-            return self.learnt.room
-        lost, variance = int(closed.counts[-1]), float(variances(closed.laws[-1:])[0])
-        return self.learnt.room * (2 if closed.usual.roomier(lost, variance, net) else 1)
+        lost, variance = self.measured[-1].lost
+        return self.learnt.room * (2 if crowded(lost, variance, net) else 1)
 
     def _usual(self) -> UsualValues | None:
         """Return what the block that opens leaves out, by what is known at its beginning: all that follows is private

@@ -104,10 +104,6 @@ class UsualValues:
         fits = among & ((np.cumsum(among * self._costs, axis=1) <= room) | ~np.array(self.partial, np.bool_))
         return np.concatenate([fits, (fits != among).any(axis=1, keepdims=True)], axis=1)
 
-    def roomier(self, lost: int, variance: float, net: float) -> bool:
-        """Whether the next block must have room for more, by the noisy number of lost rows. Public."""
-        return lost > LOST * net and lacking(lost, variance) > 0
-
     def of(self, index: int) -> list[int | None]:
         """Return of each attribute of a pair the code that is usual, or None."""
         return [value if value >= 0 else None for value in (self.values[a] for a in self.pairs.cliques[index])]
@@ -177,6 +173,11 @@ def lacking(lost: int, variance: float) -> float:
     return lost**2 / 3 if lost > SURE * variance**0.5 else 0.0
 
 
+def crowded(lost: int, variance: float, net: float) -> bool:
+    """Return whether the next block must have room for more, by how many of these `net` rows were lost. Public."""
+    return lost > LOST * net and lacking(lost, variance) > 0
+
+
 def restored(state: Mapping[str, np.ndarray], pairs: Marginals, binary: tuple[bool, ...]) -> UsualValues | None:
     """Return what a block has, or None where it has nothing. Raises: EngineInputError if arrays do not fit."""
     if "usual/values" not in state:
@@ -209,6 +210,7 @@ def usual_values(
     """
     rest = np.array([1 - float(of.max()) for of in shares])
     weights, sides = np.array(parts, np.int64), np.array(pairs.cliques, np.int64).T
+    of_lost = int(weights.sum()) // (2 * len(weights))
     best, found = WORTH, None
     values = np.full(len(shares), -1)
     often = 0.0
@@ -223,10 +225,9 @@ def usual_values(
         leaving = (values >= 0)[sides].sum(axis=0)
         both = unusual * (unusual - 1) / max(1, known * (known - 1))
         counted = np.choose(leaving, [1.0, unusual / known, both])
-        of_lost = int(weights.sum()) // (2 * len(weights))
         limit = max(ceil(float((weights * counted).sum())), int(weights.max())) + of_lost
         share = limit / int(weights.sum())
         noise = (share if pure else share**0.5) * float((weights * np.sqrt(2.0**leaving)).sum()) / int(weights.sum())
         if noise < best:
-            best, found = noise, UsualValues(tuple(values.tolist()), (*parts, of_lost), limit, pairs, binary)
-    return found
+            best, found = noise, (tuple(values.tolist()), limit)
+    return None if found is None else UsualValues(found[0], (*parts, of_lost), found[1], pairs, binary)
