@@ -206,7 +206,7 @@ class GrowingConfig(TableConfig):
         whole = sum(parts) if limit is None else limit
         return tuple(self.shares.cells(share * part / whole) for part in parts)
 
-    def usual(self, shares: FloatArray, parts: Sequence[int], room: int) -> UsualValues | None:
+    def usual(self, shares: FloatArray, parts: Sequence[int]) -> UsualValues | None:
         """Return usual values of the attributes, whose rows the next block of larger marginals leaves out.
 
         Args: see `usual_values`.
@@ -214,8 +214,7 @@ class GrowingConfig(TableConfig):
         if not self.leaves_out:
             return None
         tables = [self.ones.table(shares, attribute) for attribute in range(len(self.ones))]
-        pure = isinstance(self.shares, PureShares)
-        return usual_values(tables, parts, self.larger, self.binary, room=room, pure=pure)
+        return usual_values(tables, parts, self.larger, self.binary, pure=isinstance(self.shares, PureShares))
 
 
 def parts_of(weights: npt.ArrayLike) -> tuple[int, ...]:

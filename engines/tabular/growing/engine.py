@@ -193,7 +193,7 @@ class GrowingBlocks:
         """See `engines.core.contract.Engine.state`. O(cells + rows), plus blocks that are alive under a ttl."""
         learnt = self._learnt
         return {
-            **head(STATE_FORMAT, self.config.identity, self._next, learnt.early, learnt.blocks, learnt.room),
+            **head(STATE_FORMAT, self.config.identity, self._next, learnt.early, learnt.blocks, learnt.crowded),
             **learnt.totals.arrays(),
             **learnt.ones.arrays("ones"),
             **learnt.larger.arrays("larger"),
@@ -207,7 +207,7 @@ class GrowingBlocks:
 
     def restore(self, state: State) -> None:
         """See `engines.core.contract.Engine.restore`."""
-        step, early, blocks, room = numbers_of(state, STATE_FORMAT, self.config.identity, count=4)
+        step, early, blocks, crowded = numbers_of(state, STATE_FORMAT, self.config.identity, count=4)
         config, finder = self._first, self._finder
         if finder is not None and config.domain.discovered is not None:
             _, attribute = config.domain.discovered
@@ -223,7 +223,7 @@ class GrowingBlocks:
             known.evidence.restored(state),
             Fitted.of(state),
             known.usual,
-            room,
+            flag_of(crowded),
         )
         rows, budgets = Rows.of(state, config.domain), self._budgets.restored(state)
         self.config, self._finder = config, finder

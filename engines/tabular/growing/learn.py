@@ -23,7 +23,7 @@ from engines.tabular.growing.config import GrowingConfig, parts_of
 from engines.tabular.growing.fit import expected
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.growing.totals import Totals
-from engines.tabular.growing.usual import ROOM, UsualValues, crowded, lacking
+from engines.tabular.growing.usual import UsualValues, crowded, lacking
 from engines.tabular.marginals import EventRows, Marginals
 from engines.tabular.records import Fitted
 from schemas.arrays import FloatArray, IntArray
@@ -116,8 +116,8 @@ class GrowingState:
     """None before anything was measured."""
     usual: UsualValues | None = None
     """Of the open block of larger marginals; None where all of them count all rows."""
-    room: int = ROOM
-    """Unusual values that a row of a block may have before pairs lose it."""
+    crowded: bool = False
+    """Whether a block lost too many rows to pairs that leave some out: no later block does."""
 
     def counted(self, config: GrowingConfig) -> Marginals:
         """What is counted of the open block of larger marginals."""
@@ -237,7 +237,8 @@ class Learning:
             fitted=config.fitter.fit(*evidence.sums(step), evidence.past, max(now.totals.alive, 1.0)),
         )
         if larger or apart:
-            self.learnt = replace(self.learnt, room=self._room(now.totals.grown - now.larger.grown))
+            lost = crowded(*self.measured[-1].lost, now.totals.grown - now.larger.grown)
+            self.learnt = replace(self.learnt, crowded=now.crowded or lost)
             opened = replace(self.learnt, usual=self._usual())
             line = now.larger.closed(now.totals, step, opened.counted(config))
             self.learnt = replace(opened, larger=line)
@@ -301,21 +302,16 @@ class Learning:
             )
         )
 
-    def _room(self, net: float) -> int:
-        """Return how many unusual values the rows of the next block may have, by how many of these `net` were lost."""
-        lost, variance = self.measured[-1].lost
-        return self.learnt.room * (2 if crowded(lost, variance, net) else 1)
-
     def _usual(self) -> UsualValues | None:
         """Return what the block that opens leaves out, by what is known at its beginning: all that follows is private
         until it closes.
         """
         now, config = self.learnt, self.config
-        if now.fitted is None or now.early:
+        if now.fitted is None or now.early or now.crowded:
             return None
         # No pair has less than the others: its row would find room for few of those that have more.
         parts = self._parts(config.larger_share, np.ones(len(config.larger)), rest=1.0)
-        return config.usual(now.fitted.ones, parts, now.room)
+        return config.usual(now.fitted.ones, parts)
 
     def _apart(self) -> FloatArray:
         """L1 distance that larger marginals may have from their priors, as a share: as fitted, or what noise hides."""

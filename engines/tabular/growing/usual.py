@@ -5,8 +5,8 @@ says only that it is as usual, and pays for it. One-way marginals and totals say
 attribute is usual, pairs count the rows that have another one. A row with few unusual values is in few pairs, and the
 budget of a row goes to these: with seventeen such attributes of twenty pairs have a twentieth of the noise.
 A row that would be in more pairs than the budget is for is in the first ones only, and lost to the others. How many
-rows that are is measured, too: where they are more than a few, the next block has room for more unusual values, or
-leaves none out.
+rows that are is measured, too: where they are more than a few, as where flags follow from each other, no later block
+leaves rows out.
 Privacy: values, parts and limit are public, and fixed before the first row of a block is counted. A row adds 1 or takes
     1 in one cell of each marginal that counts it, the count of lost rows among them, and the parts of these add up to
     `limit` at most. With noise that costs part/limit of a share, it costs that share at most
@@ -30,10 +30,9 @@ from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 ROOM = 2
-"""Values of a row that may be unusual before pairs lose it, about: their parts differ. For the first such block."""
+"""Values of a row that may be unusual before pairs lose it, about: their parts differ."""
 LOST, SURE = 1 / 500, 3.0
-"""Lost rows, as a share of all and in standard deviations of their count, above which the next block has room for twice
-as many."""
+"""Lost rows, as a share of all and in standard deviations of their count, above which no rows are left out any more."""
 OFTEN = 0.5
 """Most unusual values that a row has on average, as a share of what there is room for."""
 WORTH = 0.55
@@ -174,7 +173,7 @@ def lacking(lost: int, variance: float) -> float:
 
 
 def crowded(lost: int, variance: float, net: float) -> bool:
-    """Return whether the next block must have room for more, by how many of these `net` rows were lost. Public."""
+    """Return whether too many of these `net` rows were lost for others to be left out. Public."""
     return lost > LOST * net and lacking(lost, variance) > 0
 
 
@@ -198,14 +197,12 @@ def usual_values(
     pairs: Marginals,
     binary: tuple[bool, ...],
     *,
-    room: int,
     pure: bool,
 ) -> UsualValues | None:
     """Return the usual values that lower the noise of pairs most, or None where that is not worth it. Public.
 
     Args:
         shares: of the rows, that have each value of each attribute, as released. parts: of the pairs.
-        room: unusual values of a row that is not lost, about.
         pure: whether noise is in proportion to what a row pays for, and not to the root of it.
     """
     rest = np.array([1 - float(of.max()) for of in shares])
@@ -216,11 +213,11 @@ def usual_values(
     often = 0.0
     for attribute in np.argsort(rest, kind="stable").tolist():
         often += float(rest[attribute])
-        if often > OFTEN * room:
+        if often > OFTEN * ROOM:
             break
         values[attribute] = int(shares[attribute].argmax())
         known = int((values >= 0).sum())
-        unusual = min(room, known)
+        unusual = min(ROOM, known)
         # How many sides of each pair may leave a row out, and how often a row with so many unusual values is counted.
         leaving = (values >= 0)[sides].sum(axis=0)
         both = unusual * (unusual - 1) / max(1, known * (known - 1))
