@@ -80,8 +80,10 @@ def expected(
     layout: Marginals,
     single: Sequence[bool],
 ) -> list[FloatArray]:
-    """Rows of a block with each value of each attribute: as measured, drawn to the table's shares as far as noise
-    is more than what a sample of so many rows may differ by.
+    """Return how many rows of a block have each value of each attribute.
+
+    What was measured is drawn to the table's shares, the more, the larger its noise is beside what a sample of so many
+    rows may differ by.
 
     Args:
         shares: `(cells,)` of the table. ones, variances: counts of the block, see `StepBlock`.

@@ -42,7 +42,7 @@ rows out says nothing of one-way marginals."""
 
 @dataclass(frozen=True, slots=True)
 class UsualValues:
-    """Those of one block of larger marginals, which all are pairs. Public.
+    """The usual values of one block of larger marginals, all of which are pairs. Public.
 
     Args:
         values: of each active attribute the code that is usual, or -1.
@@ -89,7 +89,7 @@ class UsualValues:
 
     @property
     def noise(self) -> float:
-        """What of the budget a row pays for: of pure noise in all pairs, what is left of its scale."""
+        """The part of the budget that the pairs of one row share. Pure noise has this part of its scale."""
         return self.limit / sum(self.parts)
 
     def kept(self, codes: IntArray) -> BoolArray:
