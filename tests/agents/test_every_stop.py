@@ -46,7 +46,7 @@ LATER = "is raised later, or given to who stops"
 FORGOTTEN = "fences anew and tries once more, and raises it the second time"
 SWALLOWED = {
     ("agents/protocol/formats/contract.py", "SchemaBook.reader"): "a record that cannot be read is refused by reason",
-    ("agents/kafka/batches.py", "ReadBatch.__iter__"): "records that cannot be read are refused by reason",
+    ("agents/kafka/batches.py", "ReadBatch.chunks"): "records that cannot be read are refused by reason",
     ("agents/kafka/cluster.py", "until_it_answers"): "waits for the cluster",
     ("agents/kafka/fingerprint.py", "_refused"): LATER,
     ("agents/kafka/status.py", "_is_of"): "a command",
@@ -62,7 +62,6 @@ SWALLOWED = {
     ("agents/worker/ingest/add_partitions.py", "_check_drained"): "a command",
     ("agents/worker/ingest/partition_task.py", "SourceTask.serving"): "Stops.add",
     ("agents/worker/ingest/partition_task.py", "SourceTask.settled"): "of a revoked partition; raised otherwise",
-    ("agents/worker/ingest/records.py", "_Batch.__iter__"): "records that cannot be read are refused by reason",
     ("agents/worker/ingest/restore.py", "_fold"): LATER,
     ("agents/worker/ingest/service.py", "IngestService._reopening"): FORGOTTEN,
     ("agents/worker/partition_tasks.py", "PartitionTasks._leave"): "of a partition that was revoked",

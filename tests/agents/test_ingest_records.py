@@ -57,7 +57,7 @@ class _Consumer:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short_way, "CHUNK_RECORDS", 4)
+    monkeypatch.setattr(batches, "CHUNK_RECORDS", 4)
     monkeypatch.setattr(short_way, "MOST_BYTES", 10)
 
 
