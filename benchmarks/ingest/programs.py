@@ -56,10 +56,9 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
     await _until(gate.exists)
 
     def at_the_end() -> bool:
-        """Say whether this share is read whole. Asked anew each time: the group may still move partitions here."""
-        mine = service.partition_tasks.keys()
-        total = sum(ends[each] - 1 for each in mine)  # the last record is a tick
-        return len(mine) == share and sum(service.counters.records.values()) >= total
+        """Say whether this share is committed whole, by whomever: the group may still move partitions meanwhile."""
+        mine = service.partition_tasks
+        return len(mine) == share and all(task.committed >= ends[each] for each, task in mine.items())
 
     await _until(lambda: at_the_end() or service.crash_reason is not None)
     if service.crash_reason is not None:

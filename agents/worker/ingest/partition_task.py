@@ -166,7 +166,9 @@ class SourceTask:
         self.awaited = AwaitedTicks(self.clocked)
         routed = any(spec.routed_from is not None for spec in specs)
         self._trimmer = Trimmer(config, source.topic, source.partition) if routed else None
-        self._committed = self._trimmed = 0
+        self.committed = 0
+        """Source offset up to which everything is in committed blocks."""
+        self._trimmed = 0
         self._trimmed_s = time.monotonic()
         self._config = config
         self._topics = Topics(config.job.name, config.kafka.partitions)
@@ -243,7 +245,7 @@ class SourceTask:
         ends = {machine.spec.name: machine.next_offset for machine in self.machines if machine.has_history}
         begins = {NEW + machine.spec.name: machine.next_offset for machine in self.machines if not machine.has_history}
         self.places = Places({**self.places.with_blocks(ends), **begins})
-        self._committed = self.next_offset
+        self.committed = self.next_offset
 
     def leave_out_stopped(self) -> None:
         """Leave out what has stopped elsewhere in this process, or here before a rebalance."""
@@ -375,10 +377,10 @@ class SourceTask:
 
     def _trim(self) -> None:
         """Delete copies of raw records that are in blocks. Also where nothing more comes: they must not lie there."""
-        due = self._committed > self._trimmed and time.monotonic() - self._trimmed_s >= TRIM_S
+        due = self.committed > self._trimmed and time.monotonic() - self._trimmed_s >= TRIM_S
         if self._trimmer is not None and due:
-            self._trimmed, self._trimmed_s = self._committed, time.monotonic()
-            self._trimmer.below(self._committed)
+            self._trimmed, self._trimmed_s = self.committed, time.monotonic()
+            self._trimmer.below(self.committed)
 
     async def flush(self) -> None:
         """Start the transaction with everything taken in so far; waits for the one before. Raises: its error."""
@@ -467,7 +469,7 @@ class SourceTask:
         for each, metadata in zip(sealed, written, strict=True):
             each.machine.committed(at=metadata.offset)
             self._counters.count(each)
-        self._committed = next_offset
+        self.committed = next_offset
 
     async def _send_copies(self, sealed: SealedHop) -> list[asyncio.Future[Any]]:
         topic, sent = self._topics.routed(sealed.machine.spec.stream), []
