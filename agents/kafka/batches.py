@@ -32,6 +32,8 @@ from schemas.topics import BATCH_BYTES
 
 _MOST = 1 << 12
 """Records that are written at once."""
+FEW_RECORDS = 1 << 6
+"""Of a step and topic: so many take longer all at once than one after the other."""
 _WIDE_BYTES = 4 * BATCH_BYTES
 """Of rows that are written at once, each as wide as the longest: one may be a thousand times as long as the others."""
 
@@ -57,6 +59,7 @@ class RecordBatch:
         taken = 0
         while more := self._append(frames.only(slice(taken, taken + _MOST)), time_ms, header):
             taken += more
+            self._last_ms = max(self._last_ms, time_ms)
         return taken
 
     def _append(self, frames: Frames, time_ms: int, header: tuple[str, bytes]) -> int:
@@ -67,6 +70,8 @@ class RecordBatch:
         name, said = header[0].encode(), header[1]
         attributes = b"\0" + _varint(time_ms - self._begin_ms)
         rest = b"".join((_varint(1), _varint(len(name)), name, _varint(len(said)), said))
+        if len(frames) <= FEW_RECORDS:
+            return self._append_few(frames, attributes, rest)
         numbers = np.arange(self._records, self._records + len(frames)), frames.keys, frames.values
         offsets, key_sizes, value_sizes = varints = [ByteColumn.varints(each) for each in numbers]
         sizes = frames.keys + np.maximum(frames.values, 0) + sum(each.lengths for each in varints)
@@ -86,8 +91,20 @@ class RecordBatch:
         self._parts.append(part)
         self._records += len(keys)
         self._size += len(part)
-        self._last_ms = max(self._last_ms, time_ms)
         return len(keys)
+
+    def _append_few(self, frames: Frames, attributes: bytes, rest: bytes) -> int:
+        """Append records as `_append` does, one after the other."""
+        for taken, (_, key, value) in enumerate(frames):
+            sizes = _varint(self._records), _varint(len(key)), _varint(-1 if value is None else len(value))
+            record = b"".join((attributes, sizes[0], sizes[1], key, sizes[2], value or b"", rest))
+            part = _varint(len(record)) + record
+            if self._records and self._size + len(part) > BATCH_BYTES:
+                return taken
+            self._parts.append(part)
+            self._records += 1
+            self._size += len(part)
+        return len(frames)
 
     def record_count(self) -> int:
         return self._records

@@ -53,7 +53,7 @@ class AuditTask(StreamsTask):
         self.producer: Any = None
         self._stream_tasks: dict[str, AuditStreamTask] = {}
         self._acks = AckList()
-        self._trimmer = Trimmer(job.config, job.topics.held_out, partition, held=self._holds_back)
+        self._trimmer = Trimmer(job.deletions, job.topics.held_out, partition, held=self._holds_back)
 
     async def open(self) -> None:
         kafka = self.job.config.kafka

@@ -74,7 +74,7 @@ class EngineTask(StreamsTask):
         self._asked: dict[str, CommitSeeds | CommitCandidates] = {}
         self._computing: dict[asyncio.Future[Encoded], str] = {}
         self._waiting: dict[str, list[tuple[int, Block, int]]] = {}
-        self._trimmer = Trimmer(job.config, job.topics.blocks, partition, held=lambda: job.holds_back(partition))
+        self._trimmer = Trimmer(job.deletions, job.topics.blocks, partition, held=lambda: job.holds_back(partition))
 
     async def open(self) -> None:
         job, partition = self._job, self.partition
@@ -330,20 +330,21 @@ class EngineTask(StreamsTask):
         """Return the last offset on the changelog, -1 where there are no states."""
         topics, newest, last = self._job.topics, self._newest, -1
         await self._producer.begin_transaction()
+        # All are on their way before any is waited for: one request has both topics.
         sent = [
             await self._producer.send(topics.releases, record.encode(), key=stream.encode(), partition=self.partition)
             for stream, record in records
+        ]
+        stored = [
+            await self._producer.send(topics.changelog, value, key=key, partition=self.partition)
+            for state in states.values()
+            for key, value in state
         ]
         for each, (_, record) in zip(sent, records, strict=True):
             newest = (await each).offset
             what = _kind_of(record)
             failpoint(f"{what}_appended")
-        sent = [
-            await self._producer.send(topics.changelog, value, key=key, partition=self.partition)
-            for state in states.values()
-            for key, value in state
-        ]
-        for each in sent:
+        for each in stored:
             last = (await each).offset
             failpoint("state_appended")
         await self._producer.commit_transaction()

@@ -16,6 +16,7 @@ from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.witness import store_of
 from agents.kafka.witness_places import Store
 from agents.protocol.partitioner import home_partition
+from agents.worker.trimming import Deletions
 from engines.core.noise import fresh_seed, repeated_seed
 from schemas.config import Config, Stream
 from schemas.topics import Topics
@@ -57,6 +58,11 @@ class Job:
     def processors(self) -> asyncio.Semaphore:
         """How many steps are computed at once. Each more would only keep the event loop waiting for the interpreter."""
         return asyncio.Semaphore(1 + (os.cpu_count() or 1))
+
+    @cached_property
+    def deletions(self) -> Deletions:
+        """What deletes private records that nothing can need again."""
+        return Deletions(self.config)
 
     @property
     def topics(self) -> Topics:

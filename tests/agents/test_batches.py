@@ -9,6 +9,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.kafka import batches
 from agents.kafka.batches import RecordBatch
 from schemas.releases import Frames, PublicRecord, frame_records
 from schemas.topics import BATCH_BYTES
@@ -55,14 +56,16 @@ def check(steps: Steps) -> None:
 
 
 @settings(max_examples=examples(0.5))
-@given(steps=STEPS)
-def test_a_batch_is_that_of_aiokafka(steps: Sequence[tuple[int, Sequence[tuple[int, int | None]]]]) -> None:
+@given(steps=STEPS, few=st.sampled_from([0, 10, 64]))
+def test_a_batch_is_that_of_aiokafka(steps: Sequence[tuple[int, Sequence[tuple[int, int | None]]]], few: int) -> None:
     times = sorted(time_ms for time_ms, _ in steps)
     made = [
         [PublicRecord("synthetic", b"k" * key, None if size is None else b"\0" * size) for key, size in records]
         for _, records in steps
     ]
-    check([*zip(times, made, strict=True)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "FEW_RECORDS", few)
+        check([*zip(times, made, strict=True)])
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ SWALLOWED = {
     ("agents/worker/topic_watch.py", "TopicWatch._wait_for_it"): "says so, and looks again",
     ("agents/worker/topic_watch.py", "TopicWatch.record"): "writes it at the next look",
     ("agents/worker/topic_watch.py", "TopicWatch._watch"): "waits for the cluster",
-    ("agents/worker/trimming.py", "Trimmer._run"): "deleting is tried again at the next step",
+    ("agents/worker/trimming.py", "Deletions._run"): "deleting is tried again with the next step",
     ("schemas/config/load.py", "config_from_mapping"): LATER,
     ("schemas/config/load.py", "with_overrides"): LATER,
     ("engines/checks/contract_checks.py", "check_order"): "a check, that no worker runs",

@@ -40,8 +40,7 @@ FAILPOINTS = (
     "adopted:3",
     "publish_due:2",
     "publish_witnessed:2",
-    "publish_data_appended:2",
-    "publish_ledger_appended:2",
+    "publish_appended:2",
     "publish_committed:2",
 )
 
@@ -118,7 +117,7 @@ def test_zombies_are_fenced(bootstrap: str, tmp_path: Path) -> None:
     async def scenario(field: Field) -> None:
         zombies: list[Worker] = []
         try:
-            for place in ("ingest_before_commit:3", "state_appended:3", "publish_ledger_appended:3"):
+            for place in ("ingest_before_commit:3", "state_appended:3", "publish_appended:3"):
                 zombies.append(field.start(place.partition(":")[0], failpoint=place, stop=True))
                 del field.workers[zombies[-1].name]  # it is not started again
                 await asleep(zombies[-1].process.pid)

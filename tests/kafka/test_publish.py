@@ -251,7 +251,7 @@ async def test_steps_of_many_batches_are_public_once_whole_and_in_order(
             await stream_task.close()
 
     def end(failpoint: str) -> None:
-        if failpoint == "publish_ledger_appended":
+        if failpoint == "publish_appended":
             raise _KilledError
 
     with monkeypatch.context() as killed:

@@ -55,7 +55,7 @@ async def one_answer_each(config: Config, steps: int) -> None:
 
 PLACES = """
     seed_appended seed_committed candidate_appended candidate_committed state_appended state_stored
-    adopted publish_due publish_witnessed publish_data_appended publish_ledger_appended publish_committed
+    adopted publish_due publish_witnessed publish_appended publish_committed
 """
 
 
@@ -82,7 +82,7 @@ async def test_the_next_worker_goes_on(
         ("adopted", 2, 2),
         ("seed_appended", 3, 64),
         ("candidate_appended", 3, 64),
-        ("publish_ledger_appended", 1, 64),
+        ("publish_appended", 1, 64),
     ],
 )
 async def test_steps_that_one_block_closed_need_no_further_block(

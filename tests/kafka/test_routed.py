@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import tomli_w
 
-import agents.worker.ingest.partition_task
 from agents.kafka.status import status
 from agents.kafka.topics import acl_lines, check_topics, create_topics, ends_of
 from agents.local.offline.replay import ReplayOptions, replay
@@ -98,7 +97,6 @@ async def test_records_of_any_producer_are_taken_in_once_over_kills(
     assert len(sent) == 900
     events = {place: user for place, user in sent.items() if user is not None}
     assert any(home_partition(user, PARTITIONS) != partition for (partition, _), user in events.items())
-    monkeypatch.setattr(agents.worker.ingest.partition_task, "TRIM_S", 0.0)
     async with bench.running():
         await until(bench.result, lambda result: sum(result.reasons.values()) >= len(sent))
         # What is in blocks goes: it is raw.

@@ -19,8 +19,7 @@ FAILPOINTS = (
     "ingest_block_appended", "ingest_bounds_appended", "ingest_sent", "ingest_before_commit", "ingest_after_commit",
     "seed_appended", "seed_committed", "candidate_appended", "candidate_committed", "state_appended",
     "state_stored", "adopted", "table_chunk", "table_before_head", "table_after_head",
-    "publish_due", "publish_witnessed", "publish_data_appended",
-    "publish_ledger_appended", "publish_committed", "frame",
+    "publish_due", "publish_witnessed", "publish_appended", "publish_committed", "frame",
 )  # fmt: skip
 TRANSACTIONAL = (22, 24, 25, 26, 28)
 KINDS = {

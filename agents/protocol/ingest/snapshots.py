@@ -224,6 +224,8 @@ class BucketLog:
         slots: dict[Kind, list[int]] = {"period": [], "step": []}
         for kind, slot, table in self.bounds.tables():
             users, counts = table.bucket(bucket)
+            if len(users) == 0:  # as of most of many small tables
+                continue
             arrays[f"{kind}_users/{slot}"] = users
             arrays[f"{kind}_counts/{slot}"] = narrowed(counts, np.uint32)
             slots[kind].append(slot)

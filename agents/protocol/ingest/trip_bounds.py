@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agents.protocol.ingest.bounds import ADMITTED, Accepted, Bounds, BoundSpec, Kind
+from agents.protocol.ingest.bounds import ADMITTED, Accepted, Bounds, BoundSpec, Groups, Kind
 from agents.protocol.ingest.user_table import Hashes
 from schemas.arrays import IntArray, KeyArray, distinct
 
@@ -58,7 +58,7 @@ class TripBounds(Bounds):
         assert trips is not None, "records without trips are bounded by `Bounds`"
         step_list, cells = steps.tolist(), {step: self.cell_of(step) for step in distinct(steps)}
         admitted = self._known(trips, cells)
-        left: dict[tuple[str, int, tuple[int, int]], int] = {}
+        left: dict[tuple[Kind, int], dict[tuple[int, int], int]] = {}
         accepted, admissions = np.zeros(len(steps), bool), np.zeros(len(steps), np.int64)
         charged: dict[tuple[int, tuple[int, int]], int] = {}
         entered: dict[tuple[int, tuple[int, int]], int] = {}
@@ -74,18 +74,18 @@ class TripBounds(Bounds):
                 continue
             if first is None:
                 period = 0 if self._period is None else step // self._period
-                places = [("period", period, user)]
+                places: list[tuple[Kind, int]] = [("period", period)]
                 if self.spec.max_per_step is not None:
-                    places.append(("step", step, user))
+                    places.append(("step", step))
                 for place in places:
                     if place not in left:
-                        left[place] = self._room(*place)
-                if not all(left[place] for place in places):
+                        left[place] = self._rooms(*place, hashes)
+                if not all(left[place][user] for place in places):
                     continue
                 for place in places:
-                    left[place] -= 1
+                    left[place][user] -= 1
                 # The slot is the step where there is a cap on steps, as in `Bounds`.
-                slot = places[-1][1:]
+                slot = places[-1][1], user
                 charged[slot] = charged.get(slot, 0) + 1
                 first = admitted[cell, trip] = step
                 entered[cell, trip] = step - self.start_of(cell) + 1
@@ -97,15 +97,12 @@ class TripBounds(Bounds):
     def _same_period(self, left: int, right: int) -> bool:
         return self._period is None or left // self._period == right // self._period
 
-    def _room(self, kind: str, slot: int, user: tuple[int, int]) -> int:
-        """Return how many trips may still be admitted of a user in a period, or in a step."""
-        tables, most = (
-            (self.periods, self.spec.max_contributions)
-            if kind == "period"
-            else (self.steps, self.spec.max_per_step or 0)
-        )
-        table = tables.get(slot)
-        return most - (0 if table is None else int(table.read(np.array([user], np.uint64))[0]))
+    def _rooms(self, kind: Kind, slot: int, hashes: Hashes) -> dict[tuple[int, int], int]:
+        """Return how many trips may still be admitted of each of these users in a period, or in a step."""
+        most, tables = self._largest(kind, slot), self.periods if kind == "period" else self.steps
+        users = Groups.from_hashes(hashes).users
+        used = tables[slot].read(users) if slot in tables else np.zeros(len(users), np.int64)
+        return dict(zip(map(tuple, users.tolist()), (most - used).tolist(), strict=True))
 
     def _largest(self, kind: Kind, slot: int) -> int:
         return self._life if slot >= CELLS else super()._largest(kind, slot)

@@ -108,12 +108,16 @@ class UserTable:
         """Return the users of one bucket and their counts."""
         low, high = np.uint64(bucket << 56), np.uint64((bucket + 1 << 56) - 1)
         near = self._segments[self._segment_of(low) : self._segment_of(high) + 1]
-        parts = [run.between(low, high) for segment in near for run in segment.runs]
-        hashes = np.concatenate([np.stack((part.first, part.second), axis=1) for part in parts])
-        return hashes, np.concatenate([part.counts for part in parts]).astype(np.int64)
+        parts = [run.between(low, high) for segment in near for run in segment.runs if len(run)]
+        hashes, counts = np.empty((sum(map(len, parts)), 2), np.uint64), np.empty(sum(map(len, parts)), np.int64)
+        end = 0
+        for part in parts:
+            span = slice(end, end := end + len(part))
+            hashes[span, 0], hashes[span, 1], counts[span] = part.first, part.second, part.counts
+        return hashes, counts
 
     def _segment_of(self, word: np.uint64) -> int:
-        return int(np.searchsorted(self._begins, word, "right")) - 1
+        return int(self._begins.searchsorted(word, "right")) - 1
 
     def _spans(self, first: Words) -> list[tuple[_Segment, slice]]:
         """Return the segments that sorted first words fall into, and which of them do."""
@@ -246,7 +250,7 @@ class _Run:
 
     def between(self, low: np.uint64, high: np.uint64) -> _Run:
         """Return the users with a first word from `low` to `high`."""
-        span = slice(int(np.searchsorted(self.first, low)), int(np.searchsorted(self.first, high, "right")))
+        span = slice(int(self.first.searchsorted(low)), int(self.first.searchsorted(high, "right")))
         return _Run(self.first[span], self.second[span], self.counts[span])
 
     def copy(self) -> _Run:

@@ -40,7 +40,7 @@ from agents.worker.failpoints import failpoint
 from agents.worker.ingest.counters import IngestCounters, SealedBlock, SealedHop
 from agents.worker.ingest.records import OFFSET, from_offset
 from agents.worker.metrics import FENCES
-from agents.worker.trimming import Trimmer
+from agents.worker.trimming import Deletions
 from schemas.config import Config
 from schemas.topics import Topics
 
@@ -98,8 +98,6 @@ class AwaitedTicks:
 
 LEAST_SNAPSHOT_BYTES = 4 << 10
 MOST_SNAPSHOTS = 32
-TRIM_S = 60.0
-"""How long raw records stay on a routed topic once they are in blocks, about: each deletion is a client of its own."""
 LEAST_SLICE = 1_000  # below, the cost of a slice is no longer that of its records
 
 
@@ -143,6 +141,7 @@ class SourceTask:
         options: IngestOptions,
         counters: IngestCounters,
         stops: Stops | None = None,
+        deletions: Deletions | None = None,
     ) -> None:
         self._stops = Stops.of(spec.stream for spec in specs) if stops is None else stops
         self.source = source
@@ -165,11 +164,9 @@ class SourceTask:
         """When it was, by a clock that does not jump."""
         self.awaited = AwaitedTicks(self.clocked)
         routed = any(spec.routed_from is not None for spec in specs)
-        self._trimmer = Trimmer(config, source.topic, source.partition) if routed else None
+        self._deletions = (Deletions(config) if deletions is None else deletions) if routed else None
         self.committed = 0
         """Source offset up to which everything is in committed blocks."""
-        self._trimmed = 0
-        self._trimmed_s = time.monotonic()
         self._config = config
         self._topics = Topics(config.job.name, config.kafka.partitions)
         self._group = f"{config.job.name}-ingest"
@@ -245,7 +242,7 @@ class SourceTask:
         ends = {machine.spec.name: machine.next_offset for machine in self.machines if machine.has_history}
         begins = {NEW + machine.spec.name: machine.next_offset for machine in self.machines if not machine.has_history}
         self.places = Places({**self.places.with_blocks(ends), **begins})
-        self.committed = self.next_offset
+        self._reached(self.next_offset)
 
     def leave_out_stopped(self) -> None:
         """Leave out what has stopped elsewhere in this process, or here before a rebalance."""
@@ -369,18 +366,10 @@ class SourceTask:
         """Commit where a block is full, a step has ended, or a record has waited long enough. Of so many partitions."""
         if self._running is not None and self._running.done():
             await self.settled()  # a failure must be noticed even if nothing ever follows
-        self._trim()
         full = any(machine.room == 0 for machine in self.machines)
         waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= self.flush_wait_s(partitions)
         if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
             await self.flush()
-
-    def _trim(self) -> None:
-        """Delete copies of raw records that are in blocks. Also where nothing more comes: they must not lie there."""
-        due = self.committed > self._trimmed and time.monotonic() - self._trimmed_s >= TRIM_S
-        if self._trimmer is not None and due:
-            self._trimmed, self._trimmed_s = self.committed, time.monotonic()
-            self._trimmer.below(self.committed)
 
     async def flush(self) -> None:
         """Start the transaction with everything taken in so far; waits for the one before. Raises: its error."""
@@ -469,7 +458,13 @@ class SourceTask:
         for each, metadata in zip(sealed, written, strict=True):
             each.machine.committed(at=metadata.offset)
             self._counters.count(each)
-        self.committed = next_offset
+        self._reached(next_offset)
+
+    def _reached(self, committed: int) -> None:
+        """Note up to where all is in committed blocks. Copies of raw records that are need not lie there any longer."""
+        self.committed = committed
+        if self._deletions is not None:
+            self._deletions.below(self.source, committed)
 
     async def _send_copies(self, sealed: SealedHop) -> list[asyncio.Future[Any]]:
         topic, sent = self._topics.routed(sealed.machine.spec.stream), []

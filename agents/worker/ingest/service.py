@@ -39,6 +39,7 @@ from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
 from agents.worker.ingest.schema_wait import SchemaWait
 from agents.worker.metrics import REBALANCES
+from agents.worker.trimming import Deletions
 from schemas.errors import ForgottenIdError
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ class IngestService(LongService):
         self._specs = specs
         self._watch = SourceWatch(specs, sources or {})
         self._options = IngestOptions() if options is None else options
+        self._deletions = Deletions(config)
         self._broker_clock = BrokerClock(config, now_us=now_us)
         self._step_ends = StepEnds()
         self._together_until_s = 0.0
@@ -303,6 +305,7 @@ class IngestService(LongService):
                 options=self._options,
                 counters=self.counters,
                 stops=self.stops,
+                deletions=self._deletions,
             )
             for source in missing
         ]
