@@ -10,17 +10,26 @@ import contextlib
 import sys
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaConnectionError
 
 
 async def consume(bootstrap: str, topic: str) -> None:
     consumer = AIOKafkaConsumer(
-        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
     )
-    await consumer.start()
     try:
+        await consumer.start()
+        # Asked first: a consumer waits for a topic that is not there, for ever and without a word.
+        if topic not in (there := await consumer.topics()):
+            names = "\n".join(f"  {name}" for name in sorted(there))
+            sys.exit(f"There is no topic {topic}, or this client may not see it. Those that it sees:\n{names}")
+        consumer.subscribe([topic])
         async for record in consumer:
             value = record.value.decode() if record.value else "(withdrawn)"
             sys.stdout.write(f"{(record.key or b'-').decode()} {value}\n")
+            sys.stdout.flush()  # to a pipe, too, as soon as it is there
+    except KafkaConnectionError as error:
+        sys.exit(str(error))
     finally:
         await consumer.stop()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import datetime
+import os
 import random
 import shlex
 import signal
@@ -13,9 +15,10 @@ import time
 from pathlib import Path
 
 import pytest
+from aiokafka.admin import NewTopic
 
 from tests.commands import invoked
-from tests.kafka.support import WAIT_AT_MOST_S
+from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, producing
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ".venv/bin/privstream"
@@ -99,3 +102,27 @@ def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path, monke
     finally:
         if worker is not None and worker.poll() is None:
             worker.kill()
+
+
+@pytest.mark.kafka
+def test_the_consumer_prints_a_topic_and_ends_where_there_is_none_of_that_name(bootstrap: str) -> None:
+    """Once it waited for a misspelt topic for ever, and said nothing."""
+    topic = fresh_name("rides.synthetic")
+
+    async def fill() -> None:
+        await create(bootstrap, NewTopic(topic, 1, 1))
+        async with producing(bootstrap) as producer:
+            await producer.send_and_wait(topic, b'{"lon": 13.4}', key=b"a")
+            await producer.send_and_wait(topic, None, key=b"a")
+
+    asyncio.run(fill())
+    command = [sys.executable, str(ROOT / "examples" / "consume.py"), bootstrap]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen([*command, topic], stdout=subprocess.PIPE, env=buffered) as reading:
+        assert reading.stdout is not None
+        assert [reading.stdout.readline() for _ in range(2)] == [b'a {"lon": 13.4}\n', b"a (withdrawn)\n"]
+        reading.kill()
+    ended = subprocess.run([*command, f"{topic}s"], capture_output=True, text=True, timeout=WAIT_AT_MOST_S, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"There is no topic {topic}s, or this client may not see it.")
+    assert f"\n  {topic}\n" in ended.stderr
