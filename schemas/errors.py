@@ -39,6 +39,7 @@ No message holds a private value: only positions, names and sizes.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -100,6 +101,18 @@ class ConfigError(PrivstreamError):
     def of(cls, key: str, reason: str, fix: str) -> ConfigError:
         """Return the error of one problem."""
         return cls([ConfigProblem(key, reason, fix)])
+
+
+def problems_of(error: Exception) -> tuple[ConfigProblem, ...]:
+    """Return an error as key, reason and fix; our messages put the fix behind "Fix:", or as in a log "What to do:".
+
+    >>> [(each.reason, each.fix) for each in problems_of(BrokerError("nobody listens. What to do: start it"))]
+    [('nobody listens.', 'start it')]
+    """
+    if isinstance(error, ConfigError):
+        return error.problems
+    reason, _, fix = re.sub(r"\bWhat to do: ", "Fix: ", str(error), count=1).partition("Fix: ")
+    return (ConfigProblem("", reason.strip(), fix.strip()),)
 
 
 class RecordError(PrivstreamError, stops="record"):

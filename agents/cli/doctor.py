@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import FOUND, AsJson, OnlyStream, chosen_stream, config_of, print_json, problems_of, say, working
+from agents.cli.output import FOUND, AsJson, OnlyStream, chosen_stream, config_of, print_json, say, working
 from schemas.errors import ConfigError, PrivstreamError
 
 if TYPE_CHECKING:
@@ -50,23 +50,20 @@ def doctor(
             raise PrivstreamError("--record needs a configuration. Fix: write privstream doctor CONFIG --record FILE.")
         _try_records(chosen_stream(config_of(config, offline=True), stream), record, as_json=as_json)
         return
-    from agents.readers.operator.doctor import cluster_findings, config_findings, local_findings, witness_finding
-    from agents.readers.operator.findings import Finding
+    from agents.readers.operator.doctor import cluster_findings, config_findings, local_findings, witness_findings
+    from agents.readers.operator.findings import Finding, of_error
 
     findings = list(local_findings())
     if config is not None:
         try:
             loaded = config_of(config)
         except ConfigError as error:
-            findings += [
-                Finding("configuration", "problem", f"{each['key']}: {each['reason']}", each["fix"])
-                for each in problems_of(error)
-            ]
+            findings += of_error("configuration", error)
         else:
             findings.append(Finding("configuration", "ok", str(config)))
             findings += config_findings(loaded)
             with working("asking the cluster", quiet=as_json):
-                findings += [*asyncio.run(cluster_findings(loaded)), asyncio.run(witness_finding(loaded))]
+                findings += [*asyncio.run(cluster_findings(loaded)), *asyncio.run(witness_findings(loaded))]
     bad = any(finding.verdict == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not bad, "findings": [asdict(finding) for finding in findings]})

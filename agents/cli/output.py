@@ -9,7 +9,6 @@ import contextlib
 import functools
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 import typer
 
 from agents.show.text import number_of
+from schemas import errors
 from schemas.errors import BrokerError, ConfigError, PrivstreamError
 
 if TYPE_CHECKING:
@@ -113,11 +113,8 @@ def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
 
 
 def problems_of(error: PrivstreamError) -> list[dict[str, Any]]:
-    """Return an error as key, reason, fix; our messages put the fix behind "Fix:", or as in a log "What to do:"."""
-    if isinstance(error, ConfigError):
-        return [asdict(each) for each in error.problems]
-    reason, _, fix = re.sub(r"\bWhat to do: ", "Fix: ", str(error), count=1).partition("Fix: ")
-    return [{"key": "", "reason": reason.strip(), "fix": fix.strip(), "line": None}]
+    """Return an error as JSON shows it."""
+    return [asdict(each) for each in errors.problems_of(error)]
 
 
 def say(text: str) -> None:

@@ -30,6 +30,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from agents.kafka.answers import refusal
+from agents.kafka.lifecycle.advice import WHAT_TO_DO
 from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.security import security_kwargs
 from schemas.errors import AccessError, BrokerError, DescriptorsError, PrivstreamError, ReplacedError, TopicError
@@ -116,7 +117,9 @@ async def unanswered(kafka: Kafka, what: str) -> BrokerError | None:
         await asyncio.wait(asking)
     reasons = [task.result() for task in asking]
     kind = AccessError if all(isinstance(each, AccessError) for each in reasons) else BrokerError
-    return kind(f"{what}: {'; '.join(dict.fromkeys(map(str, reasons)))}")
+    # What to do is said once, behind all that is wrong: servers of one cluster seldom differ in it.
+    happened, todo = zip(*(str(each).split(f". {WHAT_TO_DO} ") for each in reasons), strict=True)
+    return kind(f"{what}: {'; '.join(dict.fromkeys(happened))}. {WHAT_TO_DO} {'; '.join(dict.fromkeys(todo))}")
 
 
 async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> BrokerError | None:

@@ -183,12 +183,12 @@ def test_only_where_every_server_refuses_waiting_is_in_vain(
     monkeypatch: pytest.MonkeyPatch, others: bool, kind: type[BrokerError]
 ) -> None:
     async def ask(server: str, *_: Any) -> BrokerError:
-        return (AccessError if server == "a:1" or others else BrokerError)(f"{server} says no")
+        return (AccessError if server == "a:1" or others else BrokerError)(f"{server} says no. What to do: ask it")
 
     monkeypatch.setattr(cluster, "ask", ask)
     error = asyncio.run(cluster.unanswered(Kafka(bootstrap="a:1,b:1"), "no answer"))
     assert type(error) is kind
-    assert str(error) == "no answer: a:1 says no; b:1 says no"
+    assert str(error) == "no answer: a:1 says no; b:1 says no. What to do: ask it"
 
 
 def test_a_broker_that_takes_connections_and_stalls_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,6 +244,8 @@ def test_doctor_says_what_to_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "No such file" in findings()["user key of rides"]
     told = call("doctor", config)
     assert "fix: head -c 32 /dev/urandom" in told.stdout
+    assert "nothing listens there.\n      fix: start the broker or correct kafka.bootstrap\n" in told.stdout
+    assert "What to do" not in told.stdout, "it says one fix, and not the message's and another"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from agents.kafka.lifecycle.state_folder import root_of
-from agents.readers.operator.findings import Finding
-from schemas.errors import BrokerError, ConfigError, WireError, WitnessAwayError
+from agents.readers.operator.findings import FIX_CLUSTER, Finding, of_error
+from schemas.errors import BrokerError, ConfigError, WireError, WitnessAwayError, WitnessError
 
 if TYPE_CHECKING:
     from agents.kafka.topics import TopicProblem
@@ -166,20 +166,20 @@ def _data_dir(path: Path) -> Finding:
     return Finding("data_dir", "ok", str(path))
 
 
-async def witness_finding(config: Config) -> Finding:
+async def witness_findings(config: Config) -> list[Finding]:
     """Return whether the witness of answered steps is there and can be read."""
     from agents.kafka.witness import UNCONFIGURED, store_of
     from agents.kafka.witness_places import within
 
     if config.job.witness is None:
-        return Finding("witness", "warning", UNCONFIGURED, "set [job] witness to a place outside the cluster")
+        return [Finding("witness", "warning", UNCONFIGURED, "set [job] witness to a place outside the cluster")]
     try:
         store = store_of(config.job)
         for stream in config.streams:
             await within(store.read(stream.name), store.place)
-    except (ConfigError, WitnessAwayError) as error:
-        return Finding("witness", "problem", str(error), "bring it back, or correct [job] witness")
-    return Finding("witness", "ok", store.place)
+    except (ConfigError, WitnessAwayError, WitnessError) as error:
+        return list(of_error("witness", error, fix="bring it back, or correct [job] witness"))
+    return [Finding("witness", "ok", store.place)]
 
 
 async def cluster_findings(config: Config) -> list[Finding]:
@@ -188,14 +188,15 @@ async def cluster_findings(config: Config) -> list[Finding]:
     from agents.kafka.topics import admin_client, check_topics
     from agents.readers.operator.source_findings import registry_findings, source_findings
 
-    fix = "check bootstrap and security in [kafka], and that the brokers' advertised listeners can be reached from here"
     try:
         async with admin_client(config.kafka) as admin:
             brokers = len((await admin.describe_cluster())["brokers"])
             findings = [_version(await _api_versions(admin), brokers)]
         problems = await check_topics(config, bounds=True)
-    except (BrokerError, ConfigError, WireError, OSError) as error:
-        return [Finding("kafka", "problem", str(error), fix), *await registry_findings(config)]
+    except (BrokerError, ConfigError, WireError) as error:
+        return [*of_error("kafka", error), *await registry_findings(config)]
+    except OSError as error:
+        return [*of_error("kafka", error, fix=FIX_CLUSTER), *await registry_findings(config)]
     findings += _of_topics(problems)
     findings += await registry_findings(config)
     if problems:

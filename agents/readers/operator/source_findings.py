@@ -21,7 +21,7 @@ from agents.protocol.clock import MANY_STEPS, StepClock, backlog_sentence, steps
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import KEY_BYTES
-from agents.readers.operator.findings import Finding, Verdict
+from agents.readers.operator.findings import Finding, Verdict, of_error
 from engines.core.registry import build_domain
 from schemas.config import Config, Stream
 from schemas.errors import BrokerError, ConfigError, EngineInputError
@@ -103,7 +103,7 @@ async def source_findings(config: Config) -> list[Finding]:
             continue
         before = stored.get(stream.name)
         timing = stream.time if before is None else stream.time.model_copy(update={"start": before.start})
-        findings.append(await _events(config, stream, timing.start_us, found[stream.source]))
+        findings += await _events(config, stream, timing.start_us, found[stream.source])
         findings += _counted(states[stream.name])
         if states[stream.name].live:  # its steps end by the wall clock from now on
             timing = timing.model_copy(update={"clock": "wall"})
@@ -122,7 +122,7 @@ async def registry_findings(config: Config) -> list[Finding]:
         async with RegistryClient(config.kafka.registry) as client:
             await client.check()
     except (ConfigError, RegistryError) as error:
-        return [Finding("schema registry", "problem", str(error), FIX_REGISTRY)]
+        return list(of_error("schema registry", error, fix=FIX_REGISTRY))
     return [Finding("schema registry", "ok", config.kafka.registry.url)]
 
 
@@ -139,20 +139,22 @@ async def _clocks(config: Config) -> list[Finding]:
     ]
 
 
-async def _events(config: Config, stream: Stream, start_us: int | None, source: TopicIdentity) -> Finding:
+async def _events(config: Config, stream: Stream, start_us: int | None, source: TopicIdentity) -> list[Finding]:
     """Return what ingest makes of the newest records. Says shares, reasons and configured fields, never an event."""
     what = f"events of {stream.name}"
     try:
         seen = await newest_records(config, stream, partitions=source.partitions, start_us=start_us)
-    except (BrokerError, ConfigError, EngineInputError) as error:
-        return Finding(what, "warning", str(error), "run privstream validate CONFIG")
+    except BrokerError as error:
+        return list(of_error(what, error, verdict="warning"))
+    except (ConfigError, EngineInputError) as error:
+        return list(of_error(what, error, verdict="warning", fix="run privstream validate CONFIG"))
     except RegistryError as error:
-        return Finding(what, "warning", f"cannot be read without their schemas: {error}", FIX_REGISTRY)
+        return [Finding(what, "warning", f"cannot be read without their schemas: {error}", FIX_REGISTRY)]
     if seen.records == 0:
-        return Finding(what, "ok", "none there yet")
+        return [Finding(what, "ok", "none there yet")]
     verdict: Verdict = "problem" if seen.share >= NEARLY_ALL else "warning" if seen.much else "ok"
     detail = f"of the newest {seen.records:,} records {seen.sentence()}"
-    return Finding(what, verdict, detail, "" if verdict == "ok" else seen.what_to_do())
+    return [Finding(what, verdict, detail, "" if verdict == "ok" else seen.what_to_do())]
 
 
 def _stopped(state: StreamStatus) -> list[Finding]:
