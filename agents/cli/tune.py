@@ -58,7 +58,7 @@ def tune(
     no guarantee covers. Use a public file, or an old one. For the operator only.
     """
     from agents.local.offline import tune as tuning
-    from agents.show.text import table
+    from agents.show.text import WIDTH, table
 
     loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)
@@ -84,7 +84,8 @@ def tune(
             typer.echo(sentence)
         for recommended, cells in tuning.by_epsilon(tuned):
             typer.echo(f"\nepsilon {recommended.epsilon}")
-            typer.echo(table(tuning.table_head(tuned), list(tuning.table_rows(tuned, recommended, cells))))
+            rows = list(tuning.table_rows(tuned, recommended, cells))
+            typer.echo(table(tuning.table_head(tuned), rows, width=WIDTH))
         typer.echo("")
         for term in tuning.explained(tuned):
             typer.echo(f"{term.name}: {term.meaning}")

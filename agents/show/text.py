@@ -10,12 +10,33 @@ WIDTH = 80
 """Of texts in a terminal, which is seldom narrower."""
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return plain columns; the last one is not padded."""
+GAP = "  "
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
+    """Return plain columns; the last one is not padded.
+
+    Args: width: of the terminal; columns that do not fit stand below, behind the first one again.
+
+    >>> print(table(["id", "name", "sum"], [["1", "left", "2"]], width=9))
+    id  name
+    1   left
+    <BLANKLINE>
+    id  sum
+    1   2
+    """
     lines = [list(head), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    blocks, wide = [[0]], widths[0]
+    for column in range(1, len(head)):
+        wide += len(GAP) + widths[column]
+        if width is not None and wide > width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            wide = widths[0] + len(GAP) + widths[column]
+        blocks[-1].append(column)
+    return "\n\n".join(
+        "\n".join(GAP.join(line[each].ljust(widths[each]) for each in block).rstrip() for line in lines)
+        for block in blocks
     )
 
 

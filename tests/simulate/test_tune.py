@@ -246,6 +246,9 @@ def test_it_says_what_it_found_and_that_it_is_not_private(config: Path, points: 
     assert shown.exit_code == 0
     assert re.search(r"^10 +\*? +76% +86% +71% ", shown.stdout, re.MULTILINE)
     assert re.search(r"^epsilon 8: max_contributions = \d+ has the least error", shown.stdout, re.MULTILINE)
+    rows = [line for line in shown.stdout.splitlines() if re.match(r"bound |10? ", line)]
+    assert {name for name in ERRORS if any(name in row for row in rows)} == set(ERRORS)
+    assert max(map(len, rows)) <= 80, "a line of the table that is broken by the terminal cannot be read"
     flat = " ".join(shown.stderr.split())
     assert NOT_COVERED in flat
     assert TRUE_VALUES in flat
