@@ -56,6 +56,7 @@ class RegistryClient:
         self._url = registry.url
         self._not_there_s = not_there_s
         self._places = asyncio.Semaphore(AT_ONCE)
+        self._making = asyncio.Lock()  # one at a time: engines compute in threads of the same pool
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if registry.username is not None and registry.password_file is not None:
             secret = read_secret(registry.password_file, key="kafka.registry.password_file")
@@ -85,13 +86,17 @@ class RegistryClient:
             raise RegistryError(f"{self._url} {NO_REGISTRY}")
 
     async def learn(self, book: SchemaBook, refs: Iterable[SchemaRef]) -> None:
-        """Put schemas into the book that it does not have, each as soon as it is known.
+        """Put schemas into the book that it does not have, each as soon as it is known and made ready, in a thread: to
+        compile a large one takes seconds, in which everything else goes on.
 
         Raises: RegistryError, and what was learnt stays.
         """
 
         async def one(ref: SchemaRef) -> None:
-            book.put(ref, await self.schema(ref))
+            text = await self.schema(ref)
+            async with self._making:
+                prepared = await asyncio.to_thread(book.prepared, text)
+            book.put(ref, text, prepared)
 
         asked = (one(ref) for ref in refs if ref not in book)
         for each in await asyncio.gather(*asked, return_exceptions=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,11 +15,14 @@ from aiohttp import web
 from agents.kafka import schema_registry
 from agents.kafka.schema_registry import RegistryClient, RegistryError, schema_ids
 from agents.local.broker.embedded import free_ports
-from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
+from agents.protocol.formats import protobuf
+from agents.protocol.formats.avro import AvroEncoding
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText, UnreadableError
+from agents.protocol.formats.protobuf import ProtobufEncoding
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 from schemas.config.server import Registry
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, StoreError
 from tests.kafka.support import stream_table
 
 CANARY = "c4n4ry-of-the-registry"
@@ -233,3 +237,54 @@ def test_a_registry_that_is_away_is_asked_for_typed_output_alone() -> None:
     typed = with_output(url, "json-schema")
     with pytest.raises(ConfigError, match="cannot be reached"):
         asyncio.run(schema_ids(typed, typed.streams))
+
+
+async def test_a_schema_is_compiled_beside_the_event_loop_and_not_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 3.9 MiB took 4.6 s, in which a worker did nothing else for any stream."""
+    loop, turns = threading.get_ident(), threading.Event()
+    compiled: list[int] = []
+    book = SchemaBook()
+    encoding = ProtobufEncoding(book)
+    real = protobuf._protoc
+
+    def protoc(folder: str) -> bytes:
+        compiled.append(threading.get_ident())
+        assert compiled[-1] == loop or turns.wait(60), "the loop has its turn meanwhile"
+        assert REF not in book, "a partition that knows of it reads on"
+        return real(folder)
+
+    monkeypatch.setattr(protobuf, "_protoc", protoc)
+    schema = json.dumps({"schemaType": "PROTOBUF", "schema": 'syntax = "proto3"; message A { string b = 1; }'})
+    async with answering(of_bytes(schema.encode())) as client:
+        learning = asyncio.create_task(client.learn(book, [REF]))
+        while not compiled and not learning.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        turns.set()
+        await learning
+    assert encoding.read(b"\0\0\0\0\7\0\x0a\1c", None) == {"b": "c"}
+    assert len(compiled) == 1
+    assert compiled != [loop]
+
+
+async def test_what_a_thread_cannot_make_is_made_where_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a disk without room stops the streams that read with the schema, and nothing else."""
+    book = SchemaBook()
+    encoding = ProtobufEncoding(book)
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
+    schema = json.dumps({"schemaType": "PROTOBUF", "schema": "message A {}"})
+    async with answering(of_bytes(schema.encode())) as client:
+        await client.learn(book, [REF])
+    with pytest.raises(StoreError):
+        encoding.read(b"\0\0\0\0\7\0", None)
+
+
+async def test_a_schema_of_a_kind_that_nobody_reads_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write to a source of Avro names a schema of another kind as he likes."""
+    monkeypatch.setattr(protobuf, "_protoc", lambda folder: pytest.fail("compiled"))
+    book = SchemaBook()
+    encoding = AvroEncoding(book)
+    schema = json.dumps({"schemaType": "PROTOBUF", "schema": "message A {}"})
+    async with answering(of_bytes(schema.encode())) as client:
+        await client.learn(book, [REF])
+    with pytest.raises(UnreadableError, match="UNUSABLE_SCHEMA"):
+        encoding.read(b"\0\0\0\0\7\0", None)

@@ -133,6 +133,9 @@ MOST_DECIMAL_BYTES = 64
 class AvroEncoding(SchemaEncoding):
     """Avro behind the id of its writer's schema."""
 
+    def expect(self) -> None:
+        self.book.expect(KIND, reader_of)
+
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)
         read = self.book.reader(ref, KIND, reader_of)

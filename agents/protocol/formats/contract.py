@@ -139,6 +139,11 @@ class SchemaBook:
     def __init__(self) -> None:
         self._texts: dict[SchemaRef, SchemaText | None] = {}
         self._made: dict[tuple[SchemaRef, str], Any] = {}
+        self._makers: dict[str, Callable[[SchemaText], Any]] = {}
+
+    def expect(self, kind: str, make: Callable[[SchemaText], Any]) -> None:
+        """Note that records are read with schemas of a kind, and what `make` makes of each."""
+        self._makers[kind] = make
 
     def __contains__(self, ref: SchemaRef) -> bool:
         return ref in self._texts
@@ -153,9 +158,24 @@ class SchemaBook:
             if self.lacks(ref):
                 del self._texts[ref]
 
-    def put(self, ref: SchemaRef, text: SchemaText | None) -> None:
-        """Keep what the registry said; None: it has no such schema."""
+    def prepared(self, text: SchemaText | None) -> Any:
+        """Return what a schema that was not put here yet is read with; None where nothing reads its kind, or this
+        machine cannot make it now: then `reader` tries, and says so.
+
+        To make it can take seconds. Keeps nothing, so any thread may call it.
+        """
+        if text is None or text.kind not in self._makers:
+            return None
+        try:
+            return _made(text, self._makers[text.kind])
+        except _OF_THIS_MACHINE:
+            return None
+
+    def put(self, ref: SchemaRef, text: SchemaText | None, prepared: Any = None) -> None:
+        """Keep what the registry said; None: it has no such schema. Args: prepared: see there."""
         self._texts[ref] = text
+        if text is not None and prepared is not None:
+            self._made[ref, text.kind] = prepared
         if len(self._texts) > MOST:
             # One that is not there, if any: those can be made up.
             gone = next((each for each, known in self._texts.items() if known is None), next(iter(self._texts)))
@@ -170,19 +190,27 @@ class SchemaBook:
         if (text := self._texts.get(ref)) is None:
             raise UnreadableError(Reason.UNKNOWN_SCHEMA)
         if (ref, kind) not in self._made:
-            made: Any = Reason.UNUSABLE_SCHEMA
-            if text.kind == kind:
-                try:
-                    made = make(text)
-                except (ImportError, MemoryError, OSError, PrivstreamError):
-                    raise  # of this machine: the schema may well be good, and its records are not given up
-                except Exception:  # whatever its library finds wrong with a schema
-                    made = Reason.UNUSABLE_SCHEMA
-            self._made[ref, kind] = made
+            self._made[ref, kind] = _made(text, make) if text.kind == kind else Reason.UNUSABLE_SCHEMA
         made = self._made[ref, kind]
         if isinstance(made, Reason):
             raise UnreadableError(made)
         return made
+
+
+_OF_THIS_MACHINE = (ImportError, MemoryError, OSError, PrivstreamError)
+
+
+def _made(text: SchemaText, make: Callable[[SchemaText], Any]) -> Any:
+    """Return what `make` makes of a schema, or `UNUSABLE_SCHEMA`.
+
+    Raises: what is wrong with this machine: the schema may well be good, and its records are not given up.
+    """
+    try:
+        return make(text)
+    except _OF_THIS_MACHINE:
+        raise
+    except Exception:  # whatever its library finds wrong with a schema
+        return Reason.UNUSABLE_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +218,13 @@ class SchemaEncoding(Encoding):
     """An encoding whose records name a schema of the registry."""
 
     book: SchemaBook
+
+    def __post_init__(self) -> None:
+        self.expect()
+
+    @abc.abstractmethod
+    def expect(self) -> None:
+        """Tell the book which schemas are read, and by what."""
 
     def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
         try:

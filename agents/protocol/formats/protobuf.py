@@ -142,6 +142,9 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 class ProtobufEncoding(SchemaEncoding):
     """Protocol Buffers behind the id of their schema."""
 
+    def expect(self) -> None:
+        self.book.expect(KIND, reader_of)
+
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)
         message_of, unknown = self.book.reader(ref, KIND, reader_of)
