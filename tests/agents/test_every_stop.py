@@ -45,7 +45,8 @@ ROOMS = ("agents/kafka", "agents/protocol", "agents/worker", "engines", "schemas
 LATER = "is raised later, or given to who stops"
 FORGOTTEN = "fences anew and tries once more, and raises it the second time"
 SWALLOWED = {
-    ("agents/protocol/formats/contract.py", "SchemaBook.reader"): "a record that cannot be read is refused by reason",
+    ("agents/protocol/formats/contract.py", "_made"): "a record that cannot be read is refused by reason",
+    ("agents/protocol/formats/contract.py", "SchemaBook.prepared"): "the reader makes it again, and raises it",
     ("agents/kafka/batches.py", "ReadBatch.chunks"): "records that cannot be read are refused by reason",
     ("agents/kafka/cluster.py", "until_it_answers"): "waits for the cluster",
     ("agents/kafka/fingerprint.py", "_refused"): LATER,
