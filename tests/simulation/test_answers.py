@@ -4,8 +4,8 @@ error that names the code. And what a writer does that was forgotten, or that a 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from random import Random
 from typing import Any
 from unittest import mock
@@ -17,7 +17,7 @@ from aiokafka.protocol.types import Array, Schema
 from aiokafka.structs import OffsetAndMetadata
 
 from agents.kafka.answers import BY_CODE, codes_in
-from agents.kafka.clients import fenced_anew, fenced_producer, log_reader, tail
+from agents.kafka.clients import close_client, fenced_anew, fenced_producer, log_reader, tail
 from agents.kafka.cluster import passes, said
 from agents.kafka.lifecycle.advice import advice, explain
 from agents.kafka.lifecycle.leaving import LONG_S, MOST_ALIKE, Lives
@@ -36,7 +36,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.network import NAMES, Network
 from tests.simulation.timeline import Process, Timeline, virtual_clocks
 
-pytestmark = [pytest.mark.seconds(8), pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.seconds(8)
 
 KAFKA = Kafka(bootstrap="broker:9092")
 PLACE = ("job.releases", 0)
@@ -118,8 +118,18 @@ async def transact(producer: OneChanceProducer, value: bytes = b"value") -> int:
     return int(written.offset)
 
 
+@asynccontextmanager
+async def fenced(transactional_id: str = "job-engine-0", **settings: Any) -> AsyncIterator[OneChanceProducer]:
+    producer = await fenced_producer(KAFKA, transactional_id, **settings)
+    try:
+        yield producer
+    finally:
+        await close_client(producer)
+
+
 async def write(_: Broker) -> int:
-    return await transact(await fenced_producer(KAFKA, "job-engine-0"))
+    async with fenced() as producer:
+        return await transact(producer)
 
 
 @pytest.mark.parametrize("api", WRITERS, ids=NAMES.get)
@@ -187,17 +197,19 @@ def test_a_forgotten_writer_goes_on_only_where_nobody_wrote(twin: str | None) ->
     """Who had the id meanwhile and is forgotten too fences nobody: only what it wrote tells of it."""
 
     async def work(broker: Broker) -> Any:
-        producer = await fenced_producer(KAFKA, "job-engine-0")
-        newest = await transact(producer)
-        if twin is not None:
-            other = await fenced_producer(KAFKA, "job-engine-0")
-            if twin == "commits":
-                await transact(other, b"of another")
-        forget(broker)
-        with pytest.raises(ForgottenIdError):
-            await transact(producer, b"refused")
-        anew = await fenced_anew(KAFKA, "job-engine-0", PLACE, lambda record: record.offset == newest)
-        return await transact(anew, b"again")
+        async with AsyncExitStack() as stack:
+            producer = await stack.enter_async_context(fenced())
+            newest = await transact(producer)
+            if twin is not None:
+                other = await stack.enter_async_context(fenced())
+                if twin == "commits":
+                    await transact(other, b"of another")
+            forget(broker)
+            with pytest.raises(ForgottenIdError):
+                await transact(producer, b"refused")
+            anew = await fenced_anew(KAFKA, "job-engine-0", PLACE, lambda record: record.offset == newest)
+            stack.push_async_callback(close_client, anew)
+            return await transact(anew, b"again")
 
     cluster = Cluster()
     result, error, _ = cluster.run(work)
@@ -214,15 +226,15 @@ def test_a_forgotten_writer_goes_on_only_where_nobody_wrote(twin: str | None) ->
 @pytest.mark.parametrize("reader", ["log", "tail"])
 def test_a_transaction_that_hangs_is_called_so(reader: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(_: Broker) -> None:
-        hanging = await fenced_producer(KAFKA, "somebody", timeout_ms=900_000)
-        await hanging.begin_transaction()
-        await (await hanging.send(PLACE[0], b"never ended", partition=0))
-        if reader == "tail":
-            async with tail(KAFKA, [PLACE]):
-                return
-        async with log_reader(KAFKA, *PLACE) as log:
-            async for _records in log.read():
-                pass
+        async with fenced("somebody", timeout_ms=900_000) as hanging:
+            await hanging.begin_transaction()
+            await (await hanging.send(PLACE[0], b"never ended", partition=0))
+            if reader == "tail":
+                async with tail(KAFKA, [PLACE]):
+                    return
+            async with log_reader(KAFKA, *PLACE) as log:
+                async for _records in log.read():
+                    pass
 
     _, error, took_s = Cluster().run(work)
     assert isinstance(error, HangingTransactionError)
