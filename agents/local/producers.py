@@ -15,7 +15,7 @@ LIBRDKAFKA = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
 
 
 def written_as(stream: Stream) -> str:
-    """Return what a producer must write to the source, in a few words."""
+    """Return what a producer must write to the source, in a few words, before which topic that is."""
     named = {"json": "JSON", "csv": "CSV", "msgpack": "MessagePack", "json-schema": "JSON framed with a schema's id"}
     what = named.get(stream.format, stream.format)
     if stream.format == "csv":
@@ -28,7 +28,7 @@ def written_as(stream: Stream) -> str:
     keyed = {"text": "", "json": ", as JSON", "json-schema": ", as JSON framed with a schema's id"}
     if not _keyed(stream):
         return what
-    return f"{what}, keyed by the user{keyed.get(stream.key_format, '')}"
+    return f"{what}, keyed by the user{keyed.get(stream.key_format, '')},"
 
 
 def lines_hold(stream: Stream) -> str:

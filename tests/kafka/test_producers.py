@@ -63,9 +63,9 @@ def test_only_clients_that_can_are_named() -> None:
 
 def test_the_documentation_prints_the_same_lines() -> None:
     page = (ROOT / "docs" / "first-hour.md").read_text(encoding="utf-8")
-    [printed] = re.findall(r"^stream rides: write JSON, keyed by the user, to raw.rides\n((?:  \S.*\n)+)", page, re.M)
-    lines = dict(re.split("  +", line.strip(), maxsplit=1) for line in printed.splitlines()[: len(CLIENTS)])
     stream = stream_of("rides", privacy={"epsilon": 1.0, "unit": "user", "user": "rider", "max_contributions": 3})
+    [printed] = re.findall(rf"^stream rides: write {written_as(stream)} to raw.rides\n((?:  \S.*\n)+)", page, re.M)
+    lines = dict(re.split("  +", line.strip(), maxsplit=1) for line in printed.splitlines()[: len(CLIENTS)])
     assert lines == producers(stream, "localhost:9092")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for client, part in (("kcat", r"-X partitioner=murmur2_random -K '\t'"), ("confluent-kafka", '"murmur2_random"')):

@@ -126,15 +126,15 @@ def test_a_file_is_refused_at_once_where_the_source_is_no_plain_json(tmp_path: P
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("", "JSON, keyed by the user"),
-        ('envelope = "cloudevents"', "JSON in an envelope of CloudEvents, keyed by the user"),
-        ('format = "msgpack"', "MessagePack, keyed by the user"),
-        ('format = "csv"', 'CSV (a header and one line a record, "," between cells), keyed by the user'),
+        ("", "JSON, keyed by the user,"),
+        ('envelope = "cloudevents"', "JSON in an envelope of CloudEvents, keyed by the user,"),
+        ('format = "msgpack"', "MessagePack, keyed by the user,"),
+        ('format = "csv"', 'CSV (a header and one line a record, "," between cells), keyed by the user,'),
         (
             'format = "csv"\ncsv = { columns = ["user_id", "at", "lon", "lat"], delimiter = "\\t" }',
-            'CSV (one line a record, "\\t" between cells), keyed by the user',
+            'CSV (one line a record, "\\t" between cells), keyed by the user,',
         ),
-        ('format = "json-schema"', "JSON framed with a schema's id, keyed by the user"),
+        ('format = "json-schema"', "JSON framed with a schema's id, keyed by the user,"),
     ],
 )
 def test_the_screen_says_what_producers_write(more: str, said: str) -> None:
