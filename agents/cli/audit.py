@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import FOUND, AsJson, Bars, config_of, print_json, say
-from agents.show.text import number_of, table
+from agents.cli.output import FOUND, AsJson, Bars, config_of, print_json, print_table, say
+from agents.show.text import number_of
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def audit(
             {"ok": not broken, "seed": begin, "streams": [{**asdict(each), "verdict": each.verdict} for each in found]}
         )
     else:
-        typer.echo(table(HEAD, [_row(each) for each in found]))
+        print_table(HEAD, [_row(each) for each in found])
         for each in found:
             for line in each.violations:
                 say(f"{each.name}: {line}")

@@ -17,10 +17,10 @@ from agents.cli.output import (
     chosen_stream,
     config_of,
     print_json,
+    print_table,
     say,
     warn,
 )
-from agents.show.text import table
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
 
@@ -104,7 +104,7 @@ def _print(found: Any, shown: list[dict[str, Any]]) -> None:
             [stream, reason, field or "-", f"{count:,}"]
             for (stream, reason, field), count in sorted(found.counts.items(), key=lambda item: -item[1])
         ]
-        typer.echo(table(["stream", "reason", "field", "records"], rows))
+        print_table(["stream", "reason", "field", "records"], rows)
         for reason in dict.fromkeys(row[1] for row in rows):
             if reason in WHAT_TO_DO:
                 say(f"{reason}: {WHAT_TO_DO[reason]}")

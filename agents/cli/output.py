@@ -9,6 +9,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from agents.show.text import number_of
+from agents.show.text import number_of, table
 from schemas import errors
 from schemas.errors import BrokerError, ConfigError, PrivstreamError
 
@@ -159,6 +160,16 @@ def say_refused(stream: str, refused: Sequence[RefusedRows], *, share: float) ->
         advice = "" if share <= MUCH or each.what_to_do in advised else f". What to do: {each.what_to_do}"
         advised.add(each.what_to_do)
         say(f"  refused: {each}{advice}")
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that results go to; None where they go elsewhere, and a line is a line."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns; on a terminal that is too narrow for them, some of them below the others."""
+    typer.echo(table(head, rows, width=terminal_width()))
 
 
 def print_json(value: Mapping[str, Any]) -> None:

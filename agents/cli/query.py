@@ -20,10 +20,11 @@ from agents.cli.output import (
     chosen_stream,
     config_of,
     print_json,
+    print_table,
     say,
     say_compacted,
 )
-from agents.show.text import table, value_text
+from agents.show.text import value_text
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _show(lines: list[dict[str, Any]]) -> None:
         ]
         for line in lines
     ]
-    typer.echo(table(head, rows))
+    print_table(head, rows)
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn, working
-from agents.show.text import table
+from agents.cli.output import AsJson, ConfigFile, config_of, print_json, print_table, say, warn, working
 
 if TYPE_CHECKING:
     from agents.kafka.status import StreamStatus
@@ -64,7 +63,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
         "records to ingest",
         "steps to publish",
     ]
-    typer.echo(table(head, rows))
+    print_table(head, rows)
     for each in streams:
         for remark in _remarks(each):
             warn(f"stream {each.stream}: {remark}")

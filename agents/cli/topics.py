@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agents.cli.manual import Example, manual
-from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say, working
-from agents.show.text import table
+from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, print_table, say, working
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def _show(config: Config, result: dict[str, Any], *, listed: bool, checked: bool
             [topic["name"], topic["audience"], str(topic["partitions"] or "its own"), topic["purpose"]]
             for topic in _listed(config)
         ]
-        typer.echo(table(["topic", "for", "partitions", "holds"], rows))
+        print_table(["topic", "for", "partitions", "holds"], rows)
     for problem in result["problems"]:
         typer.echo(f"{problem['topic']}: {problem['reason']}\n    fix: {problem['fix']}")
     if checked and result["ok"]:

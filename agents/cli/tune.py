@@ -19,6 +19,7 @@ from agents.cli.output import (
     chosen_stream,
     config_of,
     print_json,
+    print_table,
     problems_of,
     say,
     warn,
@@ -58,7 +59,6 @@ def tune(
     no guarantee covers. Use a public file, or an old one. For the operator only.
     """
     from agents.local.offline import tune as tuning
-    from agents.show.text import WIDTH, table
 
     loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)
@@ -85,7 +85,7 @@ def tune(
         for recommended, cells in tuning.by_epsilon(tuned):
             typer.echo(f"\nepsilon {recommended.epsilon}")
             rows = list(tuning.table_rows(tuned, recommended, cells))
-            typer.echo(table(tuning.table_head(tuned), rows, width=WIDTH))
+            print_table(tuning.table_head(tuned), rows)
         typer.echo("")
         for term in tuning.explained(tuned):
             typer.echo(f"{term.name}: {term.meaning}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,18 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, few_trips: Path) -> 
     result = call("simulate", ROOT / "examples" / "taxi.toml", few_trips, "--out", folder)
     assert result.exit_code == 2
     assert "fix: name a folder" in result.stderr
+
+
+@pytest.mark.parametrize("columns", [60, None])
+def test_a_table_is_as_wide_as_the_terminal_and_elsewhere_as_it_is(columns: int | None) -> None:
+    code = "from agents.cli.output import print_table as p; p(['stream', 'h' * 40, 'lag'], [['s', 'ok', '7' * 20]])"
+    ours, theirs = os.openpty() if columns else os.pipe()
+    if columns:
+        termios.tcsetwinsize(theirs, (24, columns))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, check=True)
+    os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        lines = screen.read(4096).decode().splitlines()
+    assert [line.split()[0] for line in lines if line] == ["stream", "s"] * (2 if columns else 1)
+    assert max(map(len, lines)) <= (columns or 70)

@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 import pytest
 
+from agents.cli import output
 from agents.local.offline.tune import (
     NOT_COVERED,
     TRUE_VALUES,
@@ -239,7 +240,10 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("drawn")
-def test_it_says_what_it_found_and_that_it_is_not_private(config: Path, points: Path, tmp_path: Path) -> None:
+def test_it_says_what_it_found_and_that_it_is_not_private(
+    config: Path, points: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "terminal_width", lambda: 80)
     out = tmp_path / "out"
     options = ("--bounds", "1,10", "--epsilons", "8", "--runs", "1", "--out", out)
     shown = call("tune", config, points, *options)
