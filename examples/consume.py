@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import sys
 
 from aiokafka import AIOKafkaConsumer
@@ -21,8 +22,8 @@ async def consume(bootstrap: str, topic: str) -> None:
         await consumer.start()
         # Asked first: a consumer waits for a topic that is not there, for ever and without a word.
         if topic not in (there := await consumer.topics()):
-            names = "\n".join(f"  {name}" for name in sorted(there))
-            sys.exit(f"There is no topic {topic}, or this client may not see it. Those that it sees:\n{names}")
+            near = "".join(f"\n  {name}" for name in difflib.get_close_matches(topic, there, n=5, cutoff=0))
+            sys.exit(f"There is no topic {topic}, or this client may not see it. Nearest of those that it sees:{near}")
         consumer.subscribe([topic])
         async for record in consumer:
             value = record.value.decode() if record.value else "(withdrawn)"
