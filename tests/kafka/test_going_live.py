@@ -26,7 +26,7 @@ from schemas.errors import BrokerError
 from schemas.events import read_tick
 from schemas.topics import Topics
 from tests.kafka.support import delete, producing
-from tests.kafka.test_replay import PARTITIONS, job, records, rows_in, topics, write_rows
+from tests.kafka.test_replay import PARTITIONS, job, records, rows_in, run, topics, write_rows
 
 pytestmark = pytest.mark.kafka
 
@@ -97,6 +97,16 @@ def test_what_is_probably_not_meant_is_refused_before_anything_is_written(bootst
     done, [prospect] = go(doubtful, path, yes=True)
     assert done.live_from == 5
     assert "options.horizon" in prospect.doubts[0]
+
+
+def test_what_is_refused_is_not_announced(bootstrap: str, tmp_path: Path) -> None:
+    """It said from which step on the wall clock ends steps, for good, and then that it does nothing."""
+    config = job(bootstrap)
+    path = write_rows(tmp_path / "a.csv.gz", 300)
+    run(config, path, until="2016-01-05T00:00:00")
+    options = ReplayOptions(then_live=True, until="2016-01-03T00:00:00")
+    with pytest.raises(ReplayError, match="steps to 3 are closed already"):
+        asyncio.run(replay(config, config.streams[0], path, options, on_prospect=lambda said: pytest.fail(str(said))))
 
 
 def test_without_the_brokers_time_nothing_goes_live(bootstrap: str, tmp_path: Path) -> None:

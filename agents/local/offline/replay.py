@@ -329,16 +329,16 @@ async def replay(
             append=options.append,
             then_live=options.then_live,
         )
-        if going_live is not None and begin.live_from is None:
+        live = begin.live_from is not None
+        plan = plan_of(stream, topics, begin, until=None if live else until)  # refuses an `until` that is over
+        if going_live is not None and not live:
             history = until - 1 if until is not None else await asyncio.to_thread(last_step, file, stream, clock)
             on_prospect(await going_live.prospect(max(begin.step, history), yes=options.yes))
         total = summary.rows if options.limit is None else min(summary.rows, options.limit)
         progress(begin.row, total)
-        live = begin.live_from is not None
         if not live:
             look = first_rows if options.allow_refused else check_fit
             on_rows_seen(await asyncio.to_thread(look, stream, file, skip=begin.row))
-        plan = plan_of(stream, topics, begin, until=None if live else until)
         feed = _Feed(stream, file, clock, plan, options)
         # Partitions that were added behind the last tick have none: at its end a replay closes its steps there, too.
         committed = None if any(ticks) and None in ticks else begin
