@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 
 # A step goes out in one transaction, some 75,000 records a second; brokers allow 15 minutes at most.
 TRANSACTION_TIMEOUT_MS = 600_000
+MINUTE_S = 60.0
 LATE_S = 1.0  # what computing and committing may take before a publication counts as late
 
 
@@ -392,10 +394,11 @@ class PublishStreamTask:
         late = [each.step for each in due if self._timed(each) and now - self._due_s(each.step) > LATE_S]
         if late:
             LATE.labels(self._stream.name).inc(len(late))
+            late_s = now - self._due_s(late[0])
             log.warning(
-                "stream %s: %s published up to %.1f s after %s time",
+                "stream %s: %s published up to %s after %s time",
                 self._stream.name,
                 f"step {late[0]} is" if len(late) == 1 else f"steps {late[0]} to {late[-1]} are",
-                now - self._due_s(late[0]),
+                f"{late_s:.1f} s" if late_s < MINUTE_S else timedelta(seconds=round(late_s)),
                 "its" if len(late) == 1 else "their",
             )
