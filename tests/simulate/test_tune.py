@@ -21,6 +21,7 @@ import orjson
 import pytest
 
 from agents.cli import output
+from agents.local.offline.simulate import SimulateOptions, simulate
 from agents.local.offline.tune import (
     NOT_COVERED,
     TRUE_VALUES,
@@ -381,3 +382,14 @@ def test_a_bound_that_the_stream_cannot_have_is_refused_before_the_file_is_read(
     with pytest.raises(ConfigError, match="epsilon"):
         tune(parse_config(POINTS), points, options, stream="points", progress=lambda done, total: passed.append(done))
     assert passed == []
+
+
+@pytest.mark.parametrize("form", ["single", "weighted"])
+def test_errors_are_those_that_simulate_measures(form: str, points: Path, tmp_path: Path) -> None:
+    """Also where a record stands for as many events as its weight says. At this epsilon there is next to no noise."""
+    text = POINTS.replace("epsilon = 8.0", "epsilon = 600").replace("contributions = 10", "contributions = 60")
+    config = parse_config(f'{text}\n[streams.records]\nform = "{form}"')
+    options = TuneOptions(bounds=(60,), epsilons=(Decimal(600),), runs=1)
+    (cell,) = tune(config, points, options, stream="points", draw=seeds()).cells
+    (done,) = simulate(config, points, tmp_path / "out", SimulateOptions(seed=3))
+    assert list(cell.errors.total.values()) == pytest.approx(list(done.metrics.values()), rel=0.1)

@@ -12,10 +12,11 @@ the same bound: that is the truth without noise.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,21 +28,20 @@ from agents.local.offline.domains import check_stream
 from agents.local.offline.files import FileError, FileSummary, RowFile, rows_for
 from agents.local.offline.seen import RowsSeen
 from agents.local.offline.simulate import driven_by_ticks
+from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
-from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import Planned
 from agents.protocol.userhash import user_key
 from agents.show.report import error_chart, render_template, share_chart
 from agents.show.view import Term, errors, metrics_of, view_of
-from engines.core.contract import Columns, Domain, Evaluator, FilledDomain, FilledWords
+from engines.core.contract import Columns, Domain, FilledDomain, FilledWords
 from engines.core.noise import fresh_seed
-from engines.core.registry import build_domain
+from engines.core.registry import build_domain, build_evaluator
 from schemas.arrays import KeyArray, ReasonArray
 from schemas.blocks import Block, Folded
 from schemas.config import Config, Stream
-from schemas.config.timing import Timing
 from schemas.errors import ConfigError, PrivstreamError
 from schemas.releases import unframe_records
 
@@ -350,11 +350,8 @@ def tune(
         for each, epsilon in zip(streams, options.epsilons, strict=True):
             splits = [bounded.run(each, passed, draw) for _ in range(options.runs)]
             found = tuple(split for split in splits if split.known)
-            cells.append(
-                TuneCell(
-                    bound, epsilon, *shares(bounded.sizes, history.sizes), found if len(found) == len(splits) else ()
-                )
-            )
+            accepted = shares(bounded.taken.sizes, history.sizes)
+            cells.append(TuneCell(bound, epsilon, *accepted, found if len(found) == len(splits) else ()))
     cells.sort(key=lambda cell: (cell.epsilon, cell.bound))
     return Tuned(
         stream=chosen.name,
@@ -459,32 +456,36 @@ class History:
         sizes: usable rows by step.
         rows_seen: the rows by what became of them, as if nobody were bounded.
         compared: in words, see `Tuned`.
+        truths: all events as the evaluator takes them, after each step that is compared. Private.
     """
 
     def __init__(self, stream: Stream, file: RowFile, summary: FileSummary, progress: Callable[[int], None]) -> None:
         """Read the file once. Raises: FileError where less than half of it is usable; ReplayError."""
         self._file, self._digest = file, summary.digest
         self._key = user_key(fresh_seed(), stream=stream.name)
-        domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
-        self.evaluator: Evaluator = audit.evaluator
-        spec = SourceSpec.from_stream(stream, domain, key=self._key, partitions=1, rows=True)
+        audit = HeldOutAudit(stream, 1)
+        spec = SourceSpec.from_stream(stream, build_domain(stream), key=self._key, partitions=1, rows=True)
         assert spec.bounds is not None, "the stream bounds its users"
-        unbounded = replace(spec, bounds=replace(spec.bounds, max_contributions=_ALL, max_per_step=None))
-        usable = Ingested(unbounded, stream.time)
-        truth = Ingested(SourceSpec.held_out(stream, self.evaluator.domain, partitions=1, rows=True), stream.time)
+        usable = Ingested(replace(spec, bounds=replace(spec.bounds, max_contributions=_ALL, max_per_step=None)))
+        truth = LocalIngest(SourceSpec.held_out(stream, audit.evaluator.domain, partitions=1, rows=True), audit.fold)
         self.rows = 0
+        self.rows_seen = RowsSeen(stream.time, mapping=spec.mapping)
         for records, rows in planned(stream, file.batches(), source=summary.digest):
-            for each in (usable, truth):
-                each.take_rows(records, rows)
+            block, letters = usable.take_rows(records, rows)
+            if block is not None:
+                self.rows_seen.take(records, block, letters)
+            truth.take_planned(records)
             self.rows += rows
             progress(rows)
-        self.rows_seen = usable.rows_seen
         self._check(stream)
-        self.sizes = usable.sizes(domain.words)
-        alive = self.evaluator.scope == "alive"
+        self.sizes = usable.sizes
+        alive = audit.evaluator.scope == "alive"
         self.compared = "after the last step" if alive else "of one step, a mean over the last third of the steps"
-        self._wanted = range(len(self.sizes) - 1 if alive else 0, len(self.sizes))
-        self.truths = truth.truths(audit, self._wanted)
+        self.truths: dict[int, Folded] = {}
+        for step in range(len(self.sizes)):
+            audit.advance()
+            if not alive or step == len(self.sizes) - 1:
+                self.truths[step] = audit.truth
 
     def _check(self, stream: Stream) -> None:
         if self.rows == 0:
@@ -498,16 +499,17 @@ class History:
 
     def bounded(self, stream: Stream, progress: Callable[[int], None]) -> Bounded:
         """Return what the bound of a stream lets through. Reads the file once more."""
-        domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
-        encoding = EncodedForEvaluator(domain, audit.evaluator.domain)
-        engine = Ingested(SourceSpec.from_stream(stream, domain, key=self._key, partitions=1, rows=True), stream.time)
-        kept = Ingested(SourceSpec.from_stream(stream, encoding, key=self._key, partitions=1, rows=True), stream.time)
+        domain = build_domain(stream)
+        encoding = EncodedForEvaluator(domain, build_evaluator(stream).domain)
+        taken, kept = (
+            Ingested(SourceSpec.from_stream(stream, each, key=self._key, partitions=1, rows=True))
+            for each in (domain, encoding)
+        )
         for records, rows in planned(stream, self._file.batches(), source=self._digest):
-            for each in (engine, kept):
+            for each in (taken, kept):
                 each.take_rows(records, rows)
             progress(rows)
-        truths = kept.truths(audit, self._wanted)
-        return Bounded(engine, engine.sizes(domain.words), {step: (self.truths[step], truths[step]) for step in truths})
+        return Bounded(taken, kept, self.truths)
 
 
 class Ingested(LocalIngest):
@@ -515,71 +517,60 @@ class Ingested(LocalIngest):
 
     Attributes:
         blocks: without the increments of bounds, each with the rows that it is of.
-        rows_seen: rows by what became of them.
     """
 
-    def __init__(self, spec: SourceSpec, time: Timing) -> None:
+    def __init__(self, spec: SourceSpec) -> None:
         super().__init__(spec)
         self.blocks: list[tuple[Block, int]] = []
-        self.rows_seen = RowsSeen(time, mapping=spec.mapping)
 
-    def take_rows(self, records: Sequence[Planned], rows: int) -> None:
-        """Take in the next records, which `rows` rows became."""
+    def take_rows(self, records: Sequence[Planned], rows: int) -> tuple[Block | None, list[DeadLetter]]:
+        """Take in the next records, which `rows` rows became. Returns: as `take_planned`."""
         block, letters = self.take_planned(records)
         if block is not None:
-            self.rows_seen.take(records, block, letters)
             kept = Block(
                 block.stream, block.partition, block.lo, block.hi, block.tick, block.steps, surplus=block.surplus
             )
             self.blocks.append((kept, rows))
+        return block, letters
 
-    def sizes(self, words: int) -> list[int]:
-        """Return how many events each closed step has."""
-        merge = BlockMerge(self.spec.stream, 1, words)
-        for offset, (block, _) in enumerate(self.blocks):
-            merge.fold(offset, block)
-        return [merge.take(step).total for step in range(merge.closed_to + 1)]
-
-    def truths(self, audit: HeldOutAudit, wanted: range) -> dict[int, Folded]:
-        """Return what an evaluator is to compare after the wanted steps, by step. Private."""
-        for offset, (block, _) in enumerate(self.blocks):
-            audit.fold(offset, block)
-        found = {}
-        for step in range(wanted.stop):
-            audit.advance()
-            if step in wanted:
-                found[step] = audit.truth
-        return found
+    @property
+    def sizes(self) -> list[int]:
+        """How many events each closed step has."""
+        found = Counter[int]()
+        for block, _ in self.blocks:
+            found.update({step: events.total for step, events in block.steps.items()})
+        return [found[step] for step in range(self.blocks[-1][0].tick + 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """What one bound lets through of a file.
+    """What one bound lets through of a file. Private.
 
     Attributes:
-        sizes: rows by step. truths: step -> all events and those that passed, as the evaluator takes them. Private.
+        taken: as the engine takes it. kept: as the evaluator does, block by block the same.
+        truths: all events, see `History`.
     """
 
-    ingested: Ingested
-    sizes: Sequence[int]
-    truths: Mapping[int, tuple[Folded, Folded]]
+    taken: Ingested
+    kept: Ingested
+    truths: Mapping[int, Folded]
 
     def run(self, stream: Stream, progress: Callable[[int], None], draw: Callable[[], bytes]) -> ErrorSplit:
         """Release every step once, and split the error."""
-        stepper, evaluator = Stepper.from_stream(stream, 1), HeldOutAudit(stream, 1).evaluator
-        metrics = metrics_of(stream)
-        alive: dict[bytes, tuple[Any, ...]] = {}
-        splits = []
-        for offset, (block, rows) in enumerate(self.ingested.blocks):
+        stepper, audit, metrics = Stepper.from_stream(stream, 1), HeldOutAudit(stream, 1), metrics_of(stream)
+        evaluator, records, splits = audit.evaluator, count(), []
+        for offset, ((block, rows), (events, _)) in enumerate(zip(self.taken.blocks, self.kept.blocks, strict=True)):
             stepper.fold(offset, block)
+            audit.fold(offset, events)
             while stepper.closable:
                 step = stepper.step
-                candidate = stepper.compute(draw())
-                added = list(_applied(candidate.payload, evaluator.fields, alive))
+                for record in unframe_records(stepper.compute(draw()).payload):
+                    if record.channel == "synthetic":
+                        audit.on_synthetic(next(records), step, record.key, record.value)
+                _, added = audit.advance()
                 if step in self.truths and stepper.release is not None and not stepper.release.gathered:
-                    records = list(alive.values()) if evaluator.scope == "alive" else added
-                    columns = {name: [each[at] for each in records] for at, name in enumerate(evaluator.fields)}
-                    whole, passed = self.truths[step]
+                    columns = audit.columns(audit.points if evaluator.scope == "alive" else added)
+                    whole, passed = self.truths[step], audit.truth
                     of_each = (
                         evaluator.exact(whole, passed),
                         evaluator.measure(passed, columns),
@@ -588,19 +579,6 @@ class Bounded:
                     splits.append(ErrorSplit(*(errors(metrics, each) for each in of_each)))
             progress(rows)
         return mean_split(last_third(splits))
-
-
-def _applied(payload: bytes, fields: Sequence[str], alive: dict[bytes, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Let records appear and go, as a consumer does; yield those that appear, by the fields that are compared."""
-    for record in unframe_records(payload):
-        if record.channel != "synthetic":
-            continue
-        if record.value is None:
-            alive.pop(record.key, None)
-        else:
-            value = orjson.loads(record.value)
-            alive[record.key] = tuple(value.get(name) for name in fields)
-            yield alive[record.key]
 
 
 class EncodedForEvaluator:

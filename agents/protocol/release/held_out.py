@@ -107,7 +107,7 @@ class HeldOutAudit:
         events, added = self.advance()
         points = self.points
         rows = points if self.evaluator.scope == "alive" else added
-        metrics = {} if facts.gathered else self.evaluator.measure(self._truth, self._columns(rows))
+        metrics = {} if facts.gathered else self.evaluator.measure(self._truth, self.columns(rows))
         record = {
             "step": facts.step,
             "time": facts.end,
@@ -155,7 +155,8 @@ class HeldOutAudit:
             alive = left.counts > 0
             self._truth = Folded(left.keys[alive], left.counts[alive])
 
-    def _columns(self, rows: Collection[Mapping[str, Any]]) -> Mapping[str, list[Any]]:
+    def columns(self, rows: Collection[Mapping[str, Any]]) -> Mapping[str, list[Any]]:
+        """Return synthetic records column by column, as the evaluator takes them."""
         return {name: [row.get(name) for row in rows] for name in self.evaluator.fields}
 
     def encode(self) -> bytes:
