@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args, get_origin
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
@@ -19,7 +19,7 @@ from schemas.steps import Length
 
 FieldKind = Literal["number", "text", "boolean"]
 """Type of the values of a field of the raw events."""
-AnswerKind = Literal["field", "text", "texts", "number", "numbers", "whole", "choice", "flag", "file", "duration"]
+AnswerKind = Literal["field", "text", "texts", "number", "numbers", "whole"]
 """Type of an answer. `field` is the name of a field of the raw events; `texts` and `numbers` are lists."""
 FromPublic = Literal["", "box", "range", "values", "edges", "whole", "nulls"]
 """A fact that a public file can provide: the bounding `box` of two fields; or of one field its `range`, all its
@@ -31,20 +31,18 @@ TEXTS: frozenset[FieldKind] = frozenset(("text",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question for the value of one key.
+    """What `privstream init` asks of a key. It stands in the key's type, which says the rest of it: see `questions_of`.
 
     Attributes:
         key: name of the key in the section; in an `EngineSpec` its path in the stream, such as `options.horizon`.
         kind: type of the answer.
-        text: the question, as a sentence; empty for the documentation of the key.
+        text: what is asked, as a sentence.
         default: value if there is no answer; None if an answer is required.
         same_as: path in the stream of a key whose value is the default.
-        choices: possible answers of kind `choice`.
         field_kinds: types of fields that are offered as answers or, in a `TablesQuestion`, about which is asked.
         hints: usual names of the field, the most likely first.
         public: the fact of a public file that answers the question.
         field_keys: keys of the section that name the fields with that fact.
-        count: required number of numbers; 0 for any.
         of_user: name of the field that is computed of the user's where each user has one of what is asked.
         optional: whether it is asked only where `field_keys` are answered; else the key is written as a comment, with
             a field of the sample that fits, or of a public file one with few values.
@@ -53,17 +51,15 @@ class Question:
             many of them, or there is none. It is said in a comment why.
     """
 
-    key: str
-    kind: AnswerKind
+    key: str = ""
+    kind: AnswerKind = "text"
     text: str = ""
     default: Any = None
     same_as: str = ""
-    choices: tuple[str, ...] = ()
     field_kinds: frozenset[FieldKind] = ANY
     hints: tuple[str, ...] = ()
     public: FromPublic = ""
     field_keys: tuple[str, ...] = ()
-    count: int = 0
     of_user: str = ""
     optional: bool = False
     example: str = ""
@@ -94,28 +90,32 @@ class TablesQuestion:
     unlisted: str = ""
 
 
-def required(model: type[Section]) -> Iterator[Question]:
-    """Yield a question for each required key, for a section that declares no questions."""
+def questions_of(model: type[Section], *, apart_from: str = "") -> Iterator[Question]:
+    """Yield a question for each key that is required, or whose type has a `Question`: what it asks is the docstring.
+
+    Args: apart_from: a key of which nothing is asked.
+    """
     for name, field in model.model_fields.items():
-        if field.is_required():
-            yield Question(key=field.alias or name, kind=_kind(field), hints=(name, *_examples(field)))
+        key = field.alias or name
+        asked = next((each for each in field.metadata if isinstance(each, Question)), None)
+        if key == apart_from or (asked is None and not field.is_required()):
+            continue
+        asked = asked or Question(hints=(name, *(each for each in field.examples or () if isinstance(each, str))))
+        kind, example = _answer(field)
+        text = " ".join((field.description or "").split())
+        yield replace(asked, key=key, kind=kind, text=text, example=asked.example or example)
 
 
-def _kind(field: FieldInfo) -> AnswerKind:
-    if EVENT_FIELD in field.metadata:
-        return "field"
-    if get_origin(field.annotation) is Literal:
-        return "choice"
+def _answer(field: FieldInfo) -> tuple[AnswerKind, str]:
+    """Return the kind of an answer, and for numbers how many there are to be written."""
+    types = (*field.metadata, *types_in(field.annotation))
+    if EVENT_FIELD in types:
+        return "field", ""
     example = field.examples[0] if field.examples else ""
     if isinstance(example, list):
-        return "numbers" if all(isinstance(each, (int, float)) for each in example) else "texts"
-    kinds: Mapping[type, AnswerKind] = {int: "whole", float: "number"}
-    arguments = (field.annotation, *get_args(field.annotation))
-    return next((kinds[each] for each in arguments if each in kinds), "text")
-
-
-def _examples(field: FieldInfo) -> tuple[str, ...]:
-    return tuple(each for each in field.examples or () if isinstance(each, str))
+        numbers = all(isinstance(each, (int, float)) for each in example)
+        return ("numbers", f"[{', '.join('N' * len(example))}]") if numbers else ("texts", "")
+    return ("whole" if int in types else "number" if float in types else "text"), ""
 
 
 class DomainSection(Section):
@@ -136,7 +136,7 @@ class DomainSection(Section):
     @classmethod
     def questions(cls) -> tuple[Question | TablesQuestion, ...]:
         """Return the questions of `privstream init` about this section, in order."""
-        return tuple(required(cls))
+        return tuple(questions_of(cls))
 
     @property
     @abstractmethod

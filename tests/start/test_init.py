@@ -422,14 +422,14 @@ def test_histograms_and_groups_are_offered_in_comments(place: Path) -> None:
     assert load_config("job.toml").streams[0].domain.fields == ("zone", "fare")
     code, said, _ = call(*usual, *told)
     assert code == 1
-    assert "--set domain.values=VALUE: What are all possible values" in said
+    assert "--set domain.values=VALUE: All values of `by`, public" in said
 
 
 def test_fields_of_tables_are_chosen_by_name(place: Path) -> None:
     usual = ("init", "--from", "rides.csv", *EVENTS, "--out", "job.toml", "--engine", "tabular", "--overwrite")
     assert call(*usual)[0] == 1
     text = Path("job.toml").read_text()
-    assert '{ field = "zone", values = ["TEXT", "TEXT"] }, { field = "fare", edges = [N, N, N] }' in text
+    assert '{ field = "zone", values = ["TEXT", "TEXT"] }, { field = "fare", edges = [N, N, N, N] }' in text
     assert call(*usual, "--set", 'domain.attributes=["zone"]')[0] == 1
     assert '# attributes = [{ field = "zone", values = ["TEXT", "TEXT"] }]' in Path("job.toml").read_text()
     assert "there is no field zine" in call(*usual, "--set", 'domain.attributes=["zine"]')[2]
@@ -446,7 +446,7 @@ def test_a_number_of_users_is_no_user(name: str, user: str | None, place: Path) 
 def test_what_nobody_can_guess_is_to_be_filled_in(place: Path) -> None:
     code, said, also = call("init", "--out", "job.toml", "--engine", "spatial", "--from", "rides.csv")
     assert code == 1, also
-    assert "; or name a PUBLIC file that has it with --public" in said
+    assert " Or name a PUBLIC file that has it with --public." in said
     lines = Path("job.toml").read_text().splitlines()
     for key, blank in (("privacy.max_contributions", "N"), ("domain.bounds", "[N, N, N, N]")):
         assert f"--set {key}=VALUE" in said

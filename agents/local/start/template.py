@@ -331,7 +331,7 @@ class Template:
             self.values[key] = value
             self._used |= {value} if question.kind == "field" else set()
             return value
-        public = "; or name a PUBLIC file that has it with --public" if question.public and self._public is None else ""
+        public = " Or name a PUBLIC file that has it with --public." if question.public and self._public is None else ""
         why = "" if self._public is None else self._public.too_many(question.public, [str(each) for each in about])
         offered = self._offered(question, fields) if question.kind == "field" else []
         asked = question.text or f"What is {key}?"
@@ -385,7 +385,7 @@ class Template:
             str(table[asked.field_key]) for table in tables if any(isinstance(v, Blank) for v in table.values())
         ]
         why = [] if self._public is None else [self._public.too_many("values", [name]) for name in open_ones]
-        public = "; or name a PUBLIC file that has them with --public" if self._public is None else ""
+        public = " Or name a PUBLIC file that has them with --public." if self._public is None else ""
         self.to_fill[key] = next(filter(None, why), asked.text + public), _rows(tables)
 
     def _find_values(self, key: str, asked: TablesQuestion, tables: Sequence[dict[str, Any]]) -> None:
@@ -520,8 +520,6 @@ def _blank(question: Question) -> str:
     """Return an example of an answer, in TOML."""
     if question.example:
         return question.example
-    if question.kind == "numbers":
-        return f"[{', '.join(['N'] * (question.count or 3))}]"
     return {"texts": '["TEXT", "TEXT"]', "whole": "N", "number": "N", "field": '"FIELD"'}.get(question.kind, '"TEXT"')
 
 
@@ -583,12 +581,13 @@ def _section(
     fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in without}
     known = told.keys() | to_fill.keys()
     for key in [*(key for key in fields if key in known), *(key for key in told if key not in fields)]:
-        for line in textwrap.wrap(_words(fields.get(key)), WIDTH):
+        words = _words(fields.get(key))
+        asked, example = to_fill.get(key, ("", ""))
+        for line in textwrap.wrap(words, WIDTH) if key in told or not asked.startswith(words) else ():
             table.add(tomlkit.comment(line))
         if key in told:
             table.add(key, _item(told[key]))
         else:
-            asked, example = to_fill[key]
             for line in textwrap.wrap(f"TO FILL IN: {asked}", WIDTH):
                 table.add(tomlkit.comment(line))
             table.add(tomlkit.comment(f"{key} = {example}"))

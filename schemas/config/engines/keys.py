@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from schemas.config.domain import DomainSection, Question, TablesQuestion
+from schemas.config.domain import DomainSection, Question
 from schemas.config.engines.options import OptionsSection
 from schemas.config.engines.series import Limits
 from schemas.config.engines.spatial import are_degrees, check_box, geojson, named_features, unnamed_features
@@ -160,9 +160,12 @@ class KeysDomainSection(DomainSection):
     )
 
     kind: Literal["keys"] = "keys"
-    field: Annotated[tuple[FieldName, ...], BeforeValidator(_listed), Field(min_length=1, max_length=8)] = Field(
-        (), examples=["page"]
-    )
+    field: Annotated[
+        tuple[FieldName, ...],
+        BeforeValidator(_listed),
+        Field(min_length=1, max_length=8),
+        Question(hints=("page", "url", "query", "word", "key")),
+    ] = Field((), examples=["page"])
     """Field whose values are counted, or a list of fields whose combinations are: texts, numbers or booleans. Not with
     `grid`."""
     max_key_bytes: StrictInt = Field(64, ge=1, le=1024, examples=[64])
@@ -184,11 +187,6 @@ class KeysDomainSection(DomainSection):
 
     value: ValueSection | None = Field(None, examples=[{"field": "price", "limits": [0.0, 100.0]}])
     """Number of each record whose sum and mean are released for each key, with a third of the budget of the noise."""
-
-    @classmethod
-    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
-        text = "Whose values are counted, though nobody can list them?"
-        return (Question(key="field", kind="field", text=text, hints=("page", "url", "query", "word", "key")),)
 
     @property
     def key_fields(self) -> tuple[str, ...]:

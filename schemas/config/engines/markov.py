@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
 from schemas.arrays import FloatArray, IntArray
-from schemas.config.domain import TEXTS, DomainSection, Question, TablesQuestion
+from schemas.config.domain import TEXTS, DomainSection, Question
 from schemas.config.engines.options import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
@@ -115,13 +115,16 @@ class StatesDomainSection(DomainSection):
     """`kind = "states"`: a record says in which state its user is in the step of its time."""
 
     kind: Literal["states"] = "states"
-    field: FieldName = Field(examples=["zone"])
-    """Field of the raw event that holds the state, a text."""
+    field: Annotated[FieldName, Question(field_kinds=TEXTS, hints=("state", "zone", "status", "place"))] = Field(
+        examples=["zone"]
+    )
+    """Field of the raw event that holds the state of its user, a text."""
     values: Annotated[
         tuple[Annotated[str, Field(strict=True)], ...],
         Field(min_length=1, max_length=100_000),
         must(lambda values: len(set(values)) == len(values), "name one state twice", "write every state once"),
         must(all, "hold an empty text", "name every state; leave out events without one"),
+        Question(public="values", field_keys=("field",)),
     ] = Field(examples=[["north", "south"]])
     """All states, in order."""
     population: StrictInt = Field(ge=1, le=2**40, examples=[5000])
@@ -130,30 +133,6 @@ class StatesDomainSection(DomainSection):
     """CSV file with the transition probabilities between states; absent: they are learnt from released counts."""
     unseen: StrictBool = Field(False, examples=[False])
     """Whether users may be in no state in a step; the matrix then has a last row and column for them."""
-
-    @classmethod
-    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
-        return (
-            Question(
-                key="field",
-                kind="field",
-                text="Which field holds the state that a user is in?",
-                field_kinds=TEXTS,
-                hints=("state", "zone", "status", "place"),
-            ),
-            Question(
-                key="values",
-                kind="texts",
-                text="Which states are there? All of them",
-                public="values",
-                field_keys=("field",),
-            ),
-            Question(
-                key="population",
-                kind="whole",
-                text="How many users are there in all? The number is declared, never counted",
-            ),
-        )
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
 
-from schemas.config.domain import NUMBERS, TEXTS, DomainSection, Question, TablesQuestion
+from schemas.config.domain import NUMBERS, TEXTS, DomainSection, Question, TablesQuestion, questions_of
 from schemas.config.engines.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
@@ -187,31 +187,19 @@ class SeriesDomainSection(DomainSection):
         alias="fields", min_length=1, max_length=64, examples=[[{"name": "visits", "of": "count"}]]
     )
     """The series of the stream."""
-    by: FieldName | None = Field(None, examples=["carrier"])
+    by: Annotated[FieldName | None, Question(field_kinds=TEXTS, optional=True)] = Field(None, examples=["carrier"])
     """Field of the raw events, a text, by whose values events are counted apart; each event is in one group, so that a
     group costs no other one any epsilon. Not for readings.
     """
-    values: Values | None = Field(None, examples=[["AA", "UA"]])
+    values: Annotated[Values | None, Question(public="values", field_keys=("by",), optional=True)] = Field(
+        None, examples=[["AA", "UA"]]
+    )
     """All values of `by`, public; an event with another one is refused and counted."""
 
     @classmethod
     def questions(cls) -> tuple[Question | TablesQuestion, ...]:
-        of = Question(
-            key="of",
-            kind="choice",
-            text="Is it the sum of values over a step's events, or the value of a reading aggregated upstream?",
-            choices=("sum", "value"),
-            default="sum",
-        )
-        limits = Question(
-            key="limits",
-            kind="numbers",
-            text="Between which limits do values lie? low, high; others are clipped",
-            public="range",
-            count=2,
-        )
-        histogram = Question(key="of", kind="choice", choices=("histogram",), default="histogram")
-        edges = Question(key="edges", kind="numbers", example="{ from = N, to = N, bins = 30 }")
+        histogram = Question(key="of", default="histogram")
+        edges = Question(key="edges", example="{ from = N, to = N, bins = 30 }")
         percentiles = TablesQuestion(
             key="fields",
             text='Or a number: its sum by of = "sum", or of = "value" where each event is a reading, with limits = '
@@ -223,17 +211,17 @@ class SeriesDomainSection(DomainSection):
         )
         fields = TablesQuestion(
             key="fields",
-            text="Which numbers are released? None: how many events there are",
+            text="Which numbers are released? None: how many events there are.",
             field_key="name",
-            questions=(of, limits),
+            questions=(
+                Question(key="of", default="sum"),
+                Question(key="limits", example="[N, N]", public="range"),
+            ),
             field_kinds=NUMBERS,
             fallback={"name": "events", "of": "count"},
             instead=percentiles,
         )
-        by = Question(key="by", kind="field", field_kinds=TEXTS, optional=True)
-        text = "What are all possible values?"
-        values = Question(key="values", kind="texts", text=text, public="values", field_keys=("by",), optional=True)
-        return fields, by, values
+        return fields, *questions_of(cls, apart_from="fields")
 
     @property
     def readings(self) -> bool:

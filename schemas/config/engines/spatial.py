@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import orjson
 from pydantic import AfterValidator, Field, StrictInt
 
-from schemas.config.domain import NUMBERS, TEXTS, DeletableDomainSection, DomainSection, Question, TablesQuestion
+from schemas.config.domain import NUMBERS, TEXTS, DeletableDomainSection, DomainSection, Question
 from schemas.config.engines.options import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
@@ -44,38 +44,19 @@ def are_degrees(fields: tuple[str, str], bounds: tuple[float, float, float, floa
     return possible and ("lon" in x or "lng" in x) and "lat" in y
 
 
-COORDINATE_QUESTIONS = (
-    Question(
-        key="x",
-        kind="field",
-        text="Which field holds x, or the longitude?",
-        field_kinds=NUMBERS,
-        hints=("longitude", "lon", "lng", "x"),
-    ),
-    Question(
-        key="y",
-        kind="field",
-        text="Which field holds y, or the latitude?",
-        field_kinds=NUMBERS,
-        hints=("latitude", "lat", "y"),
-    ),
-)
-BOUNDS_QUESTION = Question(
-    key="bounds",
-    kind="numbers",
-    text="In which rectangle do events lie? xmin, ymin, xmax, ymax; others are refused",
-    public="box",
-    field_keys=("x", "y"),
-    count=4,
-)
+XField = Annotated[FieldName, Question(field_kinds=NUMBERS, hints=("longitude", "lon", "lng", "x"))]
+YField = Annotated[FieldName, Question(field_kinds=NUMBERS, hints=("latitude", "lat", "y"))]
+BoxBounds = Annotated[
+    tuple[Number, Number, Number, Number], AfterValidator(check_box), Question(public="box", field_keys=("x", "y"))
+]
 
 
 class PlanarDomainSection(DeletableDomainSection):
     """A domain of points: two coordinates in the units of the raw fields."""
 
-    x: FieldName = Field(examples=["longitude"])
+    x: XField = Field(examples=["longitude"])
     """Field with the first coordinate, such as the longitude."""
-    y: FieldName = Field(examples=["latitude"])
+    y: YField = Field(examples=["latitude"])
     """Field with the second coordinate, such as the latitude."""
 
     @property
@@ -91,18 +72,12 @@ class BoxDomainSection(PlanarDomainSection):
     """`kind = "box"`: a rectangle that excludes its upper edges, in the units of the raw fields."""
 
     kind: Literal["box"] = "box"
-    bounds: Annotated[tuple[Number, Number, Number, Number], AfterValidator(check_box)] = Field(
-        examples=[[-74.05, 40.60, -73.75, 40.90]]
-    )
-    """`[xmin, ymin, xmax, ymax]`."""
+    bounds: BoxBounds = Field(examples=[[-74.05, 40.60, -73.75, 40.90]])
+    """Rectangle in which events lie, `[xmin, ymin, xmax, ymax]`; others are refused."""
 
     @property
     def in_degrees(self) -> bool:
         return are_degrees((self.x, self.y), self.bounds)
-
-    @classmethod
-    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
-        return (*COORDINATE_QUESTIONS, BOUNDS_QUESTION)
 
 
 _TYPES = (
@@ -181,13 +156,6 @@ class GeoJsonDomainSection(PlanarDomainSection):
     def in_degrees(self) -> bool:
         return True
 
-    @classmethod
-    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
-        return (
-            *COORDINATE_QUESTIONS,
-            Question(key="file", kind="file", text="Which GeoJSON file has the polygons, or the lines?"),
-        )
-
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse swapped coordinates."""
         if "lat" in self.x.lower() and any(part in self.y.lower() for part in ("lon", "lng")):
@@ -205,10 +173,14 @@ class ZonesDomainSection(DeletableDomainSection):
     """
 
     kind: Literal["zones"] = "zones"
-    field: FieldName = Field(examples=["zone"])
+    field: Annotated[
+        FieldName, Question(field_kinds=TEXTS, hints=("zone", "district", "neighborhood", "place", "area"))
+    ] = Field(examples=["zone"])
     """Field of the raw event that holds the zone's name, a text."""
     zones: Annotated[
-        tuple[Annotated[str, Field(strict=True)], ...] | None, Field(min_length=1, max_length=MAX_ZONES)
+        tuple[Annotated[str, Field(strict=True)], ...] | None,
+        Field(min_length=1, max_length=MAX_ZONES),
+        Question(public="values", field_keys=("field",)),
     ] = Field(None, examples=[["north", "south"]])
     """All names, neighbours next to each other: adjacent zones with few events share a cell."""
     measures: tuple[NotNegative, ...] | None = Field(None, examples=[[12.5, 3.0]])
@@ -221,25 +193,6 @@ class ZonesDomainSection(DeletableDomainSection):
     """With `file`: field of synthetic records for the longitude of a place in their zone."""
     y: FieldName | None = Field(None, examples=["latitude"])
     """With `file` and `x`: field of synthetic records for the latitude of that place."""
-
-    @classmethod
-    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
-        return (
-            Question(
-                key="field",
-                kind="field",
-                text="Which field holds the zone's name?",
-                field_kinds=TEXTS,
-                hints=("zone", "district", "neighborhood", "place", "area"),
-            ),
-            Question(
-                key="zones",
-                kind="texts",
-                text="Which zones are there? All names, neighbours next to each other",
-                public="values",
-                field_keys=("field",),
-            ),
-        )
 
     @property
     def fields(self) -> tuple[str, ...]:

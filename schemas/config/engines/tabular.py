@@ -26,7 +26,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, StrictBool, StrictInt, WrapValidator
 
-from schemas.config.domain import NUMBERS, DeletableDomainSection, DomainSection, Question, TablesQuestion
+from schemas.config.domain import (
+    NUMBERS,
+    DeletableDomainSection,
+    DomainSection,
+    Question,
+    TablesQuestion,
+    questions_of,
+)
 from schemas.config.engines.options import OptionsSection
 from schemas.config.engines.spatial import CounterName, horizon_problems
 from schemas.config.engines.spec import RecordKind
@@ -195,19 +202,23 @@ class AttributeSection(Section):
 
     field: FieldName = Field(examples=["age"])
     """Field of the raw events."""
-    values: Values | None = Field(None, examples=[["f", "m"]])
+    values: Annotated[
+        Values | None, Question(field_kinds=frozenset(("text", "boolean")), public="values", unlisted=DISCOVER)
+    ] = Field(None, examples=[["f", "m"]])
     """All possible values: texts, numbers or booleans; or `"discover"`: texts that nobody can list. Each of these is
     `other` until enough records have it, and then a value of its own.
     """
-    edges: tuple[Number, ...] | None = Field(None, examples=[[0, 18, 65, 120]])
+    edges: Annotated[tuple[Number, ...] | None, Question(field_kinds=NUMBERS, public="edges")] = Field(
+        None, examples=[[0, 18, 65, 120]]
+    )
     """Edges of bins, ascending; a bin includes its lower edge, and the last bin also its upper edge."""
-    integer: StrictBool = False
+    integer: Annotated[StrictBool, Question(field_kinds=NUMBERS, public="whole", default=False)] = False
     """Whether the numbers of synthetic records are whole."""
     decimals: Annotated[StrictInt, Field(ge=1, le=9)] | None = Field(None, examples=[2])
     """Number of decimals of the numbers of synthetic records, such as 2 for money; absent: as many as a float has."""
     points: tuple[Number, ...] | None = Field(None, examples=[[9, 40, 75]])
     """The number of synthetic records for each bin; absent: uniform in the bin."""
-    missing: StrictBool = False
+    missing: Annotated[StrictBool, Question(public="nulls", default=False)] = False
     """Whether null and absent are a value; otherwise such a record is refused as MISSING_FIELD."""
     unknown: Literal["refuse", "other", "clamp"] = "refuse"
     """How other values are treated: refused, as the value `other`, or, for numbers, as the nearest bin."""
@@ -369,33 +380,12 @@ class TableDomainSection(DeletableDomainSection):
 
     @classmethod
     def questions(cls) -> tuple[Question | TablesQuestion, ...]:
-        values = Question(
-            key="values",
-            kind="texts",
-            text="What are all possible values?",
-            field_kinds=frozenset(("text", "boolean")),
-            public="values",
-            unlisted=DISCOVER,
-        )
-        edges = Question(
-            key="edges",
-            kind="numbers",
-            text="What are the edges of bins, ascending: the smallest and largest possible value, and some between?",
-            field_kinds=NUMBERS,
-            public="edges",
-        )
-        integer = Question(
-            key="integer", kind="flag", text="Are they whole?", field_kinds=NUMBERS, public="whole", default=False
-        )
-        text = "Is it null or absent in some records? If not, such records are refused"
-        missing = Question(key="missing", kind="flag", text=text, public="nulls", default=False)
-        text = "Which fields does the table have? One to fifty"
         return (
             TablesQuestion(
                 key="attributes",
-                text=text,
+                text="Which fields does the table have? One to fifty.",
                 field_key="field",
-                questions=(values, edges, integer, missing),
+                questions=tuple(questions_of(AttributeSection, apart_from="field")),
                 unlisted='values = "discover" finds the texts that enough records have, in one field; all others are '
                 '"other". It takes a part of the budget, and needs privacy.delta, far below one divided by the number '
                 "of users",

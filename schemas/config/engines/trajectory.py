@@ -9,21 +9,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
-from schemas.config.domain import DomainSection, Question, TablesQuestion
+from schemas.config.domain import DomainSection, Question
 from schemas.config.engines.options import TripOptionsSection
-from schemas.config.engines.spatial import (
-    BOUNDS_QUESTION,
-    COORDINATE_QUESTIONS,
-    GeoJsonFileAt,
-    ReachM,
-    are_degrees,
-    check_box,
-)
+from schemas.config.engines.spatial import BoxBounds, GeoJsonFileAt, ReachM, XField, YField, are_degrees
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, Number, PositiveDuration, microseconds
+from schemas.config.values import FieldName, PositiveDuration, microseconds
 from schemas.errors import ConfigProblem
 
 
@@ -33,16 +26,16 @@ class TripsDomainSection(DomainSection):
     outside: ClassVar[str] = "Points outside, or off the map, are refused and counted; a trip goes on without them."
 
     kind: Literal["trips"] = "trips"
-    trip: FieldName = Field(examples=["trip_id"])
-    """Field that identifies a trip of a user: a text or a whole number."""
-    x: FieldName = Field(examples=["longitude"])
-    """Field with the first coordinate of a point."""
-    y: FieldName = Field(examples=["latitude"])
-    """Field with the second coordinate."""
-    bounds: Annotated[tuple[Number, Number, Number, Number], AfterValidator(check_box)] = Field(
-        examples=[[-74.05, 40.60, -73.75, 40.90]]
+    trip: Annotated[FieldName, Question(hints=("trip_id", "trip", "ride", "drive"), of_user="track")] = Field(
+        examples=["trip_id"]
     )
-    """`[xmin, ymin, xmax, ymax]`."""
+    """Field that identifies a trip of a user: a text or a whole number."""
+    x: XField = Field(examples=["longitude"])
+    """Field with the first coordinate of a point."""
+    y: YField = Field(examples=["latitude"])
+    """Field with the second coordinate."""
+    bounds: BoxBounds = Field(examples=[[-74.05, 40.60, -73.75, 40.90]])
+    """Rectangle in which points lie, `[xmin, ymin, xmax, ymax]`; others are refused."""
     end: FieldName | None = Field(None, examples=["last"])
     """Field that marks the last record of a trip; absent: trips end only by `options.idle`."""
     end_value: Annotated[str, Field(strict=True, max_length=256)] = Field("true", examples=["true"])
@@ -54,15 +47,6 @@ class TripsDomainSection(DomainSection):
     """GeoJSON of polygons or lines, to which synthetic trips keep; points off them are outside; x, y are degrees."""
     reach_m: ReachM = Field(50.0, examples=[50])
     """With lines: largest distance of a point from the nearest line, in metres; points beyond it are outside."""
-
-    @classmethod
-    def questions(cls) -> tuple[Question | TablesQuestion, ...]:
-        text = "Which field tells a user's trips apart?"
-        return (
-            Question(key="trip", kind="field", text=text, hints=("trip_id", "trip", "ride", "drive"), of_user="track"),
-            *COORDINATE_QUESTIONS,
-            BOUNDS_QUESTION,
-        )
 
     @property
     def fields(self) -> tuple[str, ...]:
