@@ -165,11 +165,9 @@ class BatchReader:
             return None
 
     def _cells(self, name: str, column: Any) -> list[Any]:
-        if not pa.types.is_timestamp(column.type):
+        if name != self._time_field or not pa.types.is_timestamp(column.type):
             return values(name, column)
-        if name != self._time_field:
-            return [None if each is None else each[0].isoformat() for each in moments(column)]
-        return [None if each is None else write_time(each[0], self._timing) for each in moments(column)]
+        return [None if each is None else write_time(each, self._timing) for each in moments(column)]
 
 
 def _cell(value: Any) -> Any:

@@ -9,7 +9,7 @@ other rows of its batch or column, so a row is the same JSON at every batch size
 CSV has texts alone. An empty cell is null. Where it is known what a column's values can be (`RowFile.kinds`), a cell
 is read as in a topic (`agents.protocol.formats.values`). Elsewhere what JSON would call a number is that number, and
 everything else is text: `007`, `NaN`, `1e400`, numbers of 19 digits and more. Timestamps of Parquet become ISO 8601
-texts, and in the time column of a stream what its `time.format` says.
+texts, in UTC where they have a zone, and in the time column of a stream what its `time.format` says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import hashlib
 import io
 import re
 import zlib
-import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -111,8 +110,6 @@ def _json_row(line: bytes, number: int) -> Row:
 
 _WHOLE = json_whole("{0,17}")  # 18 digits always fit 64 bits
 _NUMBER = re.compile(_WHOLE + JSON_FRACTION, re.ASCII)
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-_OFFSET = re.compile(r"([+-])([0-9]{2}):([0-9]{2})", re.ASCII)
 
 
 def _csv_column(name: str, column: Any, *, kinds: Kinds, decimal: str) -> list[Any]:
@@ -152,7 +149,7 @@ def values(name: str, column: Any) -> list[Any]:
         column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return [None if each is None else _iso(*each) for each in moments(column)]
+        return [None if each is None else each.isoformat() for each in moments(column)]
     found = _python(column)
     if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind):
         return list(found)
@@ -184,49 +181,14 @@ def _time_text(moment: datetime.datetime, time: Timing) -> str | int | float:
     return ns // unit if ns % unit == 0 else ns / unit
 
 
-def moments(column: Any) -> list[tuple[datetime.datetime, int] | None]:
-    """Return timestamps as times to the microsecond, each with the nanoseconds behind it; None where no year has it.
-
-    Arrow's own way depends on whether pandas is installed, and where it is not, its errors repeat the value.
-    """
+def moments(column: Any) -> list[datetime.datetime | None]:
+    """Return timestamps as times, cut to the microsecond, in UTC where they have a zone; None where no year has it."""
     kind = column.type
-    whole = column.cast(pa.int64())
-    unit = _NANOSECONDS[kind.unit]
-    zone = _zone(kind.tz)
-    return [None if value is None else _moment(value * unit, zone) for value in whole.to_pylist()]
-
-
-def _moment(ns: int, zone: datetime.tzinfo | None) -> tuple[datetime.datetime, int] | None:
-    us, rest = divmod(ns, 1000)
-    try:
-        moment = EPOCH + datetime.timedelta(microseconds=us)
-        return (moment.replace(tzinfo=None) if zone is None else moment.astimezone(zone)), rest
-    except OverflowError:
-        return None
-
-
-def _zone(name: str | None) -> datetime.tzinfo | None:
-    """Return a time zone; UTC for one that this machine does not know: a moment is then written in another way."""
-    if name is None:
-        return None
-    if (offset := _OFFSET.fullmatch(name)) is not None:
-        minutes = int(offset[2]) * 60 + int(offset[3])
-        return datetime.timezone(datetime.timedelta(minutes=-minutes if offset[1] == "-" else minutes))
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (LookupError, ValueError, OSError):
-        return datetime.UTC
-
-
-def _iso(moment: datetime.datetime, rest: int) -> str:
-    """
-    >>> _iso(datetime.datetime(2020, 1, 1), 0), _iso(datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), 7)
-    ('2020-01-01T00:00:00', '2020-01-01T00:00:00.000000007+00:00')
-    """
-    if not rest:
-        return moment.isoformat()
-    text = moment.replace(tzinfo=None).isoformat(timespec="microseconds") + f"{rest:03d}"
-    return text + moment.isoformat()[len(moment.replace(tzinfo=None).isoformat()) :]
+    if kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
+    if kind.unit == "ns":  # Arrow's casts round what is before 1970 up, maybe into the next step
+        column = pc.floor_temporal(column, unit="microsecond")
+    return _python(column)
 
 
 def _python(column: Any) -> list[Any]:
@@ -530,7 +492,7 @@ class RowFile:
         time = self.time
         if time is None or name != time.field or not pa.types.is_timestamp(column.type) or time.format == "iso":
             return values(name, column)
-        return [None if each is None else write_time(each[0], time) for each in moments(column)]
+        return [None if each is None else write_time(each, time) for each in moments(column)]
 
     def _jsonl(self, batch_rows: int) -> Iterator[Part]:
         with self._open() as stream:
