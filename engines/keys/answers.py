@@ -92,8 +92,7 @@ class KeyAnswers:
     regions = False
 
     def __init__(self, stream: Stream, measured: Measured, latest: int) -> None:
-        section = stream.domain
-        assert isinstance(section, KeysDomainSection)
+        section = KeysDomainSection.from_stream(stream)
         self._domain: KeysDomain = domain(stream)
         self._selection, self._renews = selection(stream), stream.period_steps is not None
         self._counted = "events" if stream.pair_events > 1 else "people"

@@ -16,8 +16,7 @@ from schemas.config.engines.keys import LISTING_SHARE, PUBLIC, VALUE_SHARE, Keys
 
 
 def domain(stream: Stream) -> KeysDomain:
-    section = stream.domain
-    assert isinstance(section, KeysDomainSection)
+    section = KeysDomainSection.from_stream(stream)
     one_in = KeysOptions.from_stream(stream).one_in
     listed = tuple(key_of(values) for values in section.public_keys)
     value, grid = section.value, section.grid
@@ -35,8 +34,7 @@ def domain(stream: Stream) -> KeysDomain:
 
 def selection(stream: Stream) -> KeySelection:
     """The tests of a period, or of all steps to the horizon."""
-    section = stream.domain
-    assert isinstance(section, KeysDomainSection)
+    section = KeysDomainSection.from_stream(stream)
     privacy, options, public = stream.privacy, KeysOptions.from_stream(stream), stream.mode == PUBLIC
     return KeySelection(
         epsilon=privacy.epsilon_fraction,

@@ -24,8 +24,8 @@ from schemas.config.engines.markov import StatesDomainSection
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
     """Return what answers questions about a stream: both modes publish the same counts."""
-    assert isinstance(stream.domain, StatesDomainSection)
-    return MarkovAnswers(stream.domain.field, stream.domain.values, measured, latest)
+    section = StatesDomainSection.from_stream(stream)
+    return MarkovAnswers(section.field, section.values, measured, latest)
 
 
 class MarkovAnswers:

@@ -17,20 +17,14 @@ if TYPE_CHECKING:
     from engines.markov.leakage import Allocation
 
 
-def _section(stream: Stream) -> StatesDomainSection:
-    section = stream.domain
-    assert isinstance(section, StatesDomainSection)
-    return section
-
-
 def domain(stream: Stream) -> StatesDomain:
-    section = _section(stream)
+    section = StatesDomainSection.from_stream(stream)
     return StatesDomain(section.field, section.values)
 
 
 def transition(stream: Stream) -> Transition | None:
     """The declared chain, or None where it is learnt. Raises: EngineInputError."""
-    matrix = _section(stream).matrix
+    matrix = StatesDomainSection.from_stream(stream).matrix
     if matrix is None:
         return None
     shape = (matrix.states, matrix.states)
@@ -49,7 +43,7 @@ def allocation(stream: Stream) -> Allocation | None:
 
 
 def build(stream: Stream) -> Engine:
-    section, options = _section(stream), MarkovOptions.from_stream(stream)
+    section, options = StatesDomainSection.from_stream(stream), MarkovOptions.from_stream(stream)
     return Markov(
         MarkovConfig(
             name=stream.name,

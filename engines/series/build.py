@@ -20,8 +20,7 @@ _WEEK = 7
 
 
 def domain(stream: Stream) -> SeriesDomain:
-    section = stream.domain
-    assert isinstance(section, SeriesDomainSection)
+    section = SeriesDomainSection.from_stream(stream)
     by = None if section.by is None else GroupedBy(section.by, section.values or ())
     return SeriesDomain(
         tuple(
@@ -41,8 +40,7 @@ def domain(stream: Stream) -> SeriesDomain:
 
 def presence(stream: Stream) -> Presence:
     """Where one unit may be: in all readings; or in as many steps as its bounds allow."""
-    section, privacy = stream.domain, stream.privacy
-    assert isinstance(section, SeriesDomainSection)
+    section, privacy = SeriesDomainSection.from_stream(stream), stream.privacy
     renews = stream.period_steps is not None
     steps = stream.period_steps if renews else SeriesOptions.from_stream(stream).horizon
     if section.readings:

@@ -22,8 +22,7 @@ from schemas.errors import EngineInputError
 
 def domain(stream: Stream) -> TableDomain:
     """Raises: EngineInputError if attributes or structural zeros do not fit together."""
-    section = stream.domain
-    assert isinstance(section, TableDomainSection)
+    section = TableDomainSection.from_stream(stream)
     attributes = tuple(_kind(each).model_validate(dict(each)) for each in section.all_attributes)
     places = {attribute.name: index for index, attribute in enumerate(attributes)}
     zeros = []

@@ -16,14 +16,8 @@ from schemas.config import Stream
 from schemas.config.engines.trajectory import TrajectoryOptions, TripsDomainSection
 
 
-def _section(stream: Stream) -> TripsDomainSection:
-    section = stream.domain
-    assert isinstance(section, TripsDomainSection)
-    return section
-
-
 def domain(stream: Stream) -> TripDomain:
-    section = _section(stream)
+    section = TripsDomainSection.from_stream(stream)
     bare = TripDomain(section.x, section.y, section.bounds, section.end, section.end_value)
     if section.file is None:
         return bare
@@ -60,7 +54,7 @@ def _closing(stream: Stream) -> Closing:
 
 
 def build(stream: Stream) -> Trajectories:
-    section, options = _section(stream), TrajectoryOptions.from_stream(stream)
+    section, options = TripsDomainSection.from_stream(stream), TrajectoryOptions.from_stream(stream)
     return Trajectories(
         TrajectoryConfig(
             name=stream.name,
@@ -80,5 +74,5 @@ def evaluator(stream: Stream) -> Evaluator:
     from engines.trajectory.metrics import TrajectoryEvaluator
 
     # Synthetic trips lie on the map, and need not be asked.
-    section = _section(stream)
+    section = TripsDomainSection.from_stream(stream)
     return TrajectoryEvaluator(replace(domain(stream), ground=None), section.trip, section.order)

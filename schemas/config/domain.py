@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
@@ -118,6 +118,16 @@ def _answer(field: FieldInfo) -> tuple[AnswerKind, str]:
     return ("whole" if int in types else "number" if float in types else "text"), ""
 
 
+class HasDomain(Protocol):
+    """A configured stream, as far as its domain is concerned."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def domain(self) -> DomainSection: ...
+
+
 class DomainSection(Section):
     """`[streams.domain]` of any kind. It is public by declaration.
 
@@ -132,6 +142,13 @@ class DomainSection(Section):
     outside: ClassVar[str] = "Events outside are refused and counted."
 
     kind: str
+
+    @classmethod
+    def from_stream(cls, stream: HasDomain) -> Self:
+        """Return the domain of a stream, with the type of this class."""
+        domain = stream.domain
+        assert isinstance(domain, cls), f"stream {stream.name} has another kind of domain"
+        return domain
 
     @classmethod
     def questions(cls) -> tuple[Question | TablesQuestion, ...]:

@@ -89,14 +89,8 @@ def _counted(stream: Stream) -> str:
     return "people" if stream.pair_events == 1 else "events"
 
 
-def _section(stream: Stream) -> KeysDomainSection:
-    section = stream.domain
-    assert isinstance(section, KeysDomainSection)
-    return section
-
-
 def _domain(stream: Stream) -> str:
-    section = _section(stream)
+    section = KeysDomainSection.from_stream(stream)
     if section.grid is not None:
         grid, (xmin, ymin, xmax, ymax) = section.grid, section.grid.bounds
         return (
@@ -245,7 +239,7 @@ class _Step:
         evaluator, found, step = audit.evaluator, selection(stream), audit.step - 1
         assert isinstance(evaluator, KeysEvaluator)
         records = {
-            name_of(record[name] for name in _section(stream).key_fields): record
+            name_of(record[name] for name in KeysDomainSection.from_stream(stream).key_fields): record
             for record in audit.alive.values()
             if record["step"] == step
         }
@@ -404,5 +398,7 @@ VIEW = View(
     error_unit="%",
     remarks=_remarks,
     warnings=_warnings,
-    picture=lambda stream: KeyPicture(_section(stream).key_fields, count="count", error="error", found="found"),
+    picture=lambda stream: KeyPicture(
+        KeysDomainSection.from_stream(stream).key_fields, count="count", error="error", found="found"
+    ),
 )

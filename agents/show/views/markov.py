@@ -64,14 +64,8 @@ def _engine(stream: Stream) -> Markov:
     return engine
 
 
-def _section(stream: Stream) -> StatesDomainSection:
-    section = stream.domain
-    assert isinstance(section, StatesDomainSection)
-    return section
-
-
 def _domain(stream: Stream) -> str:
-    section = _section(stream)
+    section = StatesDomainSection.from_stream(stream)
     chain = "learnt from released counts" if section.transition is None else f"declared in {section.transition.path}"
     unseen = ", or in none" if section.unseen else ""
     return (
@@ -82,7 +76,7 @@ def _domain(stream: Stream) -> str:
 
 def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     noise = noise_facts(next(iter(guarantee)))
-    states = len(_section(stream).values)
+    states = len(StatesDomainSection.from_stream(stream).values)
     answers = [Answer.steady("one state", 1, "the count of one state in one step", noise)]
     if states > 3:
         answers.append(Answer.steady("half of the states", states // 2, "the sum over so many states", noise))
@@ -101,9 +95,10 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
 
 
 def _remarks(stream: Stream) -> Iterator[str]:
+    population = StatesDomainSection.from_stream(stream).population
     yield (
         "What the estimates make of the noisy counts costs nothing. They rest on the declared population of "
-        f"{_section(stream).population:,}; privacy does not: the noise hides any one user's records whoever else sends."
+        f"{population:,}; privacy does not: the noise hides any one user's records whoever else sends."
     )
     yield from leakage_lines(_engine(stream))
 
@@ -181,7 +176,7 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
     if not errors:
         return [Judged(what="Users in a state", scales=(), how="")]
     rms = math.sqrt(sum(error**2 for error in errors) / len(errors))
-    population, found = _section(stream).population, []
+    population, found = StatesDomainSection.from_stream(stream).population, []
     for size in [size for size in SIZES if size <= population][::-1]:
         found.append(Scale(f"states with {size:,} users ({percent(size / population)} of all)", rms / size))
     points = 100 * rms / population
@@ -248,5 +243,7 @@ VIEW = View(
     terms=TERMS,
     error_unit="users",
     remarks=_remarks,
-    picture=lambda stream: StatePicture(_section(stream).field, _section(stream).values, unseen=UNSEEN),
+    picture=lambda stream: StatePicture(
+        StatesDomainSection.from_stream(stream).field, StatesDomainSection.from_stream(stream).values, unseen=UNSEEN
+    ),
 )

@@ -480,8 +480,6 @@ def _pairs(sizes: tuple[int, ...]) -> Marginals:
 
 
 def _picture(stream: Stream) -> Picture:
-    domain = stream.domain
-    assert isinstance(domain, TableDomainSection)
     return TablePicture(
         [
             AttributeCells(
@@ -491,7 +489,7 @@ def _picture(stream: Stream) -> Picture:
                 found=each.most if each.discovered else 0,
                 other=each.other,
             )
-            for each in domain.all_attributes
+            for each in TableDomainSection.from_stream(stream).all_attributes
         ],
         weighted=stream.weighted,
     )

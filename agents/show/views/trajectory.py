@@ -33,14 +33,8 @@ FLOWS_SIDE, FLOWS_LISTED = 4, 10
 BINS = 20
 
 
-def _section(stream: Stream) -> TripsDomainSection:
-    section = stream.domain
-    assert isinstance(section, TripsDomainSection)
-    return section
-
-
 def _domain(stream: Stream) -> str:
-    section = _section(stream)
+    section = TripsDomainSection.from_stream(stream)
     xmin, ymin, xmax, ymax = section.bounds
     side = TrajectoryOptions.from_stream(stream).side
     cells = {
@@ -97,7 +91,11 @@ def _warnings(stream: Stream) -> Iterator[str]:
 
 
 def _remarks(stream: Stream) -> Iterator[str]:
-    section, options, shortest_us = _section(stream), TrajectoryOptions.from_stream(stream), stream.time.shortest_us
+    section, options, shortest_us = (
+        TripsDomainSection.from_stream(stream),
+        TrajectoryOptions.from_stream(stream),
+        stream.time.shortest_us,
+    )
     yield f"One contribution is one trip with all its records. Warning: {_few_trips(stream)}"
     ends = f"on a record whose {section.end} is {section.end_value}, or " if section.end is not None else ""
     period = ", and at the end of each period of the bound" if stream.privacy.per_us is not None else ""
@@ -352,7 +350,7 @@ def _lengths(seen: Travelled) -> ReportSection:
 
 
 def _picture(stream: Stream) -> Picture:
-    section = _section(stream)
+    section = TripsDomainSection.from_stream(stream)
     outline = () if section.file is None else map_of(section.file.content, (section.x, section.y)).outline()
     degrees = section.in_degrees
     names = (section.trip, section.order, section.x, section.y)
