@@ -14,11 +14,11 @@ import typer
 from agents.cli.dev import Screen
 from agents.cli.manual import Example, manual
 from agents.cli.output import AsJson, NoPage, print_json, say
+from agents.show.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from agents.kafka.lifecycle.refusals import Seen
     from agents.local.dev import DevRun, StreamOutcome
@@ -39,7 +39,6 @@ enough to be watched.
 STREAMS = "\n[[streams]]"
 METRICS_SHOWN = 2
 HEAD = ("stream", "engine", "steps", "events in", "synthetic", "epsilon")
-NUMBERS = ("steps", "events in", "synthetic")
 
 
 @manual(
@@ -160,14 +159,14 @@ class DemoScreen(Screen):
         """The table has said it."""
 
     def done(self) -> None:
-        from rich.console import Group
         from rich.padding import Padding
         from rich.panel import Panel
+        from rich.text import Text
 
         self.bars.close()
         self.is_done = True
         seconds = time.monotonic() - self._begun
-        tables = Group(self.table(), "", self.errors())
+        tables = Text(f"{self.table()}\n\n{self.errors()}")
         self._console.print(Panel(tables, title="privstream demo", title_align="left", expand=False))
         for meaning in self.explained():
             if self._console.is_terminal:
@@ -182,36 +181,20 @@ class DemoScreen(Screen):
                 {"seconds": round(seconds, 1), "streams": {name: self._as_json_of(name) for name in self._streams}}
             )
 
-    def table(self) -> Table:
+    def table(self) -> str:
         """Return a row for each stream, of its last step."""
-        from rich.table import Table
-
-        table = Table(box=None, padding=(0, 1), header_style="bold")
-        for name in HEAD:
-            table.add_column(name, no_wrap=True, justify="right" if name in NUMBERS else "left")
+        rows = []
         for name, stream in self._streams.items():
             entry, utility = self._entries[name], self._utilities[name]
-            table.add_row(
-                name,
-                stream.engine,
-                f"{utility['step'] + 1:,}",
-                f"{utility['events_total']:,}",
-                f"{utility['synthetic_points']:,}",
-                f"{entry['epsilon_spent']:g} of {float(stream.privacy.epsilon):g}",
-            )
-        return table
+            counts = (utility["step"] + 1, utility["events_total"], utility["synthetic_points"])
+            spent = f"{entry['epsilon_spent']:g} of {float(stream.privacy.epsilon):g}"
+            rows.append([name, stream.engine, *(f"{count:,}" for count in counts), spent])
+        return table(HEAD, rows)
 
-    def errors(self) -> Table:
+    def errors(self) -> str:
         """Return how far the last step of each stream is from the truth, a row for each figure."""
-        from rich.table import Table
-
-        table = Table(box=None, padding=(0, 1), header_style="bold")
-        table.add_column("stream", no_wrap=True)
-        table.add_column("against the truth")
-        for name in self._streams:
-            for row, error in enumerate(self._errors(name)):
-                table.add_row("" if row else name, error)
-        return table
+        rows = [["" if row else name, error] for name in self._streams for row, error in enumerate(self._errors(name))]
+        return table(("stream", "against the truth"), rows)
 
     def explained(self) -> Sequence[str]:
         """Return what the figures against the truth mean, a line each."""

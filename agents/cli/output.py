@@ -191,12 +191,11 @@ def chosen_stream(config: Config, name: str | None, *, as_configured: bool = Fal
 
     Args: as_configured: a split stream is one, by its name in the file too, and its first part stands for all.
     """
-    streams = {stream.name: stream for stream in config.streams}
-    if as_configured:
-        streams = {stream.whole: stream for stream in reversed(config.streams)}
-        streams = dict(reversed(streams.items()))
-        if name is not None and name not in streams:
-            name = next((stream.whole for stream in config.streams if stream.name == name), name)
+    streams: dict[str, Stream] = {}
+    for stream in config.streams:
+        streams.setdefault(stream.whole if as_configured else stream.name, stream)
+        if as_configured and stream.name == name:
+            name = stream.whole
     names = ", ".join(streams)
     if name is None:
         if len(streams) > 1:

@@ -39,7 +39,7 @@ def test_the_demo_explains_every_figure_of_every_engine_at_its_end(capsys: pytes
     assert "truth of departures 0.25" in text, "a number of nothing says nothing"
     assert "nothing compared" not in text
     narrow = Console(file=io.StringIO(), width=80, record=True)
-    narrow.print(screen.table(), screen.errors())
+    narrow.print(f"{screen.table()}\n{screen.errors()}")
     heads, figures = 2, sum(min(METRICS_SHOWN, sum(metric.tile for metric in metrics_of(each))) for each in streams)
     assert len(narrow.export_text().splitlines()) == heads + len(streams) + figures, "no cell is broken into lines"
 
