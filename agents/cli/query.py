@@ -63,9 +63,6 @@ def query(
     ] = None,
     series: Annotated[str | None, typer.Option(help="Which number, where a step has several.")] = None,
     stream: StreamName = None,
-    unverified: Annotated[
-        bool, typer.Option("--unverified", help="Do not read synthetic records to check the ledger's digests.")
-    ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,9 +83,7 @@ def query(
     place = region_of_box(box) if box is not None else region_of_text(region) if region is not None else None
     with Bars(quiet=as_json) as bars:
         progress = partial(bars, f"read {chosen.name}")
-        done = asyncio.run(
-            run(loaded, chosen, Ask(where, place, series, steps, every, top), verify=not unverified, progress=progress)
-        )
+        done = asyncio.run(run(loaded, chosen, Ask(where, place, series, steps, every, top), progress=progress))
     lines = [_line(each) for each in done.answers]
     if as_json:
         print_json({"ok": True, **asdict(done), "answers": lines})

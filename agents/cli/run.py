@@ -14,12 +14,10 @@ from schemas.errors import PrivstreamError
 if TYPE_CHECKING:
     from schemas.config import Config
 
-ROLES = ("ingest", "engine", "publish", "audit")
-
 
 @manual(
     Example("privstream run job.toml", "a worker, in the foreground"),
-    Example("privstream run job.toml --log-format json --roles ingest,engine", "some of its parts, a log for machines"),
+    Example("privstream run job.toml --log-format json", "with a log for machines"),
     exits={
         0: "left after SIGTERM or Ctrl-C",
         1: "every stream has stopped, or an error of the program; the last line of the log says what to do",
@@ -37,9 +35,6 @@ def run(
             "has lost nothing. May be repeated.",
         ),
     ] = None,
-    roles: Annotated[
-        str, typer.Option(metavar="LIST", help="Parts to run: ingest,engine,publish,audit or some of them.")
-    ] = ",".join(ROLES),
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"],
         typer.Option(case_sensitive=False, help="The least that is logged."),
@@ -53,9 +48,6 @@ def run(
     Start as many as you like, on any machines: they share the partitions, and each step is still answered once. A
     worker that fails ends with a code other than 0; let a supervisor start it again: it goes on behind the last commit.
     """
-    wanted = [role.strip() for role in roles.split(",") if role.strip()]
-    if unknown := sorted(set(wanted) - set(ROLES)):
-        raise PrivstreamError(f"there is no role {', '.join(unknown)}. Fix: --roles takes {', '.join(ROLES)}.")
     # Before the imports, which take seconds on a busy machine: a signal meanwhile must not kill in silence.
     from agents.kafka.lifecycle.leaving import Leaving
     from agents.kafka.lifecycle.logs import set_up
@@ -74,7 +66,7 @@ def run(
     for stream in loaded.streams:
         if (said := stream.privacy.epsilon_warning) is not None:
             warn(f"stream {stream.name}: {said}")
-    run_worker(loaded, insecure_seed=insecure_seed, trusted=trusted, roles=wanted, leaving=leaving)
+    run_worker(loaded, insecure_seed=insecure_seed, trusted=trusted, leaving=leaving)
 
 
 def trusted_steps(config: Config, given: Sequence[str]) -> dict[str, int]:

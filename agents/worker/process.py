@@ -65,7 +65,6 @@ def run_worker(
     *,
     insecure_seed: int | None = None,
     trusted: Mapping[str, int] | None = None,
-    roles: Iterable[str] = ROLES,
     leaving: Leaving | None = None,
 ) -> NoReturn:
     """Run until SIGTERM, SIGINT or an error, and end the process: with code 0 after a signal.
@@ -89,7 +88,7 @@ def run_worker(
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     stops = Stops.of(stream.name for stream in config.streams)
-    live = _live(config, leaving, vitals, stops, insecure_seed=insecure_seed, trusted=trusted or {}, roles=tuple(roles))
+    live = _live(config, leaving, vitals, stops, insecure_seed=insecure_seed, trusted=trusted or {}, roles=ROLES)
     try:
         error = loop.run_until_complete(live)
     except BaseException as failed:

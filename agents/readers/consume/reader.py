@@ -82,7 +82,6 @@ async def read_steps(
     *,
     until: int,
     read: Callable[[bytes], Mapping[str, Any]] = orjson.loads,
-    verify: bool = True,
     measured: bool = False,
     progress: ReadingProgress = lambda done, total: None,
 ) -> FoldedTable:
@@ -90,23 +89,22 @@ async def read_steps(
 
     Args:
         read: as in `FoldedTable`; for who looks at synthetic records.
-        verify: False reads no synthetic record and checks no digest; the table stays empty.
         measured: keep the measurements.
     Raises: BrokerError; PublicRecordsError where records are not those of the ledger.
     """
     table = FoldedTable(ledger.stream, read)
     async with AsyncExitStack() as stack:
-        channels: dict[Channel, str] = {"measurements": Topics.measurements(ledger.stream)}
-        if verify:
-            channels["synthetic"] = Topics.synthetic(ledger.stream)
+        channels: dict[Channel, str] = {
+            "measurements": Topics.measurements(ledger.stream),
+            "synthetic": Topics.synthetic(ledger.stream),
+        }
         logs = {name: await stack.enter_async_context(log_reader(kafka, topic, 0)) for name, topic in channels.items()}
         total = sum(log.end - log.beginning for log in logs.values())
         steps = {name: _Steps(log, name, until) for name, log in logs.items()}
         for entry in ledger.entries[: until + 1]:
             found = {name: await each.of(entry.step) for name, each in steps.items()}
             progress(sum(each.read for each in steps.values()), total)
-            if verify:
-                table.take(entry, found["synthetic"], found["measurements"])
+            table.take(entry, found["synthetic"], found["measurements"])
             if measured:
                 table.measured += [(entry.step, each) for each in measurements_of(found["measurements"])]
     return table

@@ -303,17 +303,10 @@ async def query(
     stream: Stream,
     ask: Ask,
     *,
-    verify: bool = True,
     progress: ReadingProgress = lambda done, total: None,
 ) -> Queried:
     """Read the public topics and answer. Raises: PrivstreamError; QueryError where the engine cannot answer."""
     check_answers(stream)
-    counts = stream.facts.records_are_counts
-    if counts and not verify:
-        raise QueryError(
-            f"engine {stream.engine} counts in its synthetic records, which --unverified does not read. Fix: leave it "
-            "out."
-        )
     ledger = await read_ledger(config.kafka, stream.name)
     latest = ledger.at(None)
     folded = await read_steps(
@@ -321,11 +314,12 @@ async def query(
         ledger,
         until=latest.step,
         read=record_format(stream).read,
-        verify=verify,
         measured=True,
         progress=progress,
     )
-    measured: Measured = [*folded.measured, *counts_of(folded)] if counts else folded.measured
+    measured: Measured = folded.measured
+    if stream.facts.records_are_counts:
+        measured = [*measured, *counts_of(folded)]
     answerer: Answerer = part(stream.engine, "answers")(stream, measured, latest.step)
     share = latest.notes.get("counted_share_90")
     found = tuple(answers_of(ledger, answerer, ask))
