@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agents.cli.manual import command_class, manual_of
+from agents.cli.manual import ManualCommand
 from agents.cli.output import clean
 
 # In the order in which a newcomer needs them. Each is a module here with a function of its name.
@@ -50,9 +50,7 @@ def build_app() -> typer.Typer:
     app.callback()(_options)
     for name in COMMANDS:
         command = command_of(name)
-        app.command(name, cls=command_class(manual_of(command)), help=_paragraphs(command.__doc__ or ""))(
-            clean(command)
-        )
+        app.command(name, cls=ManualCommand, help=_paragraphs(command.__doc__ or ""))(clean(command))
     return app
 
 

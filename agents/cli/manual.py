@@ -69,13 +69,10 @@ def manual_of(command: Callable[..., object]) -> Manual | None:
     return found
 
 
-def command_class(shown: Manual | None) -> type[TyperCommand]:
-    """Return the class of a command whose help ends with its manual."""
+class ManualCommand(TyperCommand):
+    """A command whose help ends with its manual."""
 
-    class ManualCommand(TyperCommand):
-        def format_help(self, ctx: Any, formatter: Any) -> None:
-            super().format_help(ctx, formatter)
-            if shown is not None:
-                typer.echo(shown.text())
-
-    return ManualCommand
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, formatter)
+        if self.callback is not None and (shown := manual_of(self.callback)) is not None:
+            typer.echo(shown.text())

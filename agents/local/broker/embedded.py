@@ -204,26 +204,32 @@ def node_properties(
 
 
 class Broker(abc.ABC):
-    """What demo, tests and benchmarks use, whoever runs the cluster."""
+    """What demo, tests and benchmarks use, whoever runs the cluster. One that was not started here is left alone."""
 
     @property
     @abc.abstractmethod
     def bootstrap(self) -> str: ...
 
-    @abc.abstractmethod
-    def start(self) -> None: ...
+    def start(self) -> None:  # noqa: B027  there is nothing to start
+        pass
 
-    @abc.abstractmethod
-    def stop(self) -> None: ...
+    def stop(self) -> None:  # noqa: B027
+        pass
 
-    @abc.abstractmethod
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        raise self._not_ours("killed")
 
-    @abc.abstractmethod
-    def pause(self) -> None: ...
+    def pause(self) -> None:
+        raise self._not_ours("paused")
 
-    @abc.abstractmethod
-    def resume(self) -> None: ...
+    def resume(self) -> None:
+        raise self._not_ours("resumed")
+
+    def _not_ours(self, verb: str) -> BrokerError:
+        return BrokerError(
+            f"the cluster at {self.bootstrap} was not started here and can not be {verb}; "
+            f"unset {BOOTSTRAP_VARIABLE} to use the embedded broker"
+        )
 
     def __enter__(self) -> Self:
         self.start()
@@ -251,27 +257,6 @@ class ExternalBroker(Broker):
     @property
     def bootstrap(self) -> str:
         return self._bootstrap
-
-    def start(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-    def kill(self) -> None:
-        raise self._not_ours("killed")
-
-    def pause(self) -> None:
-        raise self._not_ours("paused")
-
-    def resume(self) -> None:
-        raise self._not_ours("resumed")
-
-    def _not_ours(self, verb: str) -> BrokerError:
-        return BrokerError(
-            f"the cluster at {self._bootstrap} was not started here and can not be {verb}; "
-            f"unset {BOOTSTRAP_VARIABLE} to use the embedded broker"
-        )
 
 
 class EmbeddedBroker(Broker):
