@@ -700,7 +700,7 @@ class _KeyStep:
         self.largest: list[tuple[float, int, tuple[str, float, float, float, int]]] = []
 
 
-class KeyPicture(Picture):
+class KeyPicture(_StepPicture):
     """Keys that nobody listed: at each step those with most people, with intervals, and how many there are.
 
     Args:
@@ -713,10 +713,9 @@ class KeyPicture(Picture):
 
     def __init__(self, fields: Sequence[str], *, count: str, error: str, found: str) -> None:
         self._fields, self._count, self._error, self._found = fields, count, error, found
-        self._steps: dict[int, _KeyStep] = {}
         self._newest = -1
         self._there: set[int] = set()
-        self._total = 0
+        super().__init__(HISTORY)
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
         name = ", ".join(value_text(fields[each]) for each in self._fields)
@@ -727,7 +726,7 @@ class KeyPicture(Picture):
         if step < self._newest or where in self._there:
             return
         self._there.add(where)
-        at = self._steps[step]
+        at = self._rows[step]
         at.listed += 1
         at.new += found == step
         entry = (count, where, (name, count, count - reach, count + reach, found))
@@ -739,21 +738,15 @@ class KeyPicture(Picture):
     def end(self, step: int) -> None:
         if step > self._newest:
             self._newest, self._there = step, set()
-            self._steps[step] = _KeyStep()
-            self._total += 1
-            if len(self._steps) > HISTORY:
-                del self._steps[min(self._steps)]
+            self._put(step, {}, _KeyStep())
 
     def about(self) -> Mapping[str, Any]:
         return {"fields": self._fields, "interval": "90 % interval"}
 
-    def shown(self) -> Mapping[str, Any]:
-        return {"shown": len(self._steps), "total": self._total, "what": "steps"}
-
     def body(self, query: Mapping[str, int]) -> bytes:
         """Return the keys of one step, the newest by default, those with most people first."""
-        step, first = query.get("step", self._newest), min(self._steps, default=0)
-        at = self._steps.get(step)
+        step, first = query.get("step", self._newest), min(self._rows, default=0)
+        at = self._rows.get(step)
         if at is None:
             return orjson.dumps({"step": step, "keys": None, "first": first})
         keys = [entry for *_, entry in sorted(at.largest, key=lambda each: (-each[0], each[1]))]

@@ -12,7 +12,7 @@ import numpy as np
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import AMBER, BLUE, MOST_POINTS, Chart, Curve, LineChart, Panel, thinned
 from agents.show.noise import Answer, ErrorModel, noise_facts
-from agents.show.pictures import SeriesPicture
+from agents.show.pictures import WIDE, SeriesPicture
 from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, View, known, relative
 from engines.core.accounting import gaussian
 from engines.series.build import config
@@ -30,8 +30,6 @@ MOST_PANELS = 12
 """Groups that are drawn side by side."""
 KEYS = ("true", "released", "se")
 """Of a step's figures: the truth, the release and its standard error."""
-WIDE = 1.645
-"""Standard deviations of a 90 % interval."""
 
 
 def _domain(stream: Stream) -> str:
