@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agents.cli.demo import SHOWN as DEMO
 from agents.cli.demo import play
-from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.local.offline.simulate import simulate
 from agents.show.view import metrics_of
 from schemas.config import ENGINES, Stream, load_config
 
@@ -65,7 +65,7 @@ def reports() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for name in dict.fromkeys(example for example, _, _ in SHOWN):
             out = Path(scratch) / name
-            simulate(load_config(EXAMPLES / name), EXAMPLES / DATA[name], out, SimulateOptions(seed=SEED))
+            simulate(load_config(EXAMPLES / name), EXAMPLES / DATA[name], out, seed=SEED)
             page = (out / "report.html").read_text(encoding="utf-8")
             for example, begins, target in SHOWN:
                 if example == name:

@@ -55,7 +55,7 @@ def simulate(
     and looking at them to choose settings uses the data without accounting for it. For the operator only.
     """
     from agents.kafka.lifecycle.refusals import OUTCOMES
-    from agents.local.offline.simulate import SimulateOptions
+    from agents.local.offline.simulate import INSECURE
     from agents.local.offline.simulate import simulate as run
     from agents.show.view import metrics_of, tiles
     from schemas.config import with_overrides
@@ -64,9 +64,8 @@ def simulate(
     if mode is not None or epsilon is not None:
         loaded = with_overrides(loaded, mode=mode, epsilon=epsilon)
     name = chosen_stream(loaded, stream).name if stream is not None else None
-    options = SimulateOptions(seed=insecure_seed, overwrite=overwrite)
     with Bars(quiet=as_json) as bars:
-        done = run(loaded, file, out, options, stream=name, progress=bars)
+        done = run(loaded, file, out, seed=insecure_seed, overwrite=overwrite, stream=name, progress=bars)
     if as_json:
         fit = not any(each.misfit for each in done)
         print_json({"ok": fit, "private": False, "streams": [asdict(each) for each in done]})
@@ -93,8 +92,8 @@ def simulate(
                 told = ", ".join(f"{name} {text}" for name, text in figures)
                 typer.echo(f"  after the last step: {told}; explained at the end of the report")
             typer.echo(f"  {each.folder / 'report.html'}")
-    for caveat in options.caveats:
-        warn(caveat)
+    if insecure_seed is not None:
+        warn(INSECURE)
     warn("these numbers are NOT PRIVATE: steps.csv and report.html hold true values. For the operator only.")
     misfits = [each.stream for each in done if each.misfit]
     if misfits and not allow_refused:

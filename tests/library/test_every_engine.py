@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.local.offline.simulate import simulate
 from engines import StepRelease, configure
 from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, config_from_mapping
@@ -67,7 +67,7 @@ def test_it_releases_what_simulate_releases(engine: str, tmp_path: Path) -> None
     tables, rows = tables_of(engine, "default"), rows_of(engine, "default")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = config_from_mapping({"kafka": NO_CLUSTER, "streams": [tables]})
-    (done,) = simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", SimulateOptions(seed=5))
+    (done,) = simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", seed=5)
     expected = [json.loads(line)["digest"] for line in (done.folder / "ledger.jsonl").read_text().splitlines()]
     releases = configure(tables, insecure_seed=5).run(rows, until=STEPS)
     assert [each.ledger["digest"] for each in releases] == expected

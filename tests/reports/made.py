@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from agents.local.offline.simulate import Simulated, SimulateOptions, simulate
+from agents.local.offline.simulate import Simulated, simulate
 from engines.checks.contract_case import Variant, contract_case
 from schemas.config import Stream, load_config
 
@@ -33,7 +33,7 @@ def simulated(stream: Stream, folder: Path, *, steps: int = STEPS, usable: bool 
                 said = case.event(stream.domain, chance) if usable else {}
                 file.write(orjson.dumps({**said, **event}) + b"\n")
     config = load_config(EXAMPLES / "taxi.toml").model_copy(update={"streams": (stream,)})
-    (done,) = simulate(config, folder / "rows.jsonl", folder / "out", SimulateOptions(seed=3))
+    (done,) = simulate(config, folder / "rows.jsonl", folder / "out", seed=3)
     return done
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.local.offline.simulate import simulate
 from agents.show.explain.parts import Roads
 from agents.show.report import WARNING
 from agents.show.view import RULE, metrics_of, view_of
@@ -111,7 +111,7 @@ def test_values_that_were_found_have_their_names_and_the_others_are_said(tmp_pat
         row["page"] = f"rare{number % 30}"
     (tmp_path / "rows.jsonl").write_bytes(b"\n".join(map(orjson.dumps, rows)))
     config = load_config(EXAMPLES / "taxi.toml").model_copy(update={"streams": (Stream.model_validate(document),)})
-    simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", SimulateOptions(seed=3))
+    simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", seed=3)
     text = Page((tmp_path / "out" / "report.html").read_text()).text
     assert "Of page 2 values are found, of 64 at most" in text
     assert 'All others are "other": 30 values with 300 true rows' in text

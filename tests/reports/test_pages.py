@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from agents.local.offline import simulate as simulating
-from agents.local.offline.simulate import FRAMES, SimulateOptions, Simulation
+from agents.local.offline.simulate import FRAMES, Simulation
 from agents.show.charts import MOST_POINTS, TABLE_ROWS, Curve, LineChart, Panel, draw, figure, image, thinned
 from agents.show.report import render_report, section_html
 from agents.show.view import StepRow, percent, view_of
@@ -139,7 +139,7 @@ def test_few_frames_are_kept_and_they_cover_all_steps(tmp_path: Path, monkeypatc
     asked: list[int] = []
     shown = replace(view_of(stream), frame=lambda stream, audit: asked.append(1) or len(asked))
     monkeypatch.setattr(simulating, "view_of", lambda stream: shown)
-    with Simulation(stream, tmp_path / "out", SimulateOptions(), source="") as output:
+    with Simulation(stream, tmp_path / "out", source="") as output:
         for row in rows(1000):
             output.write(replace(row, metrics={}), ENTRY.encode())
             assert sum(each.frame is not None for each in output.steps) <= FRAMES

@@ -14,7 +14,7 @@ import pytest
 import shapely
 
 from agents.local.offline.domains import check_streams
-from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.local.offline.simulate import simulate
 from agents.show.view import view_of
 from engines.core.registry import build_domain
 from engines.spatial.domain.lines import LineDomain
@@ -241,7 +241,7 @@ def test_a_simulation_over_zones(tmp_path: Path, mode: str) -> None:
         for at in sorted(random.integers(1451606400, 1451606400 + 5 * 3600, 3000).tolist()):
             file.write(f"{at},{names[min(int(random.exponential(1)), 3)]}\n")
     run: Any = config.model_copy(update={"streams": (stream,)})
-    (done,) = simulate(run, tmp_path / "events.csv", tmp_path / "out", SimulateOptions(seed=1))
+    (done,) = simulate(run, tmp_path / "events.csv", tmp_path / "out", seed=1)
     [refused] = done.refused
     assert (refused.reason, refused.name) == ("OUTSIDE_DOMAIN", "zone")
     assert done.events + refused.rows == 3000

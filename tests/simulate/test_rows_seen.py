@@ -10,7 +10,7 @@ import pytest
 
 from agents.local.offline.files import FileError, open_rows, rows_for
 from agents.local.offline.seen import FIRST_ROWS, check_fit, first_rows
-from agents.local.offline.simulate import Simulated, SimulateOptions, simulate
+from agents.local.offline.simulate import Simulated, simulate
 from agents.protocol.replay import Progress, ReplayError, clock_of, plan_of, steps_of, times_of
 from schemas.config import Config, parse_config
 
@@ -56,7 +56,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def run(config: Config, path: Path, out: Path) -> Simulated:
-    [done] = simulate(config, path, out, SimulateOptions(seed=1))
+    [done] = simulate(config, path, out, seed=1)
     return done
 
 
@@ -192,7 +192,7 @@ def test_an_empty_file_and_a_folder_in_use_are_refused(config: Config, tmp_path:
     with pytest.raises(FileError, match="holds a simulation already"):
         run(config, path, tmp_path / "out")
     assert (tmp_path / "out" / "steps.csv").read_bytes() == before
-    [again] = simulate(config, path, tmp_path / "out", SimulateOptions(seed=1, overwrite=True))
+    [again] = simulate(config, path, tmp_path / "out", seed=1, overwrite=True)
     assert again.events == 1
 
 

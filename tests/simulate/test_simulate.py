@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 import pytest
 
-from agents.local.offline.simulate import INSECURE, Simulated, SimulateOptions, seed_of, simulate
+from agents.local.offline.simulate import INSECURE, Simulated, seed_of, simulate
 from agents.show.report import WARNING
 from agents.worker.job import Job
 from engines.core.contract import Columns
@@ -35,7 +35,7 @@ def config() -> Config:
 
 
 def run(config: Config, path: Path, out: Path, **options: Any) -> Simulated:
-    (done,) = simulate(config, path, out, SimulateOptions(**options))
+    (done,) = simulate(config, path, out, **options)
     return done
 
 
@@ -76,7 +76,7 @@ def test_records_with_weights_are_weighed_as_single_ones_are_counted(tmp_path: P
 
 def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    (done,) = simulate(config, TAXI, tmp_path, SimulateOptions(), progress=lambda *said: seen.append(said))
+    (done,) = simulate(config, TAXI, tmp_path, progress=lambda *said: seen.append(said))
     assert done.rows == 20_000
     assert seen[-3:] == [("simulate taxi", 20_000, 20_000), *(("draw the report of taxi", n, 1) for n in (0, 1))]
     steps = steps_of(tmp_path)
@@ -183,8 +183,7 @@ def test_unseeded_runs_differ(config: Config, few_trips: Path, tmp_path: Path) -
 def test_a_seed_is_that_of_the_job(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """`run --insecure-seed N` and `simulate --insecure-seed N` agree, so one checks the other."""
     job = Job(config, {}, insecure_seed=3)
-    options = SimulateOptions(seed=3)
-    seeds = [seed_of(config.streams[0], step, options) for step in range(3)]
+    seeds = [seed_of(config.streams[0], step, 3) for step in range(3)]
     assert seeds == [job.draw_seed("taxi", step) for step in range(3)]
 
 
@@ -204,9 +203,9 @@ def test_bounds_hold_a_wall_clock_becomes_the_file_s_and_each_stream_has_its_fol
         for name, most in (("one", 2), ("two", 50))
     ]
     config = job_config("localhost:9092", tmp_path / "unused", streams=tables)
-    done = simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", SimulateOptions())
+    done = simulate(config, tmp_path / "rows.jsonl", tmp_path / "out")
     assert [(each.stream, each.events, each.steps) for each in done] == [("one", 20, 10), ("two", 100, 10)]
     assert [each.folder for each in done] == [tmp_path / "out" / "one", tmp_path / "out" / "two"]
     assert ledger_of(done[0].folder)[-1]["epsilon_spent"] == 2.0
-    (only,) = simulate(config, tmp_path / "rows.jsonl", tmp_path / "two", SimulateOptions(), stream="two")
+    (only,) = simulate(config, tmp_path / "rows.jsonl", tmp_path / "two", stream="two")
     assert (only.stream, only.folder) == ("two", tmp_path / "two")

@@ -21,7 +21,7 @@ import orjson
 import pytest
 
 from agents.cli import output
-from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.local.offline.simulate import simulate
 from agents.local.offline.tune import (
     NOT_COVERED,
     TRUE_VALUES,
@@ -391,5 +391,5 @@ def test_errors_are_those_that_simulate_measures(form: str, points: Path, tmp_pa
     config = parse_config(f'{text}\n[streams.records]\nform = "{form}"')
     options = TuneOptions(bounds=(60,), epsilons=(Decimal(600),), runs=1)
     (cell,) = tune(config, points, options, stream="points", draw=seeds()).cells
-    (done,) = simulate(config, points, tmp_path / "out", SimulateOptions(seed=3))
+    (done,) = simulate(config, points, tmp_path / "out", seed=3)
     assert list(cell.errors.total.values()) == pytest.approx(list(done.metrics.values()), rel=0.1)

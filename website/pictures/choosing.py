@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.local.offline.simulate import simulate
 from agents.show.charts import AMBER, BLUE, GREY, RED, SYNTHETIC, figure, quiet
 from engines import configure
 from engines.core.noise import DiscreteLaplace, scale_for
@@ -86,7 +86,7 @@ def step() -> Any:
             }
             config = config_from_mapping({"kafka": {"bootstrap": "none:1"}, "streams": [stream]})
             data = EXAMPLES / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
-            (done,) = simulate(config, data, Path(folder) / length, SimulateOptions(seed=SEED))
+            (done,) = simulate(config, data, Path(folder) / length, seed=SEED)
             for name, found in errors.items():
                 found.append(100 * done.metrics[f"error_{name}"])
     made, axes = figure(7.0, 3.3)

@@ -41,24 +41,6 @@ FRAMES = 8
 INSECURE = "An insecure seed made the noise, so anybody can repeat and subtract it: nothing in this folder is private."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulateOptions:
-    """Options of a simulation.
-
-    Attributes:
-        seed: seed that makes the run repeatable and insecure; None for noise of the operating system.
-        overwrite: whether to replace an existing simulation in the folder.
-    """
-
-    seed: int | None = None
-    overwrite: bool = False
-
-    @property
-    def caveats(self) -> list[str]:
-        """Reasons why there is no guarantee, as sentences."""
-        return [INSECURE] if self.seed is not None else []
-
-
 @dataclass(frozen=True, slots=True)
 class Simulated:
     """Results of a simulation of one stream. All but `epsilon` and `records` are true values.
@@ -93,14 +75,17 @@ def simulate(
     config: Config,
     path: Path,
     out: Path,
-    options: SimulateOptions,
     *,
+    seed: int | None = None,
+    overwrite: bool = False,
     stream: str | None = None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> list[Simulated]:
     """Run one stream into `out`, or all streams of several one after another, each into a folder of its name.
 
     Args:
+        seed: makes the run repeatable and insecure; None for noise of the operating system.
+        overwrite: whether to replace an existing simulation in the folder.
         progress: told what is done at the moment, how much of it, and of how much (an estimate for CSV).
     Raises: FileError, ReplayError, ConfigError.
     """
@@ -113,7 +98,7 @@ def simulate(
     for each, file in zip(streams, files, strict=True):
         driven = driven_by_ticks(each, file)
         folder = out if len(streams) == 1 else out / each.name
-        with Simulation(driven, folder, options, source=file.path.name) as run:
+        with Simulation(driven, folder, source=file.path.name, seed=seed, overwrite=overwrite) as run:
             for rows in run.read(file, digest=summary.digest):
                 progress(f"simulate {each.name}", rows, summary.rows)
             progress(f"draw the report of {each.name}", 0, 1)
@@ -130,22 +115,21 @@ class Simulation:
         counts: number of rows by `Reason` name.
     """
 
-    def __init__(self, stream: Stream, folder: Path, options: SimulateOptions, *, source: str) -> None:
-        """Prepare the simulation.
-
-        Args:
-            source: name of the file, for the report.
-        """
+    def __init__(
+        self, stream: Stream, folder: Path, *, source: str, seed: int | None = None, overwrite: bool = False
+    ) -> None:
+        """Prepare the simulation. Args: source: name of the file, for the report. Others: see `simulate`."""
         self.folder = folder
         self.stream = stream
         self.steps: list[StepRow] = []
         self.counts: Counter[str] = Counter()
-        self._options = options
+        self._seed, self._overwrite = seed, overwrite
+        self._caveats = [] if seed is None else [INSECURE]
         self._source = source
         self._clock = clock_of(stream)
         # Users are identified only within this run, so the key of their hash need not be kept.
-        key = user_key(seed_of(stream, -1, options), stream=stream.name)
-        self._job = LocalJob(stream, key=key, caveat=" ".join(options.caveats))
+        key = user_key(seed_of(stream, -1, seed), stream=stream.name)
+        self._job = LocalJob(stream, key=key, caveat=" ".join(self._caveats))
         self._audit = HeldOutAudit(stream, 1)
         held_out = SourceSpec.held_out(stream, self._audit.evaluator.domain, partitions=1, rows=True)
         self._truth = LocalIngest(held_out, self._audit.fold)
@@ -158,7 +142,7 @@ class Simulation:
 
     def __enter__(self) -> Self:
         """Create the folder and its files. Raises: FileError if it cannot be written, or holds a simulation."""
-        if not self._options.overwrite and (self.folder / "steps.csv").exists():
+        if not self._overwrite and (self.folder / "steps.csv").exists():
             raise FileError(f"{self.folder}: holds a simulation already. Fix: name another folder, or say --overwrite.")
         try:
             # The files hold true values, which other users of the machine must not read.
@@ -197,7 +181,7 @@ class Simulation:
 
     def _answer(self) -> None:
         step = self._job.stepper.step
-        candidate = self._job.stepper.compute(seed_of(self.stream, step, self._options))
+        candidate = self._job.stepper.compute(seed_of(self.stream, step, self._seed))
         for record in unframe_records(candidate.payload):
             if record.channel == "synthetic":
                 self._audit.on_synthetic(self._synthetic_offset, step, record.key, record.value)
@@ -270,7 +254,7 @@ class Simulation:
             refused=[each.cells for each in seen.refused],
             refused_much=seen.seen.sentence() if seen.seen.much else None,
             said_first=[*filter(None, [stream.privacy.epsilon_warning]), *left_out],
-            caveats=self._options.caveats,
+            caveats=self._caveats,
         )
         with self._open("report.html") as target:
             target.write(page)
@@ -312,9 +296,9 @@ class Simulation:
         return (self.folder / name).open("w", encoding="utf-8", newline="")
 
 
-def seed_of(stream: Stream, step: int, options: SimulateOptions) -> bytes:
-    """Return the seed of a step; with a seed of the options, the same as that of `run --insecure-seed`."""
-    return fresh_seed() if options.seed is None else repeated_seed(options.seed, stream.name, step)
+def seed_of(stream: Stream, step: int, seed: int | None) -> bytes:
+    """Return the seed of a step; with a seed of the run, the same as that of `run --insecure-seed`."""
+    return fresh_seed() if seed is None else repeated_seed(seed, stream.name, step)
 
 
 def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
