@@ -79,18 +79,7 @@ def replay(
     """
     loaded = config_of(config)
     chosen = chosen_stream(loaded, stream, as_configured=True)
-    from agents.local.offline.replay import ReplayOptions
     from agents.local.offline.replay import replay as write
-
-    options = ReplayOptions(
-        speed=speed,
-        limit=limit,
-        until=until,
-        append=append,
-        then_live=then_live,
-        yes=yes,
-        allow_refused=allow_refused,
-    )
 
     def looked(seen: RowsSeen) -> None:
         if seen.refused:
@@ -103,7 +92,13 @@ def replay(
                 loaded,
                 chosen,
                 file,
-                options,
+                speed=speed,
+                limit=limit,
+                until=until,
+                append=append,
+                then_live=then_live,
+                yes=yes,
+                allow_refused=allow_refused,
                 progress=partial(bars, f"replay {chosen.name}"),
                 on_prospect=_warn,
                 on_rows_seen=looked,

@@ -33,7 +33,7 @@ from agents.kafka.topics import create_topics
 from agents.local.broker.embedded import EmbeddedBroker, Watchdog, broker_from_env, free_ports
 from agents.local.offline.domains import check_streams
 from agents.local.offline.files import rows_for
-from agents.local.offline.replay import Replayed, ReplayOptions, replay
+from agents.local.offline.replay import Replayed, replay
 from agents.local.offline.seen import RowsSeen
 from agents.local.offline.simulate import driven_by_ticks
 from agents.protocol.replay import check_writable
@@ -469,7 +469,8 @@ async def _play(config: Config, name: str, options: DevOptions, screen: DevScree
         config,
         config.stream(name),
         played.file,
-        ReplayOptions(speed=played.speed, allow_refused=options.allow_refused),
+        speed=played.speed,
+        allow_refused=options.allow_refused,
         progress=partial(screen.rows, name),
         on_rows_seen=partial(screen.looked, name),
     )

@@ -24,7 +24,7 @@ from agents.kafka.clients import fenced_producer, read_to_end
 from agents.kafka.lifecycle.stops import StreamStoppedError
 from agents.kafka.topics import create_topics
 from agents.kafka.transactions import WITH_EPOCH
-from agents.local.offline.replay import ReplayOptions, replay
+from agents.local.offline.replay import replay
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.publisher import Publication
 from agents.worker.ingest.counters import IngestCounters
@@ -394,10 +394,9 @@ def test_a_held_commit_of_a_replay_writes_no_row_twice(bootstrap: str, tmp_path:
             config = parse_config(text_of(proxy.bootstrap))
             await create_topics(config, source_partitions=PARTITIONS)
             proxy.plan = Once("EndTxn", Fault(Kind.HOLD), nth=2)
-            options = ReplayOptions(chunk_rows=10)
             with pytest.raises(BrokerError, match="run the same command again"):
-                await replay(config, config.streams[0], path, options)
-            done = await replay(config, config.streams[0], path, options)
+                await replay(config, config.streams[0], path, chunk_rows=10)
+            done = await replay(config, config.streams[0], path, chunk_rows=10)
             assert await refused(proxy.held[0])
             assert (done.rows_before, done.rows) == (10, 30)
         return config.model_copy(update={"kafka": config.kafka.model_copy(update={"bootstrap": bootstrap})})

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from agents.local.offline.replay import ReplayOptions, replay
+from agents.local.offline.replay import replay
 from schemas.config import load_config
 
 
@@ -17,5 +17,4 @@ def told(row: int, total: int) -> None:
 
 if __name__ == "__main__":
     job = load_config(sys.argv[1])
-    options = ReplayOptions(chunk_rows=200)
-    asyncio.run(replay(job, job.streams[0], Path(sys.argv[2]), options, progress=told))
+    asyncio.run(replay(job, job.streams[0], Path(sys.argv[2]), chunk_rows=200, progress=told))

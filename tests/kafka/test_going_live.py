@@ -18,7 +18,7 @@ from aiokafka.admin import RecordsToDelete
 
 from agents.kafka.clients import tail
 from agents.kafka.topics import admin_client
-from agents.local.offline.replay import Prospect, ReplayOptions, replay, tick_of
+from agents.local.offline.replay import Prospect, replay, tick_of
 from agents.protocol.replay import ReplayError
 from schemas.blocks import Block
 from schemas.config import Config
@@ -33,9 +33,7 @@ pytestmark = pytest.mark.kafka
 
 def go(config: Config, path: Path, **options: Any) -> Any:
     told: list[Prospect] = []
-    done = asyncio.run(
-        replay(config, config.streams[0], path, ReplayOptions(then_live=True, **options), on_prospect=told.append)
-    )
+    done = asyncio.run(replay(config, config.streams[0], path, then_live=True, **options, on_prospect=told.append))
     return done, told
 
 
@@ -60,7 +58,7 @@ def test_the_source_goes_live_behind_its_history_and_nothing_is_replayed_there_a
             assert (ticks[-1].step, ticks[-1].row, tick_of(partition[-1]) is not None) == (done.step, 240, True)
     for other in ({}, {"append": True}, {"until": "2016-01-06T00:00:00"}):
         with pytest.raises(ReplayError, match="has gone live behind the history of 240 rows"):
-            asyncio.run(replay(config, config.streams[0], path, ReplayOptions(**other)))
+            asyncio.run(replay(config, config.streams[0], path, **other))
     with pytest.raises(ReplayError, match="has gone live"):
         go(config, write_rows(tmp_path / "b.csv.gz", 10, first_day=9))
     again, told = go(config, path, until="2016-01-05T00:00:00")  # as after a crash behind the commit
@@ -104,9 +102,8 @@ def test_what_is_refused_is_not_announced(bootstrap: str, tmp_path: Path) -> Non
     config = job(bootstrap)
     path = write_rows(tmp_path / "a.csv.gz", 300)
     run(config, path, until="2016-01-05T00:00:00")
-    options = ReplayOptions(then_live=True, until="2016-01-03T00:00:00")
     with pytest.raises(ReplayError, match="steps to 3 are closed already"):
-        asyncio.run(replay(config, config.streams[0], path, options, on_prospect=lambda said: pytest.fail(str(said))))
+        run(config, path, then_live=True, until="2016-01-03T00:00:00", on_prospect=lambda said: pytest.fail(str(said)))
 
 
 def test_without_the_brokers_time_nothing_goes_live(bootstrap: str, tmp_path: Path) -> None:
@@ -133,9 +130,9 @@ def test_a_live_source_whose_record_of_it_was_deleted_takes_no_history(bootstrap
 
     asyncio.run(forget())
     with pytest.raises(ReplayError, match="has gone live"):
-        asyncio.run(replay(config, config.streams[0], path, ReplayOptions(append=True)))
+        asyncio.run(replay(config, config.streams[0], path, append=True))
     # Nor for a stream that was added since: the other one would take its past for late events of today.
     later = config.streams[0].model_copy(update={"name": f"{stream}-later"})
     both = config.model_copy(update={"streams": (*config.streams, later)})
     with pytest.raises(ReplayError, match="has gone live"):
-        asyncio.run(replay(both, later, path, ReplayOptions(append=True)))
+        asyncio.run(replay(both, later, path, append=True))

@@ -25,7 +25,7 @@ from aiokafka.admin import RecordsToDelete
 import agents.local.offline.replay
 from agents.kafka.clients import read_to_end, tail
 from agents.kafka.topics import admin_client, create_topics
-from agents.local.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
+from agents.local.offline.replay import Replayed, last_ticks, replay, tick_of
 from agents.local.offline.seen import RowsSeen
 from agents.protocol.replay import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
@@ -88,7 +88,7 @@ def write_rows(path: Path, count: int, *, first_day: int = 0, days: int = 5) -> 
 
 
 def run(config: Config, path: Path, **options: Any) -> Replayed:
-    return asyncio.run(replay(config, config.streams[0], path, ReplayOptions(**options)))
+    return asyncio.run(replay(config, config.streams[0], path, **options))
 
 
 def topics(config: Config) -> Mapping[str, int]:
@@ -301,10 +301,11 @@ def test_a_second_replay_fences_the_first(bootstrap: str, tmp_path: Path) -> Non
             if row:  # what is told at 0 is no commit
                 under_way.set()
 
-        slowly = ReplayOptions(speed=DAY / 20, chunk_rows=10)  # 100 s, were it left alone
-        first = asyncio.create_task(replay(config, stream, path, slowly, progress=told))
+        # 100 s, were it left alone
+        slowly = replay(config, stream, path, speed=DAY / 20, chunk_rows=10, progress=told)
+        first = asyncio.create_task(slowly)
         await asyncio.wait_for(under_way.wait(), WAIT_AT_MOST_S)
-        second = asyncio.create_task(replay(config, stream, path, ReplayOptions()))
+        second = asyncio.create_task(replay(config, stream, path))
         return await asyncio.gather(first, second, return_exceptions=True)
 
     first, second = asyncio.run(both())
@@ -347,7 +348,7 @@ def test_a_replay_that_is_done_closes_its_steps_on_partitions_added_since(bootst
 
     async def raised() -> list[bytes | None]:
         await add_partitions(bootstrap, source, PARTITIONS + 1)
-        again = await replay(config, config.streams[0], path, ReplayOptions())
+        again = await replay(config, config.streams[0], path)
         assert (again.rows, again.rows_before) == (0, 20)
         return await last_ticks(config.kafka, {source: PARTITIONS + 1})
 

@@ -13,7 +13,7 @@ import pytest
 import agents.local.offline.replay
 from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.topics import create_topics
-from agents.local.offline.replay import ReplayOptions, last_ticks, replay
+from agents.local.offline.replay import last_ticks, replay
 from agents.protocol.replay import ReplayError
 from schemas import steps as sequence
 from schemas import zones
@@ -66,7 +66,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 async def run(config: Config, path: Path, **options: Any) -> int:
-    return (await replay(config, config.streams[0], path, ReplayOptions(**options))).rows
+    return (await replay(config, config.streams[0], path, **options)).rows
 
 
 async def sent(config: Config) -> int:
@@ -116,15 +116,14 @@ async def test_all_streams_that_go_live_together_are_held_to_it(bootstrap: str, 
     config = await job(bootstrap, tmp_path, fresh_name("a"), fresh_name("b"))
     first, second = config.streams
     said: list[tuple[str, ...]] = []
-    done = await replay(config, first, rows, ReplayOptions(limit=0), on_unstarted=said.append)
+    done = await replay(config, first, rows, limit=0, on_unstarted=said.append)
     assert said.pop() == done.unstarted == (first.name,), "nothing is there to compare with"
     await start(config.model_copy(update={"streams": (first,)}))
-    future = ReplayOptions(then_live=True, until="2300-01-01")
     with pytest.raises(ReplayError, match="not over yet"):
-        await replay(config, first, rows, future, on_unstarted=said.append)
+        await replay(config, first, rows, then_live=True, until="2300-01-01", on_unstarted=said.append)
     assert said.pop() == (second.name,), "they go live together"
     await start(config)
-    done = await replay(config, first, rows, ReplayOptions(limit=0), on_unstarted=said.append)
+    done = await replay(config, first, rows, limit=0, on_unstarted=said.append)
     assert (said, done.unstarted) == ([], ())
     other = changed(config, domain={"bounds": [0.0, 0.0, 2.0, 1.0]})
     with pytest.raises(FingerprintError, match=f"(?s)stream {config.streams[1].name} .*domain.bounds"):

@@ -19,7 +19,7 @@ import tomli_w
 
 from agents.kafka.status import status
 from agents.kafka.topics import acl_lines, check_topics, create_topics, ends_of
-from agents.local.offline.replay import ReplayOptions, replay
+from agents.local.offline.replay import replay
 from agents.protocol.partitioner import home_partition
 from agents.readers.operator.source_findings import source_findings
 from agents.worker.failpoints import VARIABLE
@@ -146,7 +146,7 @@ async def test_a_routed_history_goes_live(bootstrap: str, tmp_path: Path) -> Non
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     until_time = (begin + datetime.timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M:%S")
     async with bench.running():
-        done = await replay(config, stream, path, ReplayOptions(then_live=True, until=until_time))
+        done = await replay(config, stream, path, then_live=True, until=until_time)
         assert (done.rows, done.live_from) == (len(rows), 2)
         sent = await asyncio.to_thread(produce, bench, 300)
         await until(bench.result, lambda result: sum(result.reasons.values()) >= len(rows) + len(sent))

@@ -16,7 +16,7 @@ import orjson
 
 from agents.cli.demo import SHOWN, STREAMS, examples
 from agents.kafka.topics import create_topics
-from agents.local.offline.replay import ReplayOptions, replay
+from agents.local.offline.replay import replay
 from schemas.config import Config, load_config
 from schemas.topics import Topics
 from tests.kafka.support import fresh_name, records_of
@@ -122,7 +122,7 @@ class PageJob:
         async def one(name: str, fresh: str) -> int:
             limit = ROWS[name][part] if name in ROWS and not (images() and part) else None
             stream = self.config.stream(fresh)
-            return (await replay(self.config, stream, self.file(name), ReplayOptions(limit=limit))).step
+            return (await replay(self.config, stream, self.file(name), limit=limit)).step
 
         steps = await asyncio.gather(*(one(name, fresh) for name, fresh in self.names.items()))
         return dict(zip(self.names.values(), steps, strict=True))

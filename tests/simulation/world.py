@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from agents.kafka.topics import needed_topics
-from agents.local.offline.replay import ReplayOptions, replay
+from agents.local.offline.replay import replay
 from agents.worker.job import Job
 from schemas.config import Config, Stream
 from schemas.config.load import config_from_mapping
@@ -250,13 +250,15 @@ class World:
         stream = next(stream for stream in self.config.streams if name == f"replay:{stream.name}")
 
         async def main() -> None:
-            options = ReplayOptions(
+            await replay(
+                self.config,
+                stream,
+                self.folder / f"{stream.whole}.jsonl",
                 speed=self.speeds[stream.name],
                 chunk_rows=64,
                 until=self.untils.get(stream.name),
                 then_live=goes_live(stream),
             )
-            await replay(self.config, stream, self.folder / f"{stream.whole}.jsonl", options)
             process.on_end = self.graveyard.append
 
         process.on_end = self._ended

@@ -254,36 +254,19 @@ class Replayed:
     unstarted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
-    """How to replay.
-
-    Attributes:
-        speed: event seconds per second; None is as fast as possible.
-        limit: only the first rows of the file; the step of the last one stays open.
-        until: public end, a local time of the stream at which a step begins; None takes the end of the file for public.
-        append: this file comes after another one that was replayed before.
-        chunk_rows: most rows in one transaction.
-        then_live: behind the history the source goes live, once and for all. yes: also where that is doubtful.
-        allow_refused: also where fewer than half of the next rows can be used.
-    """
-
-    speed: float | None = None
-    limit: int | None = None
-    until: str | None = None
-    append: bool = False
-    chunk_rows: int = CHUNK_ROWS
-    then_live: bool = False
-    yes: bool = False
-    allow_refused: bool = False
-
-
 async def replay(
     config: Config,
     stream: Stream,
     path: Path,
-    options: ReplayOptions,
     *,
+    speed: float | None = None,
+    limit: int | None = None,
+    until: str | None = None,
+    append: bool = False,
+    chunk_rows: int = CHUNK_ROWS,
+    then_live: bool = False,
+    yes: bool = False,
+    allow_refused: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
     on_prospect: Callable[[Prospect], None] = lambda prospect: None,
     on_rows_seen: Callable[[RowsSeen], None] = lambda seen: None,
@@ -292,6 +275,13 @@ async def replay(
     """Write what is not yet written.
 
     Args:
+        speed: event seconds per second; None is as fast as possible.
+        limit: only the first rows of the file; the step of the last one stays open.
+        until: public end, a local time of the stream at which a step begins; None takes the end of the file for public.
+        append: this file comes after another one that was replayed before.
+        chunk_rows: most rows in one transaction.
+        then_live: behind the history the source goes live, once and for all. yes: also where that is doubtful.
+        allow_refused: also where fewer than half of the next rows can be used.
         progress: called after each commit with the rows that are done and the rows of the file (an estimate for CSV).
         on_prospect: called with what going live will do, before anything is written.
         on_rows_seen: called with what becomes of the next rows, before anything is written.
@@ -302,15 +292,15 @@ async def replay(
     started = time.monotonic()
     check_writable(stream)
     clock = clock_of(stream)
-    if options.then_live and options.limit is not None:
+    if then_live and limit is not None:
         raise ReplayError("--limit leaves a step open, and nothing live may join it. Fix: end by --until instead.")
-    until = None if options.until is None else until_of(stream, clock, options.until)
+    end = None if until is None else until_of(stream, clock, until)
     file = rows_for(path, stream)
     summary = await asyncio.to_thread(file.summary)
-    if summary.rows == 0 and until is None and not options.then_live:
+    if summary.rows == 0 and end is None and not then_live:
         raise FileError.empty(path)  # it closes no step
     topics = await _topics(config.kafka, stream)
-    going_live = GoingLive(config, stream, topics) if options.then_live else None
+    going_live = GoingLive(config, stream, topics) if then_live else None
     start = StartCheck(config, [stream] if going_live is None else going_live.streams)
     await start.check()
     if start.unstarted:
@@ -318,31 +308,33 @@ async def replay(
     producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")
     try:
         # Only now: what a former replay had under way is settled, and the partitions end where they end.
-        ticks = await last_ticks(config.kafka, topics, history_may_be_gone=options.append)
-        if None in ticks and options.append and await has_gone_live(config, stream):
+        ticks = await last_ticks(config.kafka, topics, history_may_be_gone=append)
+        if None in ticks and append and await has_gone_live(config, stream):
             raise ReplayError(
                 f"stream {stream.name} has gone live: rows of the past would all be late. Fix: new stream."
             )
         begin = resumed(
             progress_of(without_added(ticks, topics)),
             source=summary.digest,
-            append=options.append,
-            then_live=options.then_live,
+            append=append,
+            then_live=then_live,
         )
         live = begin.live_from is not None
-        plan = plan_of(stream, topics, begin, until=None if live else until)  # refuses an `until` that is over
+        plan = plan_of(stream, topics, begin, until=None if live else end)  # refuses an `until` that is over
         if going_live is not None and not live:
-            history = until - 1 if until is not None else await asyncio.to_thread(last_step, file, stream, clock)
-            on_prospect(await going_live.prospect(max(begin.step, history), yes=options.yes))
-        total = summary.rows if options.limit is None else min(summary.rows, options.limit)
+            history = end - 1 if end is not None else await asyncio.to_thread(last_step, file, stream, clock)
+            on_prospect(await going_live.prospect(max(begin.step, history), yes=yes))
+        total = summary.rows if limit is None else min(summary.rows, limit)
         progress(begin.row, total)
         if not live:
-            look = first_rows if options.allow_refused else check_fit
+            look = first_rows if allow_refused else check_fit
             on_rows_seen(await asyncio.to_thread(look, stream, file, skip=begin.row))
-        feed = _Feed(stream, file, clock, plan, options)
+        feed = _Feed(stream, file, clock, plan, speed)
         # Partitions that were added behind the last tick have none: at its end a replay closes its steps there, too.
         committed = None if any(ticks) and None in ticks else begin
-        for rows in [] if live else _parts(file, skip=begin.row, options=options):
+        left = None if limit is None else max(limit - begin.row, 0)
+        batches = file.batches(skip=begin.row, batch_rows=chunk_rows)
+        for rows in [] if live else _parts(batches, left):
             async for chunk in feed.end() if rows is None else feed.chunks(rows):
                 if chunk.progress != committed:
                     await start.check_meanwhile()
@@ -375,10 +367,9 @@ async def replay(
     return Replayed(stream.name, written, begin.row, plan.step, plan.left_out, seconds, plan.live_from, start.unstarted)
 
 
-def _parts(file: RowFile, *, skip: int, options: ReplayOptions) -> Iterator[list[Row] | None]:
-    """Yield batches of rows from row `skip` on, up to the limit; None behind the file's very last row."""
-    left = None if options.limit is None else max(options.limit - skip, 0)
-    for rows in file.batches(skip=skip, batch_rows=options.chunk_rows):
+def _parts(batches: Iterator[list[Row]], left: int | None) -> Iterator[list[Row] | None]:
+    """Yield batches of rows, so many rows where that is said; None behind the file's very last row."""
+    for rows in batches:
         if left is not None:
             if len(rows) > left:
                 yield rows[:left]
@@ -396,13 +387,13 @@ class _Feed:
     file: RowFile
     clock: StepClock
     plan: ReplayPlan
-    options: ReplayOptions
+    speed: float | None
     _origin: tuple[float, int] | None = field(default=None, init=False)
 
     async def chunks(self, rows: list[Row]) -> AsyncIterator[ReplayChunk]:
         times = times_of(self.stream).parse(rows)
         steps = steps_of(self.clock, times)
-        if self.options.speed is None:
+        if self.speed is None:
             yield self.plan.chunk(rows, steps)
             return
         # Nobody waits for a row that is left out.
@@ -429,7 +420,7 @@ class _Feed:
             if plan.last < 0 and plan.row:
                 # A replay before this one wrote the last row, and maybe not the tick behind it.
                 plan.last = await asyncio.to_thread(last_step, self.file, self.stream, self.clock)
-        elif self.options.speed is not None:
+        elif self.speed is not None:
             while plan.step < plan.until - 1:
                 due_us = self._due_us(self.clock.end_of(plan.step))
                 over = min(self.clock.last_over(due_us, grace_us=0), plan.until - 1) if due_us is not None else -1
@@ -440,13 +431,13 @@ class _Feed:
 
     def _due_us(self, first: int | None) -> int | None:
         """Return the event time that is now; the first readable row starts the clock. None before any."""
-        assert self.options.speed is not None
+        assert self.speed is not None
         now = time.monotonic()
         if self._origin is None:
             if first is None:
                 return None
             self._origin = (now, first)
-        return self._origin[1] + int((now - self._origin[0]) * self.options.speed * 1e6)
+        return self._origin[1] + int((now - self._origin[0]) * self.speed * 1e6)
 
 
 def last_step(file: RowFile, stream: Stream, clock: StepClock) -> int:
