@@ -63,14 +63,21 @@ def tune(
     loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)
     tuning.check_bounded(loaded, chosen)
-    options, left_out = tuning.options_for(
+    some_bounds, some_epsilons, left_out = tuning.what_to_try(
         chosen,
         bounds=None if bounds is None else tuning.parse_bounds(bounds),
         epsilons=None if epsilons is None else tuning.parse_epsilons(epsilons),
-        runs=runs,
     )
     with Bars(quiet=as_json) as bars:
-        tuned = tuning.tune(loaded, file, options, stream=chosen.name, progress=partial(bars, "tune"))
+        tuned = tuning.tune(
+            loaded,
+            file,
+            stream=chosen.name,
+            bounds=some_bounds,
+            epsilons=some_epsilons,
+            runs=runs,
+            progress=partial(bars, "tune"),
+        )
     page = None if out is None else tuning.write_page(tuned, out)
     unknown = PrivstreamError(tuned.problem) if tuned.problem else None
     if as_json:

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from agents.local.offline.files import rows_for
 from agents.local.offline.simulate import driven_by_ticks
-from agents.local.offline.tune import LEAST, History, TuneCell, TuneOptions, mean_split, tune
+from agents.local.offline.tune import LEAST, History, TuneCell, mean_split, tune
 from benchmarks.people.streams import SETS, People
 from benchmarks.size import QUICK, sized
 from engines.core.noise import NoiseSource
@@ -73,8 +73,10 @@ def sides(people: People, runs: int, progress: Progress) -> dict[tuple[str, Deci
         tuned = tune(
             config,
             people.file,
-            TuneOptions(bounds=tuple(people.bounds[: sized(None, smallest=1)]), epsilons=EPSILONS, runs=runs),
             stream="people",
+            bounds=people.bounds[: sized(None, smallest=1)],
+            epsilons=EPSILONS,
+            runs=runs,
             progress=lambda done, total, task=task: progress.update(task, completed=done, total=total),  # type: ignore[misc]
             draw=lambda draw=draw: next(draw),  # type: ignore[misc]
         )

@@ -12,7 +12,6 @@ import math
 import random
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,17 +27,16 @@ from agents.local.offline.tune import (
     ErrorSplit,
     TuneCell,
     Tuned,
-    TuneOptions,
     default_bounds,
     default_epsilons,
     last_third,
     mean_split,
-    options_for,
     parse_bounds,
     parse_epsilons,
     recommend,
     shares,
     tune,
+    what_to_try,
 )
 from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Config, config_from_mapping, parse_config
@@ -103,10 +101,10 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tuned(points: Path) -> Tuned:
-    options = TuneOptions(bounds=(1, 10, 60), epsilons=(Decimal(8),), runs=2)
+    options: dict[str, Any] = {"bounds": (1, 10, 60), "epsilons": (Decimal(8),), "runs": 2}
     passed: list[tuple[int, int]] = []
     done = tune(
-        parse_config(POINTS), points, options, stream="points", draw=seeds(),
+        parse_config(POINTS), points, **options, stream="points", draw=seeds(),
         progress=lambda done, total: passed.append((done, total)),
     )  # fmt: skip
     assert passed == sorted(passed)
@@ -155,12 +153,11 @@ def test_every_engine_that_bounds_users(engine: str, tmp_path: Path) -> None:
     config = config_from_mapping({"kafka": {"bootstrap": "localhost:9092"}, "streams": [stream.model_dump()]})
     assert stream.privacy.bounds_users
     file = write(tmp_path / "rows.jsonl", rows_of(config, users=users, steps=steps))
-    default, _ = options_for(stream, bounds=None, epsilons=(Decimal(1), Decimal(2)), runs=1)
-    bounds = tuple(bound for bound in default.bounds if bound in (1, steps, stream.privacy.max_contributions))
+    default, epsilons, _ = what_to_try(stream, bounds=None, epsilons=(Decimal(1), Decimal(2)))
+    bounds = tuple(bound for bound in default if bound in (1, steps, stream.privacy.max_contributions))
     assert bounds[-1] == stream.privacy.max_contributions
-    options = replace(default, bounds=bounds)
-    found = tune(config, file, options, stream=stream.name, draw=seeds())
-    assert [(cell.epsilon, cell.bound) for cell in found.cells] == list(itertools.product(options.epsilons, bounds))
+    found = tune(config, file, stream=stream.name, bounds=bounds, epsilons=epsilons, runs=1, draw=seeds())
+    assert [(cell.epsilon, cell.bound) for cell in found.cells] == list(itertools.product(epsilons, bounds))
     for cell in found.cells:
         everything = cell.bound >= steps
         assert (cell.accepted == 1) is everything
@@ -353,12 +350,12 @@ def test_steps_of_the_calendar_are_tuned_and_simulated(tmp_path: Path) -> None:
 def test_defaults_that_a_stream_cannot_have_are_left_out_and_said() -> None:
     """`validate` accepts 600, and twice as much is refused."""
     (stream,) = parse_config(POINTS.replace("epsilon = 8.0", "epsilon = 600")).streams
-    options, left_out = options_for(stream, bounds=None, epsilons=None, runs=1)
-    assert list(map(int, options.epsilons)) == [300, 600]
-    assert options.bounds == (1, 2, 5, 10, 20, 50)
+    bounds, epsilons, left_out = what_to_try(stream, bounds=None, epsilons=None)
+    assert list(map(int, epsilons)) == [300, 600]
+    assert bounds == [1, 2, 5, 10, 20, 50]
     assert [sentence.split(":")[0] for sentence in left_out] == ["epsilon 1200 was left out"]
     with pytest.raises(PrivstreamError, match=r"bounds from 1 to 50 cannot be tried: .* Fix: .* --bounds"):
-        options_for(stream, bounds=None, epsilons=(Decimal(2000),), runs=1)
+        what_to_try(stream, bounds=None, epsilons=(Decimal(2000),))
 
 
 def test_where_nothing_is_recommended_the_command_fails_with_a_fix(config: Path, points: Path, tmp_path: Path) -> None:
@@ -377,10 +374,10 @@ def test_where_nothing_is_recommended_the_command_fails_with_a_fix(config: Path,
 
 
 def test_a_bound_that_the_stream_cannot_have_is_refused_before_the_file_is_read(points: Path) -> None:
-    options = TuneOptions(bounds=(1_000_000,), epsilons=(Decimal("0.01"),), runs=1)
+    options: dict[str, Any] = {"bounds": (1_000_000,), "epsilons": (Decimal("0.01"),), "runs": 1}
     passed: list[int] = []
     with pytest.raises(ConfigError, match="epsilon"):
-        tune(parse_config(POINTS), points, options, stream="points", progress=lambda done, total: passed.append(done))
+        tune(parse_config(POINTS), points, **options, stream="points", progress=lambda done, total: passed.append(done))
     assert passed == []
 
 
@@ -389,7 +386,7 @@ def test_errors_are_those_that_simulate_measures(form: str, points: Path, tmp_pa
     """Also where a record stands for as many events as its weight says. At this epsilon there is next to no noise."""
     text = POINTS.replace("epsilon = 8.0", "epsilon = 600").replace("contributions = 10", "contributions = 60")
     config = parse_config(f'{text}\n[streams.records]\nform = "{form}"')
-    options = TuneOptions(bounds=(60,), epsilons=(Decimal(600),), runs=1)
-    (cell,) = tune(config, points, options, stream="points", draw=seeds()).cells
+    options: dict[str, Any] = {"bounds": (60,), "epsilons": (Decimal(600),), "runs": 1}
+    (cell,) = tune(config, points, **options, stream="points", draw=seeds()).cells
     (done,) = simulate(config, points, tmp_path / "out", seed=3)
     assert list(cell.errors.total.values()) == pytest.approx(list(done.metrics.values()), rel=0.1)

@@ -254,15 +254,6 @@ def _best(epsilon: Decimal, cells: Sequence[TuneCell]) -> Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuneOptions:
-    """What to try. `runs` is of each bound and epsilon; all in ascending order."""
-
-    bounds: tuple[int, ...]
-    epsilons: tuple[Decimal, ...]
-    runs: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """What was found. True values.
 
@@ -308,9 +299,11 @@ class Tuned:
 def tune(
     config: Config,
     path: Path,
-    options: TuneOptions,
     *,
     stream: str,
+    bounds: Sequence[int],
+    epsilons: Sequence[Decimal],
+    runs: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
     draw: Callable[[], bytes] = fresh_seed,
 ) -> Tuned:
@@ -318,6 +311,7 @@ def tune(
 
     Args:
         stream: its name.
+        bounds, epsilons: to try, in ascending order. runs: of each bound and epsilon.
         progress: called with the rows read so far and the rows to read; a row counts each time that it is read.
         draw: seeds, of 32 bytes; tests repeat runs by it.
     Raises: ConfigError for a stream that bounds nobody, or a bound or epsilon that it cannot have; FileError;
@@ -325,15 +319,12 @@ def tune(
     """
     chosen = config.stream(stream)
     check_bounded(config, chosen)
-    grid = {
-        (bound, epsilon): with_bound(chosen, bound, epsilon) for bound in options.bounds for epsilon in options.epsilons
-    }
+    grid = {(bound, epsilon): with_bound(chosen, bound, epsilon) for bound in bounds for epsilon in epsilons}
     file = rows_for(path, chosen)
     summary = file.summary()
     if summary.rows == 0:
         raise FileError.empty(file.path)
-    runs = len(options.epsilons) * options.runs
-    total = summary.rows * (1 + len(options.bounds) * (1 + runs))
+    total = summary.rows * (1 + len(bounds) * (1 + len(epsilons) * runs))
     done = 0
 
     def passed(rows: int) -> None:
@@ -344,11 +335,11 @@ def tune(
     driven = driven_by_ticks(chosen, file)
     history = History(driven, file, summary, passed)
     cells: list[TuneCell] = []
-    for bound in options.bounds:
-        streams = [grid[bound, epsilon].model_copy(update={"time": driven.time}) for epsilon in options.epsilons]
+    for bound in bounds:
+        streams = [grid[bound, epsilon].model_copy(update={"time": driven.time}) for epsilon in epsilons]
         bounded = history.bounded(streams[0], passed)
-        for each, epsilon in zip(streams, options.epsilons, strict=True):
-            splits = [bounded.run(each, passed, draw) for _ in range(options.runs)]
+        for each, epsilon in zip(streams, epsilons, strict=True):
+            splits = [bounded.run(each, passed, draw) for _ in range(runs)]
             found = tuple(split for split in splits if split.known)
             accepted = shares(bounded.taken.sizes, history.sizes)
             cells.append(TuneCell(bound, epsilon, *accepted, found if len(found) == len(splits) else ()))
@@ -360,7 +351,7 @@ def tune(
         source=file.path.name,
         contribution=chosen.contribution,
         configured=chosen.privacy.max_contributions or 0,
-        runs=options.runs,
+        runs=runs,
         unit=view_of(chosen).error_unit,
         explained={metric.name: metric.explained for metric in metrics_of(chosen) if metric.error},
         compared=history.compared,
@@ -403,10 +394,10 @@ def with_bound(stream: Stream, bound: int, epsilon: Decimal) -> Stream:
     return changed
 
 
-def options_for(
-    stream: Stream, *, bounds: Sequence[int] | None, epsilons: Sequence[Decimal] | None, runs: int
-) -> tuple[TuneOptions, tuple[str, ...]]:
-    """Return what to try, and why some of what is tried by default is left out, in sentences.
+def what_to_try(
+    stream: Stream, *, bounds: Sequence[int] | None, epsilons: Sequence[Decimal] | None
+) -> tuple[Sequence[int], Sequence[Decimal], Sequence[str]]:
+    """Return bounds and epsilons to try, and why some of what is tried by default is left out, in sentences.
 
     Args:
         bounds, epsilons: None: the default ones, of which only those are tried that the stream can have.
@@ -429,7 +420,7 @@ def options_for(
             lambda bound: [with_bound(stream, bound, epsilon) for epsilon in tried],
             left_out,
         )
-    return TuneOptions(bounds=tuple(bounds), epsilons=tuple(epsilons), runs=runs), tuple(left_out)
+    return bounds, epsilons, left_out
 
 
 def _allowed(name: str, values: Sequence[T], build: Callable[[T], object], left_out: list[str]) -> list[T]:
