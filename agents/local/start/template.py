@@ -32,8 +32,8 @@ from schemas.config import ENGINES, parse_config
 from schemas.config.domain import DomainSection, Question, TablesQuestion
 from schemas.config.engines.spec import EngineSpec
 from schemas.config.formats import CsvSection
+from schemas.config.load import SECTIONS
 from schemas.config.privacy import Privacy
-from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import Stream
 from schemas.config.timing import Timing
 from schemas.config.values import FOLDER, Section, format_duration, prefixed
@@ -54,8 +54,6 @@ TIME_HINTS = ("timestamp", "datetime", "time", "date", "at", "ts", "when", "hour
 TIME_PARTS: Mapping[str, str] = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M", "second": "%S"}
 """Names of fields that hold a part of a time -> how it is written."""
 DATE_PARTS = 3
-OF_THE_FILE: Mapping[str, type[Section]] = {"job": JobSection, "kafka": Kafka}
-"""Sections beside the streams, of which `--set` may say keys too."""
 NO_FIELDS = ("source", "name", "audit", "engine", "mode")
 """Keys whose texts are no names of fields."""
 _NO_TIME = re.compile(r"birth|dob|expir|valid|(^|_)until")
@@ -118,7 +116,7 @@ def write_template(
         for problem in error.problems:
             key = problem.key.removeprefix("streams[0].")
             if not any(each == key or each.startswith(f"{key}.") for each in template.to_fill):
-                option = f": --set {key}=VALUE" if key != problem.key or key.partition(".")[0] in OF_THE_FILE else ""
+                option = f": --set {key}=VALUE" if key != problem.key or key.partition(".")[0] in SECTIONS else ""
                 option += ", or leave it out" if key in template.given else ""
                 if problem.reason.endswith("unknown key"):
                     option = ""  # it is another key that is to be said
@@ -221,7 +219,7 @@ class Template:
             "job": {"name": "privstream"},
             "kafka": {"bootstrap": bootstrap, "partitions": 4},
         }
-        for name, section in OF_THE_FILE.items():
+        for name, section in SECTIONS.items():
             made[name] = _section(section, {**beside[name], **_nested(_below(name, self.values))})
         spec = ENGINES[self.values["engine"]]
         kind = self.values["domain.kind"]
@@ -239,7 +237,7 @@ class Template:
             offered = _below(name, self.offered)
             stream[name] = _section(model, mine, to_fill=asked, offered=offered, title=TITLES[name] + kinds)
         for name in dict.fromkeys(key.partition(".")[0] for key in self.values if "." in key):
-            if name not in models and name not in OF_THE_FILE:
+            if name not in models and name not in SECTIONS:
                 stream[name] = _item_table(_nested(_below(name, self.values)))
         streams = tomlkit.aot()
         streams.append(stream)

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import orjson
 import shapely
 from shapely.errors import GEOSException
-from shapely.geometry import shape
 
 from agents.protocol.release.record_formats import record_format
 from agents.readers.consume.ledger import FoldedTable, Ledger, instant_of
@@ -71,8 +69,9 @@ def region_of_text(given: str) -> bytes:
     if text == given and not any(sign in given for sign in "({"):
         raise QueryError(f"there is no file {given}. {FIX}")
     try:
-        found = shapely.union_all(_geojson(text) if text.lstrip().startswith("{") else [shapely.from_wkt(text)])
-    except (GEOSException, ValueError, KeyError, TypeError, AttributeError, orjson.JSONDecodeError):
+        read = shapely.from_geojson if text.lstrip().startswith("{") else shapely.from_wkt
+        found = shapely.union_all(read(text))
+    except (GEOSException, ValueError):
         raise QueryError(f"the region is neither GeoJSON nor WKT. {FIX}") from None
     if not found.is_valid:
         found = shapely.make_valid(found)
@@ -80,12 +79,6 @@ def region_of_text(given: str) -> bytes:
         raise QueryError(f"the region has no area. {FIX}")
     wkb: bytes = found.wkb
     return wkb
-
-
-def _geojson(text: str) -> list[shapely.Geometry]:
-    told = orjson.loads(text)
-    features = told["features"] if told["type"] == "FeatureCollection" else [told]
-    return [shape(each["geometry"] if each["type"] == "Feature" else each) for each in features]
 
 
 SHOWN = "sex = 'f' and age between 30 and 49"
