@@ -127,6 +127,9 @@ class EngineCase:
         for table, changes in self.in_mode(mode, variant or {}).items():
             both = {**document.get(table, {}), **changes}
             document[table] = {key: value for key, value in both.items() if value is not None}
+        # Each mode has its own of the options that a case or a variant names.
+        unused = ENGINES[self.engine].options.without_effect(mode)
+        document["options"] = {name: value for name, value in document.get("options", {}).items() if name not in unused}
         if mode not in ENGINES[self.engine].facts.uses_delta:
             # A variant with a delta is another one in modes that have no use for it.
             document["privacy"].pop("delta", None)

@@ -202,11 +202,16 @@ class Stream(Source):
     ) -> Stream:
         """Return the stream with another mode, epsilon or bound, validated like a file; None keeps a value.
 
-        A smaller `max_contributions` also lowers `max_per_step`, which may not exceed it.
+        A smaller `max_contributions` also lowers `max_per_step`, which may not exceed it, and options that have no
+        effect in the other mode are left out.
 
         Raises: ConfigError; its keys are relative to the stream.
         """
-        values: dict[str, Any] = {} if mode is None else {"mode": mode}
+        values: dict[str, Any] = {}
+        if mode is not None:
+            unused = self.options.without_effect(mode)
+            options = {name: value for name, value in self.options.explicit.items() if name not in unused}
+            values = {"mode": mode, "options": options}
         privacy: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
         if max_contributions is not None:
             privacy["max_contributions"] = max_contributions
@@ -441,6 +446,7 @@ class StreamParts(InputParts):
         if self.mode not in facts.modes:
             return
         if self.options is not None:
+            yield from self.options.mode_problems(self.mode)
             yield from self.options.stream_problems(self.mode, self.privacy, self.time, self.domain)
         if self.privacy is None:
             return

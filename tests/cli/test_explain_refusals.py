@@ -111,8 +111,6 @@ CHANGES = [
     ('source = "raw.rides"', 'source = "raw.rides"\npartitioner = "crc32"', "partitioner"),
     ('source = "raw.rides"', 'source = "raw.rides"\nmode = "paper"', "mode"),
     ("depth = 10", "depth = 12", "options.depth"),
-    ("depth = 10", "depth = 10\nsplit = 0.6", "options.split"),
-    ("depth = 10", "depth = 10\nthreshold = 5", "options.threshold"),
     ("depth = 10", "depth = 10\nmax_leaves = 100", "options.max_leaves"),
     ("depth = 10", "depth = 10\ninitial_steps = 2", "options.initial_steps"),
 ]

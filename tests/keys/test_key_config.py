@@ -69,8 +69,6 @@ def test_a_period_or_the_horizon_says_how_many_tests_there_are() -> None:
         ({"domain": {"keys": [["a", "b"]]}}, "domain.keys: have another number of values"),
         ({"domain": {"keys": ["123456789"]}}, "domain.keys: have one of 9 bytes, above max_key_bytes = 8"),
         ({"domain": {"keys": ["a\0"]}}, "domain.keys: have a value that no record can have"),
-        ({"options": {"least_count": 6}}, "options.least_count: is for keys that nobody listed"),
-        ({"options": {"sample": "1/2"}}, "options.sample: is for keys that nobody listed"),
     ],
 )
 def test_a_public_list_is_refused_where_it_cannot_be(changes: dict[str, Any], problem: str) -> None:

@@ -142,7 +142,7 @@ GUARANTEED: dict[str, tuple[str, Any]] = {
     "bounds": ("domain", [0, 0, 1, 1]),
     "op": ("domain", "action"),
     "depth": ("options", 10),
-    "split": ("options", "0.25"),
+    "max_leaves": ("options", 512),
     "source": ("", "other"),
     "mode": ("", "paper"),
     "partitioner": ("", "crc32"),

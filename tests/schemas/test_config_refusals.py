@@ -160,7 +160,7 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ("depth = 18", "horizon = 5", f"{O}.horizon", "needs no horizon", "remove"),
     ("depth = 18", 'counter = "kary"', f"{O}.horizon", "number of releases", "unbounded-kary"),
     ("depth = 18", 'counter = "toeplitz"', f"{O}.counter", "not one of", "unbounded-kary"),
-    ("depth = 18", 'counter = "hybrid"', f"{O}.counter", "has no counters", "paper"),
+    ("depth = 18", 'counter = "hybrid"', f"{O}.counter", "has no effect in mode", "paper"),
     # stream
     ('name = "taxi"', 'name = "ta.xi"', "streams[0].name", "not allowed", "letters"),
     ('name = "taxi"', 'name = "täxi"', "streams[0].name", "not allowed", "letters"),

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from schemas.config.domain import DomainSection, Question
-from schemas.config.engines.options import OptionsSection
+from schemas.config.engines.options import OnlyIn, OptionsSection
 from schemas.config.engines.series import Limits
 from schemas.config.engines.spatial import are_degrees, check_box, geojson, named_features, unnamed_features
 from schemas.config.privacy import Privacy
@@ -355,14 +355,14 @@ class KeysOptions(OptionsSection):
 
     horizon: StrictInt | None = Field(None, ge=1, le=MOST_TESTS, examples=[10])
     """Number of steps, where the bound does not renew. After them the stream continues with empty releases."""
-    least_count: StrictInt = Field(5, ge=1, le=1_000_000, examples=[5])
-    """People that a key must truly have before it is tested; fewer are never listed, and cost no computation.
-    Not in mode `public`."""
-    max_keys: StrictInt = Field(1_000_000, ge=1, le=1_000_000_000, examples=[1_000_000])
-    """Keys of a period at most, listed or not; one more stops the stream, and nothing is lost."""
-    sample: Sample = Field("1/1", examples=["1/16"])
-    """Public share of all keys, by their hash, that is counted at all; records with other keys are left out.
-    Not in mode `public`."""
+    least_count: Annotated[StrictInt, OnlyIn("default")] = Field(5, ge=1, le=1_000_000, examples=[5])
+    """Mode `default`: people that a key must truly have before it is tested; fewer are never listed, and cost no
+    computation."""
+    max_keys: Annotated[StrictInt, OnlyIn("default")] = Field(1_000_000, ge=1, le=1_000_000_000, examples=[1_000_000])
+    """Mode `default`: keys of a period at most, listed or not; one more stops the stream, and nothing is lost."""
+    sample: Annotated[Sample, OnlyIn("default")] = Field("1/1", examples=["1/16"])
+    """Mode `default`: public share of all keys, by their hash, that is counted at all; records with other keys are left
+    out."""
     max_per_key: StrictInt | None = Field(None, ge=1, le=10_000, examples=[3])
     """Count events, of one user with one key up to so many in a period, and not people; noise grows with it. Absent:
     each user counts once for a key, by the first record."""
@@ -370,10 +370,6 @@ class KeysOptions(OptionsSection):
     @property
     def pair_events(self) -> int:
         return self.max_per_key or 1
-
-    def without_effect(self, mode: str) -> frozenset[str]:
-        """See `OptionsSection.without_effect`."""
-        return frozenset(("least_count", "sample", "max_keys")) if mode == PUBLIC else frozenset()
 
     @property
     def one_in(self) -> int:
@@ -421,10 +417,3 @@ class KeysOptions(OptionsSection):
                 'missing: mode "public" releases every key of a public list',
                 'write keys = ["a", "b"], or file = "shops.json", or a grid',
             )
-        for name in sorted(self.without_effect(mode)):
-            if getattr(self, name) != type(self).model_fields[name].default:
-                yield ConfigProblem(
-                    f"options.{name}",
-                    "is for keys that nobody listed; those of a public list are all released",
-                    "remove it",
-                )

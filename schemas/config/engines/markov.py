@@ -18,7 +18,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from schemas.arrays import FloatArray, IntArray
 from schemas.config.domain import TEXTS, DomainSection, Question
-from schemas.config.engines.options import OptionsSection
+from schemas.config.engines.options import OnlyIn, OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import FieldName, PublicFileAt, must
@@ -158,9 +158,9 @@ class MarkovOptions(OptionsSection):
 
     horizon: StrictInt | None = Field(None, ge=1, le=1_000_000_000, examples=[1000])
     """Number of steps with a release; required unless `privacy.per` renews the bound."""
-    lag: StrictInt = Field(5, ge=0, le=50, examples=[5])
+    lag: Annotated[StrictInt, OnlyIn("default")] = Field(5, ge=0, le=50, examples=[5])
     """Mode `default` with a declared chain: age in steps at which a step is revised, once."""
-    prior: Literal["frequency", "uniform"] = Field("frequency", examples=["frequency"])
+    prior: Annotated[Literal["frequency", "uniform"], OnlyIn("paper")] = Field("frequency", examples=["frequency"])
     """Mode `paper`: prior of the first step, its released frequencies or the uniform distribution."""
     allocation: Literal["even", "leakage"] = Field("even", examples=["even"])
     """`leakage`: with `per` = one step, budgets that keep temporal privacy leakage at epsilon or below (alpha-DP_T)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Protocol, Self
 
 from schemas.config.domain import DomainSection
@@ -21,6 +21,13 @@ class HasOptions(Protocol):
 
     @property
     def options(self) -> OptionsSection: ...
+
+
+class OnlyIn:
+    """Stands in the type of an option that has an effect in these modes alone: in others it is refused."""
+
+    def __init__(self, *modes: str) -> None:
+        self.modes = modes
 
 
 class OptionsSection(Section):
@@ -49,9 +56,31 @@ class OptionsSection(Section):
         """
         return iter(())
 
-    def without_effect(self, mode: str) -> frozenset[str]:
+    @classmethod
+    def only_in(cls) -> Mapping[str, tuple[str, ...]]:
+        """Return the modes in which an option has an effect, of those that have none in others."""
+        return {
+            name: each.modes
+            for name, field in cls.model_fields.items()
+            for each in field.metadata
+            if isinstance(each, OnlyIn)
+        }
+
+    @classmethod
+    def without_effect(cls, mode: str) -> frozenset[str]:
         """Return names of options that have no effect in a mode."""
-        return frozenset()
+        return frozenset(name for name, modes in cls.only_in().items() if mode not in modes)
+
+    def mode_problems(self, mode: str) -> Iterator[ConfigProblem]:
+        """Refuse options that are set and have no effect in a mode. Keys are relative to the stream."""
+        for name in sorted(self.without_effect(mode)):
+            field, modes = type(self).model_fields[name], " or ".join(f'"{each}"' for each in self.only_in()[name])
+            if getattr(self, name) != field.default:
+                yield ConfigProblem(
+                    f"options.{field.alias or name}",
+                    f'has no effect in mode "{mode}"',
+                    f"remove the key, or set mode = {modes}",
+                )
 
     def draws_first_version(self, mode: str, *, one_a_step: bool) -> bool:
         """Return whether these options make a later version of the noise equal to the first version.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
 
 from schemas.config.domain import NUMBERS, TEXTS, DomainSection, Question, TablesQuestion, questions_of
-from schemas.config.engines.options import OptionsSection, Share
+from schemas.config.engines.options import OnlyIn, OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import ExactDecimal, FieldName, Number, Section, must
@@ -296,21 +296,22 @@ class SeriesOptions(OptionsSection):
 
     horizon: StrictInt | None = Field(None, ge=1, le=100_000_000, examples=[1000])
     """Number of steps, public. After them the stream continues with empty releases that say so."""
-    decay: Share | None = Field(None, examples=[0.999])
-    """r in weights w_t^2 proportional to r^t: a finite total without a horizon, with noise that grows for ever."""
-    seasonal: StrictBool = Field(True, examples=[True])
+    decay: Annotated[Share | None, OnlyIn("default", "paper")] = Field(None, examples=[0.999])
+    """Modes `default` and `paper`: r in weights w_t^2 proportional to r^t: a finite total without a horizon, with noise
+    that grows for ever."""
+    seasonal: Annotated[StrictBool, OnlyIn("default")] = Field(True, examples=[True])
     """Mode `default`: whether daily and weekly patterns are modelled."""
-    weight: Weight = Field(Decimal("0.3"), examples=[0.3])
+    weight: Annotated[Weight, OnlyIn("paper", "paper-binomial")] = Field(Decimal("0.3"), examples=[0.3])
     """Modes `paper` and `paper-binomial`: w_t after the first two steps."""
-    correlation: Literal["unknown", "positive"] = Field("unknown", examples=["unknown"])
+    correlation: Annotated[Literal["unknown", "positive"], OnlyIn("paper", "paper-binomial")] = Field(
+        "unknown", examples=["unknown"]
+    )
     """Modes `paper` and `paper-binomial`: whether the series is known to be positively correlated."""
 
     def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Refuse a stream without an end whose total cost would not be finite, and options that have no effect."""
-        if self.decay is not None and mode == "paper-binomial":
-            yield ConfigProblem("options.decay", f'mode "{mode}" has no weights that could decay', "remove the key")
+        """Refuse a stream without an end whose total cost would not be finite, and what a mode does not have."""
         if isinstance(domain, SeriesDomainSection) and domain.by is not None and mode != "default":
             yield ConfigProblem("domain.by", f'mode "{mode}" has no groups', 'set mode = "default"')
         if isinstance(domain, SeriesDomainSection) and domain.all_counts:

@@ -10,10 +10,8 @@ from typing import Annotated, Literal
 import orjson
 from pydantic import AfterValidator, Field, StrictInt
 
-from schemas.config.domain import NUMBERS, TEXTS, DeletableDomainSection, DomainSection, Question
-from schemas.config.engines.options import OptionsSection, Share
-from schemas.config.privacy import Privacy
-from schemas.config.timing import Timing
+from schemas.config.domain import NUMBERS, TEXTS, DeletableDomainSection, Question
+from schemas.config.engines.options import OnlyIn, OptionsSection, Share
 from schemas.config.values import FieldName, NotNegative, Number, PublicFile, PublicFileAt, json_in, must, refusal
 from schemas.errors import ConfigProblem
 
@@ -282,28 +280,17 @@ class SpatialOptions(OptionsSection):
     """Number of levels of the tree below its root."""
     initial_steps: StrictInt = Field(1, ge=1, le=1_000_000, examples=[20])
     """Number of first steps that are gathered into one release, that of step initial_steps - 1."""
-    split: Share = Field(Decimal("0.5"), examples=[0.5])
+    split: Annotated[Share, OnlyIn("paper")] = Field(Decimal("0.5"), examples=[0.5])
     """Mode `paper`: share of the event budget for the partition, exact; the rest is for the counts."""
-    threshold: NotNegative = Field(0.0, examples=[0])
+    threshold: Annotated[NotNegative, OnlyIn("paper")] = Field(0.0, examples=[0])
     """Mode `paper`: biased count, in events, above which a cell is split."""
-    counter: CounterName = Field("simple", examples=["simple"])
+    counter: Annotated[CounterName, OnlyIn("paper")] = Field("simple", examples=["simple"])
     """Mode `paper`: the continual counter of each leaf."""
-    horizon: StrictInt | None = Field(None, ge=1, le=1_000_000_000)
-    """Number of releases for a counter that is calibrated for one; the stream stops after them."""
-    max_leaves: StrictInt = Field(4096, ge=2, le=1_048_576, examples=[4096])
+    horizon: Annotated[StrictInt | None, OnlyIn("paper")] = Field(None, ge=1, le=1_000_000_000)
+    """Mode `paper`: number of releases for a counter that is calibrated for one; the stream stops after them."""
+    max_leaves: Annotated[StrictInt, OnlyIn("default")] = Field(4096, ge=2, le=1_048_576, examples=[4096])
     """Mode `default`: largest number of leaves; work and memory of a step are proportional to it."""
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Refuse a horizon that does not fit the counter."""
         yield from horizon_problems(self.counter, self.horizon)
-
-    def stream_problems(
-        self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
-    ) -> Iterator[ConfigProblem]:
-        """Refuse a counter in a mode without counters."""
-        if self.counter != "simple" and mode == "default":
-            yield ConfigProblem(
-                "options.counter",
-                'mode "default" counts each event once and has no counters',
-                'remove the key, or set mode = "paper"',
-            )

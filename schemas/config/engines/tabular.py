@@ -34,7 +34,7 @@ from schemas.config.domain import (
     TablesQuestion,
     questions_of,
 )
-from schemas.config.engines.options import OptionsSection
+from schemas.config.engines.options import OnlyIn, OptionsSection
 from schemas.config.engines.spatial import CounterName, horizon_problems
 from schemas.config.engines.spec import RecordKind
 from schemas.config.privacy import Privacy
@@ -524,15 +524,15 @@ class TabularOptions(OptionsSection):
     """Share of the table that a step may change, in addition to twice the estimated number of its events."""
     max_cells: StrictInt = Field(4_000_000, ge=1, le=1_000_000_000, examples=[4_000_000])
     """Largest number of cells of all marginals together; memory, state and work of a step are proportional to it."""
-    rounds: StrictInt = Field(4, ge=1, le=1000, examples=[4])
+    rounds: Annotated[StrictInt, OnlyIn("paper")] = Field(4, ge=1, le=1000, examples=[4])
     """Mode `paper`: number of marginals that are selected and measured in a step."""
-    counter: CounterName = Field("simple", examples=["simple"])
+    counter: Annotated[CounterName, OnlyIn("paper")] = Field("simple", examples=["simple"])
     """Mode `paper`: the continual counter of each marginal."""
-    horizon: StrictInt | None = Field(None, ge=1, le=1_000_000_000)
+    horizon: Annotated[StrictInt | None, OnlyIn("paper")] = Field(None, ge=1, le=1_000_000_000)
     """Mode `paper`: number of steps for a counter that is calibrated for one; the stream stops after them."""
-    fit: Literal["pgm", "joint"] = Field("pgm", examples=["pgm"])
+    fit: Annotated[Literal["pgm", "joint"], OnlyIn("paper")] = Field("pgm", examples=["pgm"])
     """Mode `paper`: how the table is fitted, by Private-PGM (the extra `pgm`) or, if it is small, as a whole."""
-    model_cells: StrictInt = Field(4096, ge=1, le=100_000_000, examples=[4096])
+    model_cells: Annotated[StrictInt, OnlyIn("paper")] = Field(4096, ge=1, le=100_000_000, examples=[4096])
     """Mode `paper`: largest number of cells of the model."""
 
     def problems(self) -> Iterator[ConfigProblem]:
@@ -552,10 +552,7 @@ class TabularOptions(OptionsSection):
     def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Refuse a counter in a mode without counters, marginals of unknown attributes, and too many cells."""
-        if self.counter != "simple" and mode != "paper":
-            fix = 'remove the key, or set mode = "paper"'
-            yield ConfigProblem("options.counter", f'mode "{mode}" has no counters', fix)
+        """Refuse marginals of unknown attributes, and too many cells."""
         if not isinstance(domain, TableDomainSection):
             return
         if domain.finds_values:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, StrictBool, StrictInt
 
 from schemas.config.domain import DomainSection, Question
-from schemas.config.engines.options import TripOptionsSection
+from schemas.config.engines.options import OnlyIn, TripOptionsSection
 from schemas.config.engines.spatial import BoxBounds, GeoJsonFileAt, ReachM, XField, YField, are_degrees
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
@@ -83,9 +83,9 @@ class TrajectoryOptions(TripOptionsSection):
     """Number of points of a trip that count, the earliest ones."""
     max_moves: StrictInt = Field(250, ge=1, le=10_000, examples=[250])
     """Number of moves between cells of a trip that count; also the limit of a synthetic trip."""
-    side: StrictInt = Field(40, ge=4, le=48, examples=[40])
+    side: Annotated[StrictInt, OnlyIn("default")] = Field(40, ge=4, le=48, examples=[40])
     """Mode `default`: cells along each side of the finest grid, a multiple of 4; few trips get a coarser grid."""
-    spread: Literal["uniform", "exponential"] = Field("uniform", examples=["uniform"])
+    spread: Annotated[Literal["uniform", "exponential"], OnlyIn("paper")] = Field("uniform", examples=["uniform"])
     """Mode `paper`: how the weight of a trip is spread over its transitions; `exponential` favours its ends."""
     records: StrictBool = True
     """Whether synthetic trips are published; if not, only measurements are."""
@@ -106,10 +106,7 @@ class TrajectoryOptions(TripOptionsSection):
     def stream_problems(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """Refuse options of other modes, a map in a mode that ignores maps, and trips that last too long."""
-        if self.spread != "uniform" and mode != "paper":
-            fix = 'remove the key, or set mode = "paper"'
-            yield ConfigProblem("options.spread", f'mode "{mode}" has no spread', fix)
+        """Refuse a map in a mode that ignores maps, and trips that last too long."""
         if mode != "default" and isinstance(domain, TripsDomainSection) and domain.file is not None:
             yield ConfigProblem(
                 "domain.file", f'mode "{mode}" does not use a map', 'remove the key, or set mode = "default"'
