@@ -61,6 +61,11 @@ async def within(work: Awaitable[T], place: str) -> T:
             return await work
     except TimeoutError:
         raise WitnessAwayError(f"{place} does not answer within {TIMEOUT_S:.0f} s") from None
+    except BlockingIOError as error:
+        raise WitnessAwayError(
+            f"{place} is being written by another worker, which does not come to its end: one that is stopped there "
+            "(SIGSTOP, a container or machine that is paused) must go on, or be ended"
+        ) from error
     except OSError as error:
         raise WitnessAwayError(f"{place} cannot be used: {error.strerror or type(error).__name__}") from error
 

@@ -243,3 +243,14 @@ async def test_a_folder_is_not_written_while_another_process_writes(tmp_path: Pa
         assert (await place.read("a")).data == b"1"
     await place.write("a", b"2", first)
     assert {path.name for path in (tmp_path / "j").iterdir()} == {"a.json", ".a.lock"}
+
+
+async def test_a_worker_that_is_stopped_while_it_writes_is_named_as_the_reason(tmp_path: Path) -> None:
+    """It said "Resource temporarily unavailable", for as long as the other one slept."""
+    place = Folder(tmp_path, "j")
+    first = await place.write("s", b"1", Noted(None))
+    with (tmp_path / "j" / ".s.lock").open("rb") as sleeper:
+        fcntl.flock(sleeper, fcntl.LOCK_EX)
+        with pytest.raises(WitnessAwayError, match=r"another worker.*paused.*must go on, or be ended"):
+            await within(place.write("s", b"2", first), place.place)
+    assert await within(place.write("s", b"2", first), place.place) == Noted(b"2")

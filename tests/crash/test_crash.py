@@ -7,6 +7,7 @@ time, and a bad network, are in `make chaos`.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import re
 import signal
 import time
@@ -118,9 +119,7 @@ def test_zombies_are_fenced(bootstrap: str, tmp_path: Path) -> None:
         zombies: list[Worker] = []
         try:
             for place in ("ingest_before_commit:3", "state_appended:3", "publish_appended:3"):
-                zombies.append(field.start(place.partition(":")[0], failpoint=place, stop=True))
-                del field.workers[zombies[-1].name]  # it is not started again
-                await asleep(zombies[-1].process.pid)
+                zombies.append(await frozen(field, place))
             behind = field.steps
             field.start("a")
             await field.until_public(behind + 3)  # their successor answers the steps and goes on
@@ -182,6 +181,26 @@ async def share(one: Path, other: Path) -> bool:
     await until(lambda: all(settled(log, after=at) for log, at in zip(logs, now, strict=True)))
     first, second = (settled(log, after=at) for log, at in zip(logs, now, strict=True))
     return not first & second
+
+
+async def frozen(field: Field, place: str) -> Worker:
+    """Return a worker that is stopped there; not one whose other stream writes its witness, which holds a lock."""
+    while True:
+        zombie = field.start(place.partition(":")[0], failpoint=place, stop=True)
+        del field.workers[zombie.name]  # it is not started again
+        await asleep(zombie.process.pid)
+        if not any(map(is_locked, (field.folder / "witness").rglob(".*.lock"))):
+            return zombie
+        zombie.kill()
+
+
+def is_locked(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 async def asleep(pid: int) -> None:
