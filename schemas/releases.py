@@ -150,9 +150,12 @@ class Frames:
 
     def __iter__(self) -> Iterator[PublicRecord]:
         """Yield the records, one at a time: a list of a million takes 300 MB."""
-        data, new = self.data.tobytes(), tuple.__new__  # the constructor of a named tuple takes twice as long
+        new = tuple.__new__  # the constructor of a named tuple takes twice as long
+        # The last few of a hundred megabytes are no copy of all of them.
+        first = int(self.begins.min(initial=len(self.data)))
+        data = self.data[first : int((self.begins + self.keys + np.maximum(self.values, 0)).max(initial=0))].tobytes()
         for channel, begin, key, size in zip(
-            *(each.tolist() for each in (self.channels, self.begins, self.keys, self.values)), strict=True
+            *(each.tolist() for each in (self.channels, self.begins - first, self.keys, self.values)), strict=True
         ):
             value = begin + key
             yield new(

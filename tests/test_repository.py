@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,23 @@ def lines_with(pattern: re.Pattern[str]) -> list[str]:
             if pattern.search(line)
         ]
     return found
+
+
+MOST_BYTES = 1 << 20
+"""Of a tracked file: the data of examples have 600 kB at most."""
+MADE_ELSEWHERE = {".whl", ".jar", ".zip", ".exe", ".so", ".pyc"}
+
+
+def strays(paths: Iterable[Path]) -> list[str]:
+    """Return files that nobody wrote here, or that nobody reads."""
+    return [path.name for path in paths if path.suffix in MADE_ELSEWHERE or path.stat().st_size > MOST_BYTES]
+
+
+def test_no_tracked_file_is_large_or_was_made_elsewhere(tmp_path: Path) -> None:
+    assert strays(tracked()) == []
+    for name, size in (("py_any.whl", 1), ("all.csv", MOST_BYTES + 1), ("some.csv", MOST_BYTES)):
+        (tmp_path / name).write_bytes(bytes(size))
+    assert sorted(strays(tmp_path.iterdir())) == ["all.csv", "py_any.whl"]
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY_HOST, UNFINISHED], ids=["path", "host", "unfinished"])

@@ -62,7 +62,10 @@ def simulate(
 
     loaded = config_of(config, offline=True)
     if mode is not None or epsilon is not None:
-        loaded = with_overrides(loaded, mode=mode, epsilon=epsilon)
+        given, loaded = loaded, with_overrides(loaded, mode=mode, epsilon=epsilon)
+        for before, after in zip(given.streams, loaded.streams, strict=True):
+            for option in sorted(before.options.explicit.keys() - after.options.explicit.keys()):
+                warn(f"stream {after.name}: options.{option} has no effect in mode {after.mode} and is left out")
     name = chosen_stream(loaded, stream).name if stream is not None else None
     with Bars(quiet=as_json) as bars:
         done = run(loaded, file, out, seed=insecure_seed, overwrite=overwrite, stream=name, progress=bars)

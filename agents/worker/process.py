@@ -261,6 +261,7 @@ async def prepare(
                 stops=job.stops,
                 instance_id=instance_id,
                 vitals=job.vitals,
+                deletions=job.deletions,
             )
         )
     return build_app(job, roles=roles, services=services)

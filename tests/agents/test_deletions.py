@@ -7,14 +7,19 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.errors import KafkaError
 
+from agents.protocol.ingest.events import RawRecord
 from agents.worker import trimming
+from agents.worker.ingest.counters import IngestCounters
+from agents.worker.ingest.partition_task import IngestOptions, SourceTask
+from agents.worker.ingest.specs import source_specs
 from agents.worker.trimming import Deletions, Trimmer
 from tests.kafka.support import job_config, stream_table
 
@@ -116,3 +121,58 @@ async def test_nothing_is_deleted_that_is_kept_or_held_back(cluster: Cluster, tm
     trimmer.below(4)
     await settled(made)
     assert cluster.requests == [{BLOCKS: 4}]
+
+
+class FailingProducer:
+    """A transaction that comes about only where it `may`."""
+
+    def __init__(self, deleted: Mapping[TopicPartition, int]) -> None:
+        self.may, self.before, self._deleted = True, list[dict[TopicPartition, int]](), deleted
+
+    async def begin_transaction(self) -> None: ...
+
+    async def send(self, *_: Any, **__: Any) -> Any:
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(type("Metadata", (), {"offset": 0}))
+        return done
+
+    async def send_offsets_to_transaction(self, *_: Any) -> None: ...
+
+    async def commit_transaction(self) -> None:
+        self.before.append(dict(self._deleted))
+        if not self.may:
+            raise KafkaError
+
+
+async def test_copies_of_raw_records_go_when_their_block_is_committed_and_not_before(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(bytes(32))
+    key.chmod(0o600)
+    table = stream_table("s", partitioner="any")
+    table["privacy"] |= {"user_key_file": str(key)}
+    config = job_config("localhost:1", tmp_path, streams=[table], partitions=1, job="j")
+    specs = source_specs(config, source_partitions={"s": 1}, topic_partitions={config.streams[0].source: 1})
+    copies = TopicPartition(config.read_by(config.streams[0]), 0)
+    deleted: dict[TopicPartition, int] = {}
+    task = SourceTask(
+        config,
+        copies,
+        specs[copies.topic],
+        options=IngestOptions(),
+        counters=IngestCounters(),
+        deletions=cast("Deletions", SimpleNamespace(below=deleted.__setitem__)),
+    )
+    task._producer = producer = cast("Any", FailingProducer(deleted))
+    task.machines[0].resume(5)
+    task.restored(5, [])
+    assert deleted == {}, "to read back what is committed deletes nothing: a command does it, too"
+    task.trim()
+    assert deleted == {copies: 5}, "of which the worker before did not come to it"
+    for end, may in ((8, True), (9, False)):
+        producer.may = may
+        await task.take([RawRecord(offset, 0, None, b"no event") for offset in range(task.position, end)])
+        await task.flush()
+        with contextlib.nullcontext() if may else pytest.raises(KafkaError):
+            await task.settled()
+    assert [each[copies] for each in producer.before] == [5, 8]
+    assert deleted == {copies: 8}

@@ -324,6 +324,18 @@ def test_simulate_prints_that_its_numbers_are_not_private(few_trips: Path, tmp_p
     assert str(tmp_path / "report.html") in result.stdout
 
 
+def test_simulate_in_another_mode_names_the_options_that_it_leaves_out(few_trips: Path, tmp_path: Path) -> None:
+    config = tmp_path / "taxi.toml"
+    config.write_text(TAXI.read_text().replace("depth = 18", "max_leaves = 64\ndepth = 10"))
+    folder = TAXI.parent
+    config.write_text(re.sub(r'file = "(?=[\w/]+\.geojson)', f'file = "{folder}/', config.read_text()))
+    done = call("simulate", config, few_trips, "--out", tmp_path / "out", "--mode", "paper")
+    assert done.exit_code == 0, done.stderr
+    assert "options.max_leaves has no effect in mode paper and is left out" in done.stderr
+    same = call("simulate", config, few_trips, "--out", tmp_path / "same", "--mode", "default")
+    assert "left out" not in same.stderr
+
+
 def test_simulate_for_machines_and_with_wrong_overrides(few_trips: Path, tmp_path: Path) -> None:
     result = as_json(call("simulate", TAXI, few_trips, "--out", tmp_path, "--json"))
     assert result["private"] is False

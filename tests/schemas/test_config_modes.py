@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from engines.checks.contract_case import contract_case
+from engines.core.registry import build_domain, build_engine
 from schemas.config import ENGINES
 from schemas.config.engines.options import OptionsSection
 from schemas.errors import ConfigError
@@ -76,3 +78,22 @@ def test_a_stream_in_another_mode_leaves_out_what_that_does_not_have() -> None:
     other = stream.with_overrides(mode="paper")
     assert (other.mode, other.options.explicit.keys() & {"max_leaves", "depth"}) == ("paper", {"depth"})
     assert stream.with_overrides(mode="default") == stream
+
+
+@pytest.mark.parametrize(
+    ("engine", "mode"), [(engine, mode) for engine in ENGINES for mode in ENGINES[engine].facts.modes]
+)
+def test_a_key_that_is_refused_in_no_mode_is_read_in_each(
+    engine: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new key that one mode has no use for is declared, or noticed here."""
+    stream, read = contract_case(engine).stream(mode), set[str]()
+
+    def noted(self: OptionsSection, name: str) -> Any:
+        read.add(name)
+        return object.__getattribute__(self, name)
+
+    monkeypatch.setattr(options_of(engine), "__getattribute__", noted, raising=False)
+    build_domain(stream)
+    build_engine(stream)
+    assert set(options_of(engine).model_fields) - options_of(engine).without_effect(mode) <= read

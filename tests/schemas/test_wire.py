@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -269,3 +271,17 @@ def test_a_header_that_the_job_does_not_write_names_no_step(value: bytes | None)
 def test_what_python_would_take_for_a_number_is_no_step(value: bytes) -> None:
     assert public_step([(STEP_HEADER, value)]) is None
     assert public_step(None) is None
+
+
+def test_a_few_of_many_records_are_read_without_a_copy_of_all() -> None:
+    """A release has hundreds of megabytes, and a batch of it may end with a few records."""
+    many = [PublicRecord("synthetic", b"%d" % at, b"v" * 1000) for at in range(20_000)]
+    few = Frames.of(frame_records([*many, PublicRecord("measurements", b"last", None)]))
+    tracemalloc.start()
+    try:
+        assert list(few.of_channel("measurements")) == [PublicRecord("measurements", b"last", None)]
+        assert list(few.only(slice(19_998, 20_000))) == many[-2:]
+        assert list(few.only(slice(0, 0))) == []
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -164,7 +164,7 @@ class SourceTask:
         """When it was, by a clock that does not jump."""
         self.awaited = AwaitedTicks(self.clocked)
         routed = any(spec.routed_from is not None for spec in specs)
-        self._deletions = (Deletions(config) if deletions is None else deletions) if routed else None
+        self._deletions = deletions if routed else None
         self.committed = 0
         """Source offset up to which everything is in committed blocks."""
         self._config = config
@@ -242,7 +242,7 @@ class SourceTask:
         ends = {machine.spec.name: machine.next_offset for machine in self.machines if machine.has_history}
         begins = {NEW + machine.spec.name: machine.next_offset for machine in self.machines if not machine.has_history}
         self.places = Places({**self.places.with_blocks(ends), **begins})
-        self._reached(self.next_offset)
+        self.committed = self.next_offset
 
     def leave_out_stopped(self) -> None:
         """Leave out what has stopped elsewhere in this process, or here before a rebalance."""
@@ -458,13 +458,13 @@ class SourceTask:
         for each, metadata in zip(sealed, written, strict=True):
             each.machine.committed(at=metadata.offset)
             self._counters.count(each)
-        self._reached(next_offset)
+        self.committed = next_offset
+        self.trim()
 
-    def _reached(self, committed: int) -> None:
-        """Note up to where all is in committed blocks. Copies of raw records that are need not lie there any longer."""
-        self.committed = committed
+    def trim(self) -> None:
+        """Delete copies of raw records that are in committed blocks: they must not lie there any longer."""
         if self._deletions is not None:
-            self._deletions.below(self.source, committed)
+            self._deletions.below(self.source, self.committed)
 
     async def _send_copies(self, sealed: SealedHop) -> list[asyncio.Future[Any]]:
         topic, sent = self._topics.routed(sealed.machine.spec.stream), []

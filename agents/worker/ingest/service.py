@@ -152,6 +152,7 @@ class IngestService(LongService):
         stops: which streams have stopped; its own by default.
         instance_id: the worker's place in the consumer group, see `agents.kafka.membership`.
         vitals: where it says what it is doing; its own by default.
+        deletions: what deletes copies of routed records; its own by default.
         now_us: wall clock in microseconds since 1970 UTC.
     """
 
@@ -166,6 +167,7 @@ class IngestService(LongService):
         options: IngestOptions | None = None,
         instance_id: str | None = None,
         vitals: Vitals | None = None,
+        deletions: Deletions | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         **service_settings: Any,
     ) -> None:
@@ -182,7 +184,7 @@ class IngestService(LongService):
         self._specs = specs
         self._watch = SourceWatch(specs, sources or {})
         self._options = IngestOptions() if options is None else options
-        self._deletions = Deletions(config)
+        self._deletions = Deletions(config) if deletions is None else deletions
         self._broker_clock = BrokerClock(config, now_us=now_us)
         self._step_ends = StepEnds()
         self._together_until_s = 0.0
@@ -317,6 +319,8 @@ class IngestService(LongService):
             self.partition_tasks.update(zip(missing, tasks, strict=True))
             self._step_ends.next_us = 0  # theirs may be over
             consumer.resume(*missing)
+            for task in tasks:
+                task.trim()  # of which a worker that ended did not come to it
             return
         for task in tasks:
             await task.close()

@@ -73,13 +73,13 @@ class OptionsSection(Section):
 
     def mode_problems(self, mode: str) -> Iterator[ConfigProblem]:
         """Refuse options that are set and have no effect in a mode. Keys are relative to the stream."""
-        for name in sorted(self.without_effect(mode)):
-            field, modes = type(self).model_fields[name], " or ".join(f'"{each}"' for each in self.only_in()[name])
-            if getattr(self, name) != field.default:
+        for name, modes in sorted(self.only_in().items()):
+            field = type(self).model_fields[name]
+            if mode not in modes and getattr(self, name) != field.default:
                 yield ConfigProblem(
                     f"options.{field.alias or name}",
                     f'has no effect in mode "{mode}"',
-                    f"remove the key, or set mode = {modes}",
+                    "remove the key, or set mode = " + " or ".join(f'"{each}"' for each in modes),
                 )
 
     def draws_first_version(self, mode: str, *, one_a_step: bool) -> bool:
