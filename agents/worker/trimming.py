@@ -26,7 +26,7 @@ TOGETHER_S = 0.2
 
 
 class Deletions:
-    """Deletes the heads of partitions, in the background: all that wait at a time, by one client of the worker."""
+    """The deletions of a worker. One client makes them, in the background, and one request has all that wait."""
 
     def __init__(self, config: Config) -> None:
         self._kafka = config.kafka
@@ -80,7 +80,7 @@ def _tell(partitions: Collection[TopicPartition], error: Exception) -> None:
 
 
 class Trimmer:
-    """Deletes the head of one partition. Args: held: whether nothing may be deleted now, see `Job.holds_back`."""
+    """The deletions of one partition. Args: held: whether nothing may be deleted now, see `Job.holds_back`."""
 
     def __init__(
         self, deletions: Deletions, topic: str, partition: int, *, held: Callable[[], bool] = lambda: False

@@ -74,3 +74,9 @@ def test_a_batch_is_that_of_aiokafka(steps: Sequence[tuple[int, Sequence[tuple[i
 def test_batches_are_full_before_the_next_begins(sizes: list[int]) -> None:
     """Also where one record is as long as thousands of others, or longer than a batch."""
     check([(1, [PublicRecord("synthetic", b"%d" % at, b"v" * size) for at, size in enumerate(sizes)])])
+
+
+def test_batches_of_steps_with_few_records_are_full_before_the_next_begins() -> None:
+    """Nine of 100 kB fit, and a tenth does not: whether the step before or this one has filled the batch."""
+    record = PublicRecord("synthetic", b"k", b"v" * 100_000)
+    check([(step, [record] * count) for step, count in enumerate((4, 9, 3, 25, 1))])

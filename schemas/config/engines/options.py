@@ -24,7 +24,7 @@ class HasOptions(Protocol):
 
 
 class OnlyIn:
-    """Stands in the type of an option that has an effect in these modes alone: in others it is refused."""
+    """A mark in the type of an option that has an effect in these modes alone. In others the option is refused."""
 
     def __init__(self, *modes: str) -> None:
         self.modes = modes
