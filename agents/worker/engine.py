@@ -5,18 +5,19 @@ never has to read back what it wrote. Blocks are acknowledged when the step that
 decide where reading goes on.
 
 Several streams share the producer. Each has a state machine of its own, and what these ask for is done together: steps
-are computed in threads beside each other, and whatever is to be committed by then, seeds and candidates of any of the
-streams, goes into one transaction. So a stream waits for no other one that computes, and a partition of many streams
-pays for few transactions. A stream whose own state machine fails has nothing in the transaction that is under way: it
-is left out from then on, and what it may still need is not trimmed.
+are computed as `agents.worker.processors` says, and whatever is to be committed by then, seeds and candidates of any of
+the streams, goes into one transaction. So a stream waits for no other one that computes for long, and a partition of
+many streams pays for few transactions. A stream whose own state machine fails has nothing in the transaction that is
+under way: it is left out from then on, and what it may still need is not trimmed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -261,10 +262,13 @@ class EngineTask(StreamsTask):
                 raise error
 
     async def _compute(self, effect: Compute) -> Encoded:
-        pulse = self._pulses[effect.stream]
-        async with self._job.processors:
-            with pulse.at("computes a step", COMPUTE_S), PHASES.labels(effect.stream, "compute").time():
-                return await asyncio.to_thread(effect.work)
+        at_work = self._at_work(effect.stream)
+        return await self._job.processors.compute(effect.stream, effect.events, effect.work, at_work)
+
+    @contextlib.contextmanager
+    def _at_work(self, stream: str) -> Iterator[None]:
+        with self._pulses[stream].at("computes a step", COMPUTE_S), PHASES.labels(stream, "compute").time():
+            yield
 
     def _adopt(self, effect: Adopted) -> None:
         failpoint("adopted")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +14,7 @@ from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.witness import store_of
 from agents.kafka.witness_places import Store
 from agents.protocol.partitioner import home_partition
+from agents.worker.processors import Processors
 from agents.worker.trimming import Deletions
 from engines.core.noise import fresh_seed, repeated_seed
 from schemas.config import Config, Stream
@@ -55,9 +54,9 @@ class Job:
         self._known = {*self.config.job.retired, *(stream.name for stream in self.config.streams)}
 
     @cached_property
-    def processors(self) -> asyncio.Semaphore:
-        """How many steps are computed at once. Each more would only keep the event loop waiting for the interpreter."""
-        return asyncio.Semaphore(1 + (os.cpu_count() or 1))
+    def processors(self) -> Processors:
+        """What computes steps."""
+        return Processors()
 
     @cached_property
     def deletions(self) -> Deletions:

@@ -34,7 +34,7 @@ from agents.worker.metrics import DELAY, FENCES, LATE, PHASES, PUBLISHED, show_p
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.errors import BrokerError, ForgottenIdError, LostTopicError, RecordSizeError
-from schemas.releases import CHANNELS, STEP_HEADER, Channel, LogRecord, decode_log_record, public_step
+from schemas.releases import CHANNELS, STEP_HEADER, Channel, LogRecord, Seed, decode_log_record, public_step
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 # A step goes out in one transaction, some 75,000 records a second; brokers allow 15 minutes at most.
 TRANSACTION_TIMEOUT_MS = 600_000
 MINUTE_S = 60.0
+SMALL_BYTES = 64 << 10  # of a candidate: it is read in a few milliseconds
 LATE_S = 1.0  # what computing and committing may take before a publication counts as late
 
 
@@ -285,7 +286,11 @@ class PublishStreamTask:
         show_public(self._stream, due[-1].step, self._clock, due[-1].ledger)
 
     async def _read(self, offset: int, record: LogRecord) -> Publication | None:
-        """Read a record in a thread: a large candidate takes seconds to unpack, in which the event loop must go on."""
+        """Read a record, in a thread where it may be large: a candidate can take seconds to unpack, in which the event
+        loop must go on. A small one is read before it could be handed over.
+        """
+        if isinstance(record, Seed) or (record.count == 1 and len(record.part) <= SMALL_BYTES):
+            return self.machine.on_record(offset, record)
         return await asyncio.to_thread(self.machine.on_record, offset, record)
 
     async def _overdue(self, first: Publication) -> tuple[list[Publication], Publication | None]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from agents.worker import publish
 from agents.worker.publish import PublishStreamTask
 from engines.checks.contract_case import contract_case
 from schemas.errors import GapError, LostTopicError
-from schemas.releases import STEP_HEADER
+from schemas.releases import STEP_HEADER, Chunk, LogRecord, Seed
 from schemas.topics import Topics
 
 STREAM = contract_case("spatial").stream("default")
@@ -31,6 +32,29 @@ def test_a_stream_whose_start_nobody_knows_has_a_task() -> None:
     task: Any = None
     stream_task = PublishStreamTask(task, now, Stops.of([now.name]))
     assert stream_task.first_needed() is None
+
+
+@pytest.mark.parametrize(
+    ("record", "in_thread"),
+    [
+        (Seed("s", 0, bytes(32)), False),
+        (Chunk("s", 0, 0, 1, "", bytes(publish.SMALL_BYTES)), False),
+        (Chunk("s", 0, 0, 1, "", bytes(publish.SMALL_BYTES + 1)), True),
+        (Chunk("s", 0, 1, 2, "", b"the small rest of a large one"), True),
+    ],
+    ids=["seed", "small", "large", "end of a large one"],
+)
+async def test_only_what_may_be_large_is_read_in_a_thread(record: LogRecord, in_thread: bool) -> None:
+    nobody: Any = None
+    task = PublishStreamTask(nobody, STREAM, Stops.of([STREAM.name]))
+    threads = list[int]()
+
+    def read(offset: int, record: LogRecord) -> None:
+        threads.append(threading.get_ident())
+
+    task.machine.on_record = read  # type: ignore[method-assign]
+    await task._read(0, record)
+    assert [each != threading.get_ident() for each in threads] == [in_thread]
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,14 @@ class CommitSeeds:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Run `work` away from the event loop. Result: what it returns. It touches nothing outside the machine."""
+    """Run `work`, which may take long. Result: what it returns. It touches nothing outside the machine.
+
+    Attributes: events: of the step. Private.
+    """
 
     stream: str
     step: int
+    events: int = field(repr=False)
     work: Callable[[], Encoded] = field(repr=False)
 
 
@@ -184,7 +188,9 @@ class StreamCandidates:
             size = 0
             for step in steps:
                 try:
-                    answer = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
+                    answer = yield Compute(
+                        self.stream, step, self.stepper.merge.events(step), partial(self._answer, seeds[step])
+                    )
                 except Exception:
                     yield from self._commit(releases, state)
                     raise

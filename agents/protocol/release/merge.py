@@ -89,6 +89,11 @@ class BlockMerge:
         """Return whether no further event can join `step`."""
         return self.closed_to >= step
 
+    def events(self, step: int) -> int:
+        """Return how many events a step has by now. Private."""
+        pending = self._pending.get(step)
+        return 0 if pending is None else int(pending.counts.sum())
+
     def take(self, step: int) -> Folded:
         """Return the events of a closed step, which leave the merge."""
         return self._pending.pop(step, None) or Folded.empty(self.words)
