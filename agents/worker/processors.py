@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
-QUICK_S = 0.05
+QUICK_S = 0.1
 """How long everything else may wait for a step."""
 STEPS = 100
 """A step is expected to be as quick as these were before it: an engine may have much to do in one of many."""
@@ -53,11 +53,10 @@ class Processors:
                 # Between two steps everything else has its turn.
                 await asyncio.sleep(0)
                 with at_work:
-                    return self._timed(stream, events, work, time.perf_counter)
+                    return self._timed(stream, events, work)
         async with self._threads:
             with at_work:
-                # Of its own thread alone: the wait for the interpreter says nothing of the step.
-                return await asyncio.to_thread(self._timed, stream, events, work, time.thread_time)
+                return await asyncio.to_thread(self._timed, stream, events, work)
 
     def quick(self, stream: str, events: int) -> bool:
         """Whether a step of so many events is expected to take no longer than `QUICK_S`."""
@@ -68,8 +67,9 @@ class Processors:
             and events <= 2 * max(step.events for step in past) + ALIKE
         )
 
-    def _timed(self, stream: str, events: int, work: Callable[[], T], clock: Callable[[], float]) -> T:
-        begun = clock()
+    def _timed(self, stream: str, events: int, work: Callable[[], T]) -> T:
+        # Processor time of this thread alone: that others had the processor or the interpreter says nothing of a step.
+        begun = time.thread_time()
         result = work()
-        self._past[stream].append(_Past(events, clock() - begun))
+        self._past[stream].append(_Past(events, time.thread_time() - begun))
         return result
