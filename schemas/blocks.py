@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import orjson
 
 from schemas.arrays import IntArray, KeyArray
-from schemas.errors import ForkError
+from schemas.errors import ForkError, GapError
+from schemas.releases import GENESIS, sha256
 from schemas.wire import Kind, decode, encode
 
 Tally = Mapping[str, Mapping[str, int]]
@@ -74,7 +77,7 @@ class Folded:
 
 
 _ALWAYS = ("stream", "partition", "lo", "hi", "tick", "counts", "floor")
-_ABSENT = {"refused": {}, "totals": {}, "began": 0, "partitions": 0, "copied": None, "live_from": None}
+_ABSENT = {"refused": {}, "totals": {}, "began": 0, "partitions": 0, "copied": None, "live_from": None, "after": None}
 """Default values, which the header of a block leaves out."""
 
 
@@ -108,6 +111,8 @@ class Block:
             before that, and always None for a stream that runs by the wall clock from its start.
         sources: of a partition with copies of several source partitions that are replayed: the last step that each has
             closed there, and its `live_from`.
+        after: digest of the partition's block before it, `GENESIS` of the first. Ingest always says it; None: whoever
+            made the block does not know.
     """
 
     stream: str
@@ -129,9 +134,20 @@ class Block:
     partitions: int = 0
     copied: int | None = None
     sources: tuple[tuple[int, int | None], ...] = ()
+    after: str | None = None
 
     def encode(self) -> bytes:
         """Return the block as the value of a record."""
+        return encode(Kind.BLOCK, *self._content())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what it says, `after` included: of all blocks of its partition up to it."""
+        header, arrays = self._content()
+        named = ((f"{name} {a.dtype} {a.shape}".encode(), a.tobytes()) for name, a in sorted(arrays.items()))
+        return sha256(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), *chain.from_iterable(named))
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         steps = sorted(self.steps)
         header = {name: getattr(self, name) for name in _ALWAYS} | {"steps": steps}
         header |= {name: value for name, absent in _ABSENT.items() if (value := getattr(self, name)) != absent}
@@ -146,7 +162,22 @@ class Block:
         for step in steps:
             arrays[f"keys/{step}"] = self.steps[step].keys
             arrays[f"counts/{step}"] = self.steps[step].counts
-        return encode(Kind.BLOCK, header, arrays)
+        return header, arrays
+
+    def check_follows(self, digest: str) -> None:
+        """Check that the partition's block before it is the one with this digest.
+
+        A partition may begin several times, as one that is added does where the command is given again: as long as no
+        offset is in a block, nobody is charged.
+        Raises: GapError: offsets may fit all the same, if blocks and what goes with them were put back.
+        """
+        begins = self.after == GENESIS and self.lo == 0
+        if not begins and self.after not in (None, digest):
+            raise GapError(
+                f"stream {self.stream}, source partition {self.partition}: a block from offset {self.lo} on follows "
+                "another block than the one that was taken in last. Blocks, contribution bounds and offsets of the "
+                "group are of an earlier moment than the answers, and have forgotten whom these have counted"
+            )
 
     def overlap_error(self, expected: int) -> ForkError:
         """Return the error to raise if earlier blocks already contain source offsets of this block below `expected`."""

@@ -31,6 +31,7 @@ from schemas.arrays import IntArray, KeyArray, distinct
 from schemas.blocks import Block, Folded
 from schemas.errors import GapError, SourceError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason
+from schemas.releases import GENESIS
 
 Refused = Counter[tuple[str, str]]
 """(`Reason` name, field) -> records."""
@@ -139,6 +140,7 @@ class PartitionIngest:
         self._floor = 0
         self._began = 0
         self._partitions = 0
+        self._digest = GENESIS  # of the last block, sealed or applied
         self._sealed = self._state
         self._totals: dict[str, dict[str, int]] = {}
 
@@ -172,6 +174,9 @@ class PartitionIngest:
                 f"stream {self.spec.stream}, source partition {self.partition}: block of {block.stream}, partition "
                 f"{block.partition} covers offsets {block.lo} to {block.hi}, but {expected} comes next"
             )
+        if self._has_history:
+            block.check_follows(self._digest)
+        self._digest = block.digest
         self._floor = block.floor
         if block.live_from is None and self.live_from is not None:
             raise GapError(f"stream {self.spec.stream}, source partition {self.partition}: a block is no longer live")
@@ -352,8 +357,9 @@ class PartitionIngest:
             partitions=self._partitions,
             copied=self._log.copied,
             sources=tuple(self._sources),
+            after=self._digest,
         )
-        self._sealed = self._state
+        self._sealed, self._digest = self._state, block.digest
         self._uncommitted = self._log.seal()
         return block, gathered.letters
 

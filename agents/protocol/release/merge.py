@@ -15,6 +15,7 @@ import numpy as np
 
 from schemas.blocks import Block, Folded
 from schemas.errors import GapError, SourceError
+from schemas.releases import GENESIS
 
 
 class BlockMerge:
@@ -24,6 +25,7 @@ class BlockMerge:
         position: offset of the blocks topic from which to read on; earlier blocks are already in here.
         ticks: `(partitions,)` last closed step of each source partition, -1 before any.
         live_from: `(partitions,)` first step closed by the wall clock where a replay went live; None elsewhere.
+        digests: `(partitions,)` of the last block of each.
     """
 
     def __init__(self, stream: str, source_partitions: int, words: int) -> None:
@@ -34,15 +36,16 @@ class BlockMerge:
         self.ticks = [-1] * source_partitions
         self.floors: list[int | None] = [None] * source_partitions
         self.live_from: list[int | None] = [None] * source_partitions
+        self.digests = [GENESIS] * source_partitions
         self._pending: dict[int, Folded] = {}
         self._surplus: Counter[int] = Counter()
 
     def fold(self, offset: int, block: Block) -> None:
         """Take in the block at `offset` of the blocks topic; one already taken in is passed over.
 
-        Raises: GapError if the source offsets of the block do not continue where its partition stopped; ForkError if
-            some of them were in a block before: somebody else writes here; SourceError if the partition is one that is
-            being added.
+        Raises: GapError if the source offsets of the block do not continue where its partition stopped, or it follows
+            another block than the last one; ForkError if some of them were in a block before: somebody else writes
+            here; SourceError if the partition is one that is being added.
         """
         if offset < self.position:
             return
@@ -63,6 +66,7 @@ class BlockMerge:
                 f"stream {self.stream}, source partition {block.partition}: block covers offsets "
                 f"{block.lo} to {block.hi}, but {expected} comes next"
             )
+        block.check_follows(self.digests[block.partition])
         closed = self.ticks[block.partition]
         if block.tick < closed or any(step <= closed for step in (*block.steps, *block.surplus)):
             raise GapError(f"stream {self.stream}, source partition {block.partition}: a block reopens a closed step")
@@ -72,6 +76,7 @@ class BlockMerge:
             )
         self.live_from[block.partition] = block.live_from
         self.next_offsets[block.partition] = block.hi
+        self.digests[block.partition] = block.digest
         self.ticks[block.partition] = block.tick
         self.floors[block.partition] = block.floor
         self.position = offset + 1
@@ -116,6 +121,7 @@ class BlockMerge:
             "next_offsets": list(self.next_offsets),
             "ticks": list(self.ticks),
             "floors": list(self.floors),
+            "digests": list(self.digests),
             "pending": sorted(self._pending),
         }
 
@@ -145,6 +151,7 @@ class BlockMerge:
         self.next_offsets = [*progress["next_offsets"], *[0] * added]
         self.ticks = [*progress["ticks"], *[-1] * added]
         self.floors = [*progress["floors"], *[None] * added]
+        self.digests = [*progress["digests"], *[GENESIS] * added]
         self.live_from = [*progress.get("live_from", [None] * len(progress["ticks"])), *[None] * added]
         self._pending = {
             step: Folded(arrays[f"pending/{step}/keys"], arrays[f"pending/{step}/counts"])
