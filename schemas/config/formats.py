@@ -148,6 +148,7 @@ class InputParts:
         for key, name in names:
             yield from self._name_problems(key, name)
         yield from self._mapped(names)
+        yield from self._readings()
         yield from self._timestamp()
         yield from self._changes()
         yield from self._placement(dict(names).get("privacy.user"))
@@ -178,6 +179,44 @@ class InputParts:
                 yield ConfigProblem(
                     key, f'"{name}" is a key of [streams.map] with a meaning of its own', "give the field another name"
                 )
+
+    def _readings(self) -> Iterator[ConfigProblem]:
+        """Refuse that the value of a reading decides whether there is one, in the stream or in a part: noise hides how
+        far a user moves it, and not that it is gone.
+        """
+        if self.domain is None or self.domain.names_user:
+            return
+        if self.map is not None and self.map.drop is not None and self._asks_a_value("drop"):
+            yield ConfigProblem(
+                "map.drop",
+                "leaves readings out by their own value, which a user can move: whether there is one would tell it",
+                "decide by another field; values beyond the limits of a reading are clipped to them",
+            )
+        if self.split is not None and self._asks_a_value(self.split.field):
+            yield ConfigProblem(
+                "split.field",
+                "is a reading, or computed from one, which a user can move: which part has it would tell its value",
+                "name a field that says whose reading it is, such as a region",
+            )
+
+    def _asks_a_value(self, key: str) -> bool:
+        """Return whether a field, or an expression of `[streams.map]`, follows from the value of a reading."""
+        assert self.domain is not None
+        mapped = {} if self.map is None else self.map.expressions
+        for value in self.domain.fields:
+            if key == value:
+                return True
+            if key in mapped or value in mapped:
+                asked, made = self._read_by(key), self._read_by(value)
+                if asked is None or made is None or asked & made:
+                    return True
+        return False
+
+    def _read_by(self, key: str) -> frozenset[str] | None:
+        """Return the last names of the paths that a field comes from; None: any."""
+        if self.map is not None and key in self.map.expressions:
+            return self.map.read_by(key)
+        return frozenset((key.rpartition(".")[2].strip('"'),))
 
     def _names(self) -> Iterator[tuple[str, str]]:
         if self.time is not None:

@@ -96,6 +96,18 @@ def _nodes(tree: Any) -> Iterator[tuple[Any, int]]:
         depth += 1
 
 
+def _last_names(tree: Any) -> Iterator[str | None]:
+    """Yield the last name of each path in an expression; None for one that ends nowhere."""
+    if tree["type"] in ("current", "value_projection"):
+        yield None
+    elif tree["type"] == "field":
+        yield tree["value"]
+    else:
+        parts = [child for child in tree["children"] if isinstance(child, dict)]
+        for part in parts[-1:] if tree["type"] == "subexpression" else parts:
+            yield from _last_names(part)
+
+
 Expression = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST), AfterValidator(_is_expression)]
 """An expression of JMESPath whose functions are known."""
 
@@ -173,6 +185,11 @@ class MapSection(Section):
                 if node["type"] == "field":
                     found.add(node["value"])
         return frozenset(found)
+
+    def read_by(self, key: str) -> frozenset[str] | None:
+        """Return the last names of the paths that an expression reads; None: any."""
+        found = set(_last_names(parse(self.expressions[key]).parsed))
+        return None if None in found else frozenset(name for name in found if name is not None)
 
     def fingerprint_fields(self) -> dict[str, Any]:
         return {

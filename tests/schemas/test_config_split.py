@@ -164,3 +164,39 @@ def test_a_field_that_is_computed_tells_parts_apart() -> None:
     assert key == "streams[0].map.borough"  # the table is missing, and the field is known
     found = config(mapped.replace("lookup('zones', to_string(zone))", "zone.borough"))
     assert all(isinstance(stream, Stream) and stream.map is not None for stream in found.streams)
+
+
+READINGS = """kind = "series"
+fields = [{ name = "load", of = "value", limits = [0, 100], sensitivity = 1 }]
+[streams.options]
+horizon = 10"""
+OF_READINGS = "delta = 1e-6"
+
+
+def readings(split: str, mapped: str = "") -> str:
+    return written(split, OF_READINGS, READINGS + mapped, engine="series")
+
+
+@pytest.mark.parametrize(
+    ("split", "mapped", "key"),
+    [
+        ('split = { field = "load", parts = { low = [1, 2], high = [3, 4] } }', "", "split.field"),
+        (SPLIT, "[streams.map]\nborough = \"load > `3` && 'Manhattan' || 'Bronx'\"", "split.field"),
+        (SPLIT, '[streams.map]\nborough = "to_string(@)"', "split.field"),
+        ("", "[streams.map]\ndrop = 'load < `4`'", "map.drop"),
+        ("", "[streams.map]\nload = 'a.kw'\ndrop = 'a.kw < `4`'", "map.drop"),
+    ],
+)
+def test_the_value_of_a_reading_does_not_decide_whether_there_is_one(split: str, mapped: str, key: str) -> None:
+    """A user moves it by its sensitivity, and a step without a reading says so without any noise."""
+    [(found, reason, _)] = refused(readings(split, "\n" + mapped))
+    assert found.endswith(key)
+    assert "which a user can move" in reason
+
+
+@pytest.mark.parametrize(
+    "mapped",
+    ["", "[streams.map]\nborough = 'of.borough'\nload = 'of.load'\ndrop = \"of.kind == 'test'\""],
+)
+def test_another_field_of_a_reading_may_decide(mapped: str) -> None:
+    assert len(config(readings(SPLIT, "\n" + mapped)).streams) == 2
