@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import codecs
 import difflib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from schemas.config.domain import DomainSection
-from schemas.config.mapping import MapSection
+from schemas.config.mapping import MapSection, ReadPath
 from schemas.config.privacy import Privacy
 from schemas.config.split import SplitSection
 from schemas.config.timing import Timing
@@ -181,8 +182,8 @@ class InputParts:
                 )
 
     def _readings(self) -> Iterator[ConfigProblem]:
-        """Refuse that the value of a reading decides whether there is one, in the stream or in a part: noise hides how
-        far a user moves it, and not that it is gone.
+        """Refuse that the value of a reading decides whether there is one, in the stream, a step or a part: noise hides
+        how far a user moves it, and not that it is gone.
         """
         if self.domain is None or self.domain.names_user:
             return
@@ -191,6 +192,12 @@ class InputParts:
                 "map.drop",
                 "leaves readings out by their own value, which a user can move: whether there is one would tell it",
                 "decide by another field; values beyond the limits of a reading are clipped to them",
+            )
+        if self.time is not None and self.time.field not in self.domain.fields and self._asks_a_value(self.time.field):
+            yield ConfigProblem(
+                "time.field",
+                "is computed from a reading, which a user can move: in which step there is one would tell it",
+                "name a field that says when the reading was taken",
             )
         if self.split is not None and self._asks_a_value(self.split.field):
             yield ConfigProblem(
@@ -202,21 +209,19 @@ class InputParts:
     def _asks_a_value(self, key: str) -> bool:
         """Return whether a field, or an expression of `[streams.map]`, follows from the value of a reading."""
         assert self.domain is not None
-        mapped = {} if self.map is None else self.map.expressions
-        for value in self.domain.fields:
-            if key == value:
-                return True
-            if key in mapped or value in mapped:
-                asked, made = self._read_by(key), self._read_by(value)
-                if asked is None or made is None or asked & made:
-                    return True
-        return False
+        asked = self._paths(key)
+        return any(path.meets(other) for value in self.domain.fields for path in self._paths(value) for other in asked)
 
-    def _read_by(self, key: str) -> frozenset[str] | None:
-        """Return the last names of the paths that a field comes from; None: any."""
+    def _paths(self, key: str) -> Collection[ReadPath]:
+        """Return where in the value of a record a field is read, or what it is made of."""
         if self.map is not None and key in self.map.expressions:
-            return self.map.read_by(key)
-        return frozenset((key.rpartition(".")[2].strip('"'),))
+            return self.map.paths(key)
+        if key.partition(".")[0] in ROOTS:
+            return ()
+        path = ReadPath()
+        for quoted, part in re.findall(r'"([^"]*)"|([^."]+)', key):
+            path = path.field(quoted or part)
+        return path._replace(leaf=True), ReadPath((key,), leaf=True)
 
     def _names(self) -> Iterator[tuple[str, str]]:
         if self.time is not None:

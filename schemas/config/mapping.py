@@ -16,7 +16,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import orjson
 from jmespath import compile as parse
@@ -96,16 +96,51 @@ def _nodes(tree: Any) -> Iterator[tuple[Any, int]]:
         depth += 1
 
 
-def _last_names(tree: Any) -> Iterator[str | None]:
-    """Yield the last name of each path in an expression; None for one that ends nowhere."""
-    if tree["type"] in ("current", "value_projection"):
-        yield None
-    elif tree["type"] == "field":
-        yield tree["value"]
-    else:
-        parts = [child for child in tree["children"] if isinstance(child, dict)]
-        for part in parts[-1:] if tree["type"] == "subexpression" else parts:
-            yield from _last_names(part)
+class ReadPath(NamedTuple):
+    """Where in a record is read: names, None for any. Positions in lists are left out."""
+
+    names: tuple[str | None, ...] = ()
+    closed: bool = False
+    """Whether a value was made of what stands there, whose own fields are not those of the record."""
+    leaf: bool = False
+    """Whether nothing that stands beneath is read."""
+
+    def field(self, name: str | None) -> ReadPath:
+        return self if self.closed or (name is not None and name.isdecimal()) else ReadPath((*self.names, name))
+
+    def meets(self, other: ReadPath) -> bool:
+        """Return whether one of both reads what the other reads, or may."""
+        deeper = len(self.names) - len(other.names)
+        return (
+            not (self.leaf and deeper < 0)
+            and not (other.leaf and deeper > 0)
+            and all(
+                mine is None or its is None or mine == its for mine, its in zip(self.names, other.names, strict=False)
+            )
+        )
+
+
+def _paths(tree: Any, context: frozenset[ReadPath]) -> frozenset[ReadPath]:
+    """Return where an expression reads that sees what stands at a context, or is made of it."""
+    children = [child for child in tree["children"] if isinstance(child, dict)]
+    match tree["type"]:
+        case "field":
+            return frozenset(path.field(tree["value"]) for path in context)
+        case "current" | "identity" | "index" | "slice":
+            return context
+        case "subexpression" | "pipe" | "index_expression" | "flatten":
+            for child in children:
+                context = _paths(child, context)
+            return context
+        case "projection" | "value_projection" | "filter_projection":
+            left = _paths(children[0], context)
+            if tree["type"] == "value_projection":
+                left = frozenset(path.field(None) for path in left)
+            return frozenset[ReadPath]().union(*(_paths(child, left) for child in children[1:]))
+    # An expression that a function applies sees what stands in its other arguments.
+    given = frozenset[ReadPath]().union(*(_paths(each, context) for each in children if each["type"] != "expref"))
+    applied = (_paths(part, given) for each in children if each["type"] == "expref" for part in each["children"])
+    return frozenset(path._replace(closed=True) for path in given.union(*applied))
 
 
 Expression = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST), AfterValidator(_is_expression)]
@@ -186,10 +221,13 @@ class MapSection(Section):
                     found.add(node["value"])
         return frozenset(found)
 
-    def read_by(self, key: str) -> frozenset[str] | None:
-        """Return the last names of the paths that an expression reads; None: any."""
-        found = set(_last_names(parse(self.expressions[key]).parsed))
-        return None if None in found else frozenset(name for name in found if name is not None)
+    def paths(self, key: str) -> frozenset[ReadPath]:
+        """Return where in the value of a record an expression reads.
+
+        >>> [path.names for path in MapSection(load="sum(meters[*].kw)").paths("load")]
+        [('meters', 'kw')]
+        """
+        return _paths(parse(self.expressions[key]).parsed, frozenset((ReadPath(),)))
 
     def fingerprint_fields(self) -> dict[str, Any]:
         return {

@@ -185,6 +185,16 @@ def readings(split: str, mapped: str = "") -> str:
         (SPLIT, '[streams.map]\nborough = "to_string(@)"', "split.field"),
         ("", "[streams.map]\ndrop = 'load < `4`'", "map.drop"),
         ("", "[streams.map]\nload = 'a.kw'\ndrop = 'a.kw < `4`'", "map.drop"),
+        ("", "[streams.map]\nload = 'a.kw'\ndrop = 'max(values(a)) < `4`'", "map.drop"),
+        ("", "[streams.map]\nload = 'sum(values(a))'\ndrop = 'a.kw < `4`'", "map.drop"),
+        ("", "[streams.map]\nload = '{x: kw}.x'\ndrop = '{y: kw}.y < `4`'", "map.drop"),
+        ("", "[streams.map]\nload = 'sum(*.kw)'\ndrop = 'max(*.kw) < `4`'", "map.drop"),
+        (
+            "split = { field = '\"a.kw\"', parts = { low = [1], high = [2] } }",
+            "[streams.map]\nload = '\"a.kw\"'",
+            "split.field",
+        ),
+        ("", "[streams.map]\nat = 'load < `4` && began || ended'", "time.field"),
     ],
 )
 def test_the_value_of_a_reading_does_not_decide_whether_there_is_one(split: str, mapped: str, key: str) -> None:
@@ -196,7 +206,11 @@ def test_the_value_of_a_reading_does_not_decide_whether_there_is_one(split: str,
 
 @pytest.mark.parametrize(
     "mapped",
-    ["", "[streams.map]\nborough = 'of.borough'\nload = 'of.load'\ndrop = \"of.kind == 'test'\""],
+    [
+        "",
+        "[streams.map]\nborough = 'of.borough'\nload = 'of.load'\ndrop = \"of.kind == 'test'\"",
+        "[streams.map]\nborough = 'of[0].borough'\nload = 'sum(of[*].load)'\nat = 'of[].at | [0]'",
+    ],
 )
 def test_another_field_of_a_reading_may_decide(mapped: str) -> None:
     assert len(config(readings(SPLIT, "\n" + mapped)).streams) == 2
