@@ -152,12 +152,15 @@ LOGICAL: list[tuple[Any, Any, Any]] = [
     ({"type": "int", "logicalType": "date"}, datetime.date(2020, 2, 3), "2020-02-03"),
     ({"type": "int", "logicalType": "time-millis"}, datetime.time(1, 2, 3), "01:02:03"),
     ({"type": "string", "logicalType": "uuid"}, uuid.UUID(int=7), str(uuid.UUID(int=7))),
+    ({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}, bytes(15) + b"\7", str(uuid.UUID(int=7))),
     ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "B"),
     (["null", "string"], None, None),
     (["null", "string", "long"], 7, 7),
     ("boolean", True, True),
     ({"type": "long", "logicalType": "timestamp-micros"}, datetime.datetime(2020, 1, 1, 0, 0, 0, 5, datetime.UTC),
      "2020-01-01T00:00:00.000005+00:00"),
+    ({"type": "long", "logicalType": "timestamp-nanos"}, 5_999, "1970-01-01T00:00:00.000005+00:00"),
+    ({"type": "long", "logicalType": "local-timestamp-nanos"}, -1, "1969-12-31T23:59:59.999999"),
     ({"type": "long", "logicalType": "local-timestamp-millis"}, datetime.datetime(2020, 1, 1), "2020-01-01T00:00:00"),
 ]  # fmt: skip
 
@@ -173,6 +176,56 @@ def test_types_of_avro(kind: Any, written: Any, read: Any) -> None:
     [event], *_ = decoder.decode_unfolded(decoder.unfold(records([data])))
     assert event.scalar0 == read
     assert type(event.scalar0) is type(read)
+
+
+def of_type(kind: Mapping[str, Any], written: Any, **event: Any) -> tuple[Any, Reason, str]:
+    """What becomes of a field `more` of a logical type, that is written as what it is made of: as producers of other
+    libraries do, which hold no value against it.
+    """
+    fields, book = AVRO_SCHEMA["fields"], SchemaBook()
+    named = {each["name"]: {"name": each["name"], "type": kind} for each in fields if each["name"] in event}
+    read = [*(named.get(each["name"], each) for each in fields), {"name": "more", "type": kind}]
+    book.put(SchemaRef(1000), SchemaText("AVRO", json.dumps({**AVRO_SCHEMA, "fields": read})))
+    plain = json.loads(json.dumps(read).replace("logicalType", "ignored"))
+    data = in_avro({**EVENT, **event, "more": written}, {**AVRO_SCHEMA, "fields": plain}, SchemaRef(1000))
+    decoder = replace(spec(InputFormat("avro"), scalars=("more",)), schemas=book).decoder()
+    events, [reason], at_fault = decoder.decode_unfolded(decoder.unfold(records([data])))
+    return events[0].scalar0 if events else None, Reason(reason), at_fault.get(0, "")
+
+
+def test_a_uuid_is_the_text_that_producers_key_by() -> None:
+    """Swift and .NET write capitals. In small letters it would be another key, and so on another partition."""
+    kind = {"type": "string", "logicalType": "uuid"}
+    for text in ("C0FFEE00-0000-4000-8000-00000000000A", "{c0ffee00-0000-4000-8000-00000000000a}", "nobody"):
+        assert of_type(kind, text) == (text, Reason.ACCEPTED, "")
+
+
+def test_a_decimal_has_all_its_digits_whatever_precision_is_claimed() -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    assert of_type(kind, (12_345_678).to_bytes(4, "big"))[0] == 123456.78
+    whole = {"type": "bytes", "logicalType": "decimal", "precision": 4}
+    assert of_type(whole, (10**30 + 1).to_bytes(13, "big"))[0] == 10**30 + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ({"type": "int", "logicalType": "date"}, 2**31 - 1),
+        ({"type": "int", "logicalType": "date"}, -(2**31)),
+        ({"type": "int", "logicalType": "time-millis"}, 86_400_000),
+        ({"type": "long", "logicalType": "time-micros"}, -(2**63)),
+        *(
+            ({"type": "long", "logicalType": f"{local}timestamp-{unit}"}, number)
+            for local in ("", "local-")
+            for unit, number in (("millis", 2**63 - 1), ("micros", -(2**63)))
+        ),
+    ],
+    ids=str,
+)
+def test_a_time_of_no_calendar_is_wrong_where_it_stands(kind: dict[str, Any], number: int) -> None:
+    """The infinity of a database, say: nothing else in the record is wrong for it."""
+    assert of_type(kind, number) == ("NaN", Reason.ACCEPTED, "")  # no domain lists that
+    assert of_type(kind, number, x=number)[1:] == (Reason.NOT_FINITE, "x")
 
 
 @pytest.mark.parametrize(("unit", "read"), [("s", "60.000001"), ("ms", "60000.001"), ("us", 60_000_001)])
@@ -245,6 +298,13 @@ def test_what_protobuf_has_beside_plain_fields() -> None:
         "k": "SOME", "ks": ["NONE", 9], "m": {"a": 4}, "d": None, "s": None, "a": None,
         "b": {"k": "NONE", "ks": [], "m": {}, "d": None, "s": None, "a": 3, "b": None, "z": b""}, "z": b"",
     }  # fmt: skip
+
+
+def test_a_time_of_no_calendar_in_protobuf_is_wrong_where_it_stands() -> None:
+    schema = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
+    message A { google.protobuf.Timestamp at = 1; double x = 2; }"""
+    found = read_proto(schema, b"\0" + bytes([10, 8, 8, *(255,) * 6, 127]) + b"\x11" + bytes(6) + b"\xe0\x3f")
+    assert found == {"at": NOT_FINITE, "x": 0.5}
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Avro, each record with the schema that it was written with: names, unions and logical types as that says.
 
 No reader's schema has a part in it: a field that a writer did not know is not there, whatever default another version
-has. Logical types become Python's: decimal, date, times, timestamps, uuid.
+has. Logical types become Python's: decimal, date, times, timestamps. A value of one that no calendar has, such as the
+infinity of a database, is wrong where it stands, and leaves the other fields of its record alone. A uuid is the text
+that was written, since the key of its record is that text as well.
 
 The bytes of a record bound its depth, its values and its numbers. The library reads a value within another one by
 recursion in C, where a value that is deep enough ends the process, and believes a count of items that take no bytes, of
@@ -14,19 +16,32 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import msgspec
 
 from agents.protocol.formats.contract import SchemaEncoding, SchemaText, UnreadableError, framed
+from agents.protocol.formats.values import NOT_FINITE
 from schemas.events import Reason
 
 DEEPEST = 100
 """Values within each other, as for Protobuf. The reader in Python has room for its five calls for each."""
 MOST_FREE = 1_000
 """Values of no bytes in one record: named types could double them level by level."""
-BOUNDED_DECIMAL = "privstream-decimal"
-"""Logical type of decimals here, read by a reader of our own."""
+OURS = "privstream-"
+"""Begins the logical types that readers of our own read: the library's stay what they are for others."""
+_TIMES: Mapping[str, tuple[str, int]] = {
+    "int-date": ("int-date", 1),
+    "int-time-millis": ("int-time-millis", 1),
+    "long-time-micros": ("long-time-micros", 1),
+    **{
+        f"long-{kind}-{unit}": (f"long-{kind}-{read_as}", divisor)
+        for kind in ("timestamp", "local-timestamp")
+        for unit, read_as, divisor in (("millis", "millis", 1), ("micros", "micros", 1), ("nanos", "micros", 1000))
+    },
+}
+"""Type and logical type -> that by which the library reads it, and in how many of its units it is written."""
 
 
 class _Cost(NamedTuple):
@@ -44,7 +59,7 @@ _NONE = _Cost(1, 1, empty=True)
 
 
 def bound(schema: Any, named: Mapping[str, Any]) -> bool:
-    """Check that reading with a schema has a bound; renames the logical type of decimals in place.
+    """Check that reading with a schema has a bound; renames logical types in place, to those of our readers.
 
     Args: schema, named: as the library parsed them.
     Returns: whether a type of it can hold itself: then `too_deep` must be asked of each value.
@@ -97,8 +112,9 @@ class _Costs:
             if kind == "array" and item.empty:
                 raise ValueError("an array of items that take no bytes")
             return _checked([item], item.free, empty=False)
-        if kind in ("bytes", "fixed") and schema.get("logicalType") == "decimal":
-            schema["logicalType"] = BOUNDED_DECIMAL
+        logical = schema.get("logicalType")
+        if isinstance(kind, str) and (f"{kind}-{logical}" in _TIMES or f"{kind}-{logical}" in _OTHERS):
+            schema["logicalType"] = OURS + logical
         if kind == "fixed":
             return _SOME if schema["size"] > 0 else _NONE
         return _SOME if kind == "enum" else self.of(kind, above, endless)
@@ -159,9 +175,7 @@ def reader_of(text: SchemaText) -> Callable[[io.BytesIO], Any]:
         fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
     parsed = fastavro.parse_schema(msgspec.json.decode(text.text), named_schemas=named)
     recursive = bound(parsed, named)
-    for kind in ("bytes", "fixed"):  # names of our own: the library's own decimals stay what they are for others
-        fastavro.read.LOGICAL_READERS[f"{kind}-{BOUNDED_DECIMAL}"] = _decimal
-
+    fastavro.read.LOGICAL_READERS.update(_readers(fastavro.read.LOGICAL_READERS))
     if not recursive:
         return lambda stream: fastavro.schemaless_reader(stream, parsed, None)
     # A seventh as fast, and where a value is too deep it raises RecursionError, where the reader in C ends the process.
@@ -176,8 +190,50 @@ def reader_of(text: SchemaText) -> Callable[[io.BytesIO], Any]:
     return read
 
 
-def _decimal(data: bytes, schema: Any = None, _: Any = None) -> Any:
-    """Return a decimal; one that is too long stays bytes, which no field can be."""
-    from fastavro.read import LOGICAL_READERS
+def _readers(known: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    """Return our readers by the names under which the library looks for them. Args: known: its own."""
+    found: dict[str, Callable[..., Any]] = {name: _time(known[of], divisor) for name, (of, divisor) in _TIMES.items()}
+    return {name.replace("-", f"-{OURS}", 1): read for name, read in {**found, **_OTHERS}.items()}
 
-    return data if len(data) > MOST_DECIMAL_BYTES else LOGICAL_READERS["bytes-decimal"](data, schema, None)
+
+def _time(read: Callable[..., Any], divisor: int) -> Callable[..., Any]:
+    """Return a reader of times, dates and instants; of one that Python's calendar does not have it gives what no field
+    can be.
+    """
+
+    def within(data: int, schema: Any = None, _: Any = None) -> Any:
+        try:
+            return read(data if divisor == 1 else data // divisor, schema)
+        except (ValueError, OverflowError):
+            return NOT_FINITE
+
+    return within
+
+
+def _decimal(data: bytes, schema: Any = None, _: Any = None) -> Any:
+    """Return a decimal with all its digits, where the library would round it to the precision that its schema claims;
+    one that is too long stays bytes, which no field can be.
+    """
+    if len(data) > MOST_DECIMAL_BYTES:
+        return data
+    sign, digits, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
+    return Decimal((sign, digits, -schema.get("scale", 0)))
+
+
+def _text(data: str, schema: Any = None, _: Any = None) -> str:
+    return data
+
+
+def _uuid(data: bytes, schema: Any = None, _: Any = None) -> Any:
+    if len(data) != 16:
+        return data
+    digits = data.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+_OTHERS: Mapping[str, Callable[..., Any]] = {
+    "bytes-decimal": _decimal,
+    "fixed-decimal": _decimal,
+    "string-uuid": _text,
+    "fixed-uuid": _uuid,
+}

@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agents.protocol.formats.contract import SchemaEncoding, SchemaText, UnreadableError, framed
+from agents.protocol.formats.values import NOT_FINITE
 from schemas.errors import StoreError
 from schemas.events import Reason
 
@@ -221,7 +222,10 @@ def _mapping(message: Any, unknown: Callable[[Any], Any]) -> Any:
     described = message.DESCRIPTOR
     name = described.full_name
     if name == "google.protobuf.Timestamp":
-        return _EPOCH + datetime.timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
+        try:
+            return _EPOCH + datetime.timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
+        except OverflowError:  # of no calendar; the other fields are what they are
+            return NOT_FINITE
     if name in _WRAPPED:
         return message.value
     return {field.name: _field(message, field, unknown) for field in described.fields}
