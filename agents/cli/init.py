@@ -33,6 +33,11 @@ def _engines(incomplete: str) -> list[str]:
     Example("privstream init --engine spatial --from history.csv", "fields as the file names them; then fill in"),
     Example("privstream init --engine series --topic app.rides --bootstrap kafka:9092", "the same with a topic"),
     Example(
+        "privstream init --engine tabular --topic app.rides --bootstrap kafka:9092 --set format=avro "
+        "--set kafka.registry.url=https://registry:8081",
+        "a topic of another format than JSON",
+    ),
+    Example(
         "privstream init --engine spatial --from rides.csv --set privacy.user=rider --set privacy.max_contributions=20 "
         "--set 'domain.bounds=[13.08, 52.33, 13.77, 52.68]'",
         "nothing is left to fill in",
@@ -63,7 +68,8 @@ def init(
         str | None,
         typer.Option(
             metavar="TOPIC",
-            help="The source; with --bootstrap, and without --from, its first records tell names and types of fields.",
+            help="The source; with --bootstrap, and without --from, its first records tell names and types of fields. "
+            "Where they are no JSON: --set format=FORMAT, and --set kafka.registry.url=URL.",
         ),
     ] = None,
     bootstrap: Annotated[
@@ -101,7 +107,7 @@ def init(
     from agents.local.offline.files import rows_for
     from agents.local.start.public import public_facts
     from agents.local.start.sample import check_sample, fields_of, fields_of_file, rows_of_topic
-    from agents.local.start.template import csv_layout, read_setting, write_template
+    from agents.local.start.template import csv_layout, read_setting, section_of, source_form, write_template
     from agents.protocol.replay import beside_the_value
 
     if out.exists() and not overwrite:
@@ -120,7 +126,7 @@ def init(
     if from_ is not None:
         fields = fields_of_file(from_, csv_layout(given))
     elif topic is not None and (bootstrap or os.environ.get("PRIVSTREAM_BOOTSTRAP")):
-        rows = rows_of_topic(_cluster(servers), topic)
+        rows = rows_of_topic(_cluster(servers, section_of("kafka", given)), topic, source_form(given))
         fields = fields_of(rows)
 
     def tried(stream: Stream) -> None:
@@ -163,7 +169,12 @@ def init(
         say("next:")
         say(f"  privstream validate {out}\n      what is promised, and how large the noise is")
         say(f"  privstream simulate {out} {file} --out try\n      what would come out, without Kafka; NOT private")
-        say(f"  privstream dev {out} {file}\n      all of it on this machine")
+        if rows:
+            say(
+                f"  privstream doctor {out}\n      what becomes of the newest records of {source}, when it is filled in"
+            )
+        else:
+            say(f"  privstream dev {out} {file}\n      all of it on this machine")
     if done.to_fill:
         raise typer.Exit(FOUND)
 
@@ -176,19 +187,23 @@ def _folded(text: str, *, first: str = "  ") -> str:
     return "\n".join(wrapped(whole, first=first, rest=" " * 6)).replace("\xa0", " ")
 
 
-def _cluster(servers: str) -> Kafka:
-    """Return `[kafka]` with the settings of the environment, PRIVSTREAM_KAFKA__<KEY>: there is no file yet."""
+def _cluster(servers: str, told: Mapping[str, Any]) -> Kafka:
+    """Return `[kafka]` as `--set` and the variables PRIVSTREAM_KAFKA__<KEY> say: there is no file yet."""
     from schemas.config import Kafka
     from schemas.config.load import with_environment
 
     problems: list[ConfigProblem] = []
-    told = with_environment({"kafka": {"bootstrap": servers}}, os.environ, problems)["kafka"]
+    merged = with_environment({"kafka": {**told, "bootstrap": servers}}, os.environ, problems)["kafka"]
     if problems:
         raise ConfigError(problems)
     try:
-        return Kafka.model_validate({**told, "bootstrap": servers})
-    except ConfigError:
-        raise PrivstreamError(
-            "the cluster cannot be asked: --bootstrap or a variable PRIVSTREAM_KAFKA__<KEY> is wrong. "
-            "Fix: write --bootstrap host:9092, and what [kafka] would have as variables."
-        ) from None
+        return Kafka.model_validate({**merged, "bootstrap": servers})
+    except ConfigError as error:
+        raise ConfigError([_to_be_said(problem) for problem in error.problems]) from None
+
+
+def _to_be_said(problem: ConfigProblem) -> ConfigProblem:
+    """Return what is wrong with a key of `[kafka]`, with the option that mends it."""
+    option = "--bootstrap host:9092" if problem.key == "bootstrap" else f"--set kafka.{problem.key}=VALUE"
+    variable = f"PRIVSTREAM_KAFKA__{problem.key.upper().replace('.', '__')}"
+    return ConfigProblem(f"kafka.{problem.key}", problem.reason, f"{problem.fix}: {option}, or {variable}")

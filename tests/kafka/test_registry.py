@@ -19,6 +19,7 @@ import pytest
 
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
+from agents.local.start.sample import FieldSeen, fields_of, rows_of_topic
 from agents.protocol.formats.avro import AvroEncoding
 from agents.protocol.formats.build import InputFormat
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
@@ -27,7 +28,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.readers.consume.asyncapi import register, value_schemas
 from agents.readers.operator.source_findings import newest_records, registry_findings
-from schemas.config.server import Registry
+from schemas.config.server import Kafka, Registry
 from schemas.errors import ConfigError, PrivstreamError
 from tests.formats import forms
 from tests.formats.registry_process import Door, SchemaRegistry
@@ -193,6 +194,39 @@ async def test_a_registry_that_is_away_delays_and_loses_nothing(
         assert door.refused == 0
         assert "ingest waits for schema" in caplog.text
         assert first not in caplog.text
+
+
+async def test_init_names_the_fields_of_a_topic_in_avro(
+    bootstrap: str, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    bench = Bench(bootstrap, tmp_path)
+    await bench.create()
+    producer, known = Producer(registry, bench), Registry(url=registry.url)
+    grown = schema("double", {"name": "tip", "type": ["null", "double"], "default": None})
+    await producer.send(schema(), [ride("somebody", 0)] * 3)
+    await producer.send(grown, [ride("somebody", 1, tip=1.5), ride("somebody", 2, tip=None)])
+
+    def asked(form: str, registry: Registry | None) -> tuple[FieldSeen, ...]:
+        kafka = Kafka(bootstrap=bootstrap, registry=registry)
+        return fields_of(rows_of_topic(kafka, bench.source, InputFormat(form)))
+
+    assert await asyncio.to_thread(asked, "avro", known) == (
+        FieldSeen("user", "text"),
+        FieldSeen("at", "text", ("iso",)),
+        FieldSeen("position.x", "number"),
+        FieldSeen("position.y", "number"),
+        FieldSeen("tip", "number"),
+    )
+    away = Registry(url="http://127.0.0.1:1")
+    for form, there, said in (
+        ("json", None, "written with schemas of a registry.*--set format=avro"),
+        ("avro", None, "needs the registry.*--set kafka.registry.url=URL"),
+        ("avro", away, "without its schemas.*cannot be reached"),
+        ("protobuf", known, "of its first 5 records none .* UNUSABLE_SCHEMA"),
+    ):
+        with pytest.raises(PrivstreamError, match=said) as refused:
+            await asyncio.to_thread(asked, form, there)
+        assert "somebody" not in str(refused.value)
 
 
 async def test_what_doctor_says_of_the_registry(bootstrap: str, tmp_path: Path, registry: SchemaRegistry) -> None:

@@ -509,12 +509,14 @@ def test_every_key_is_explained_by_a_comment(place: Path) -> None:
 def test_the_topic_is_read_with_the_security_settings_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVSTREAM_BOOTSTRAP", "other:1")
     monkeypatch.setenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOL", "SSL")
-    kafka = _cluster("kafka:9093")
+    kafka = _cluster("kafka:9093", {})
     assert (kafka.bootstrap, kafka.security_protocol) == ("kafka:9093", "SSL")
     monkeypatch.setenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOLL", "SSL")
     with pytest.raises(ConfigError, match="did you mean"):
-        _cluster("kafka:9093")
+        _cluster("kafka:9093", {})
     monkeypatch.delenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOLL")
     for wrong in ("kafka", "kafka:99999999"):
         arguments = ("init", "--engine", "spatial", "--topic", "t", "--bootstrap", wrong)
         assert "--bootstrap host:9092" in call(*arguments)[2]
+    told = ("--bootstrap", "kafka:9093", "--set", "kafka.registry.url=ftp://r")
+    assert "--set kafka.registry.url=VALUE" in call("init", "--engine", "spatial", "--topic", "t", *told)[2]

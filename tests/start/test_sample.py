@@ -113,7 +113,10 @@ def test_fields_of_a_topic(bootstrap: str) -> None:
     asyncio.run(create(bootstrap, NewTopic(topic, 2, 1)))
     with pytest.raises(PrivstreamError, match="no record yet"):
         rows_of_topic(kafka, topic)
-    asyncio.run(fill(b"no json", None, b"[1]", b'{"at": "2026-03-04", "n": 3}', b'{"n": 4, "at": null}'))
+    asyncio.run(fill(b"no json", None, b"[1]"))
+    with pytest.raises(PrivstreamError, match=r"of its first 2 records none is a JSON object.*--set format="):
+        rows_of_topic(kafka, topic)
+    asyncio.run(fill(b'{"at": "2026-03-04", "n": 3}', b'{"n": 4, "at": null}'))
     assert set(fields_of(rows_of_topic(kafka, topic))) == {
         FieldSeen("at", "text", ("iso",), days=True),
         FieldSeen("n", "number"),

@@ -13,28 +13,33 @@ Other nested objects are neither read nor shown.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, time
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from agents.kafka.lifecycle.refusals import WHAT_TO_DO
+from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.local.offline.files import FileError, RowFile, open_rows
 from agents.local.offline.seen import FIRST_ROWS, LOOKED_AT, reads, time_forms, tried
-from agents.protocol.formats.values import TEXT, number
+from agents.protocol.formats.build import JSON, NEEDS, InputFormat
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, UnreadableError
+from agents.protocol.formats.reader import RecordReader
+from agents.protocol.formats.values import NOT_FINITE, TEXT, number
+from agents.protocol.ingest.decode import MAX_VALUE_BYTES
 from agents.protocol.replay import Row
+from agents.show.text import number_of
 from schemas.config import Kafka, Stream
 from schemas.config.domain import FieldKind
 from schemas.config.formats import CsvSection
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.config.values import format_length
 from schemas.errors import PrivstreamError
-from schemas.events import LARGEST_JUMP
+from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason
 
 MOST_ITEMS = 4
 """Largest length of a list whose items are fields, such as the coordinates of a point."""
@@ -128,14 +133,40 @@ def check_sample(stream: Stream, rows: Iterable[Row]) -> None:
         )
 
 
-def rows_of_topic(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
-    """Return the first records of a topic that are JSON objects. Raises: BrokerError; PrivstreamError if none is."""
-    records = asyncio.run(_first_records(kafka, topic))
-    if not records:
+def rows_of_topic(kafka: Kafka, topic: str, form: InputFormat = JSON) -> list[Mapping[str, Any]]:
+    """Return the first events of a topic that are objects; where several schemas have written them, those of one.
+
+    Raises: BrokerError; PrivstreamError where there is none, which says why, and where their schemas cannot be asked
+        for.
+    """
+    if form.format in NEEDS and kafka.registry is None:
         raise PrivstreamError(
-            f"topic {topic} has no record yet that is a JSON object. Fix: write some, or name a file with --from."
+            f'format "{form.format}" needs the registry that holds the schemas of topic {topic}. '
+            "Fix: --set kafka.registry.url=URL."
         )
-    return records
+    try:
+        sample = asyncio.run(_first_records(kafka, topic, form))
+    except RegistryError as error:
+        raise PrivstreamError(
+            f"topic {topic} cannot be read without its schemas: {error}. "
+            "Fix: bring the registry back, or correct --set kafka.registry.url=URL."
+        ) from None
+    if sample.rows:
+        return sample.rows
+    if not sample.records:
+        raise PrivstreamError(f"topic {topic} has no record yet. Fix: write some, or name a file with --from.")
+    if sample.framed == sample.records and form.format == JSON.format:
+        raise PrivstreamError(
+            f"topic {topic}: records are written with schemas of a registry, and read as JSON. Fix: --set format=avro "
+            "(or protobuf, json-schema) --set kafka.registry.url=URL."
+        )
+    [(reason, count)] = sample.refused.most_common(1)
+    kind = "a JSON object" if form == JSON else f'an object in format "{form.format}", envelope "{form.envelope}"'
+    raise PrivstreamError(
+        f"topic {topic}: of its first {number_of(sample.records, 'record')} none is {kind}; most often it is {reason} "
+        f"({count:,}): {WHAT_TO_DO[reason]}. Fix: --set format=FORMAT (avro, protobuf, json-schema, csv, msgpack), "
+        "--set envelope=ENVELOPE (cloudevents, debezium); or name a file with --from."
+    )
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -> tuple[FieldSeen, ...]:
@@ -252,19 +283,66 @@ def _kind(values: Iterable[Any]) -> FieldKind | None:
     return None if not kinds else kinds.pop() if len(kinds) == 1 else "text"
 
 
-async def _first_records(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
+@dataclass(slots=True)
+class _Sample:
+    """The first records of a topic.
+
+    Attributes:
+        records: number of records with a value. framed: number of those that begin as serializers of a registry write.
+        refused: reason -> number of records that are no objects.
+        by_schema: schema, None where there is none -> events, schemas in the order in which they were last met.
+    """
+
+    records: int = 0
+    framed: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    by_schema: dict[SchemaRef | None, list[Mapping[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[Mapping[str, Any]]:
+        """Events of the schema that was met last: each version of a schema has fields of its own."""
+        return next(reversed(self.by_schema.values()), [])[:LOOKED_AT]
+
+    @property
+    def full(self) -> bool:
+        return max(self.records, sum(map(len, self.by_schema.values()))) >= LOOKED_AT
+
+    def take(self, reader: RecordReader, record: Any) -> None:
+        if record.value is None or any(name == TICK_HEADER for name, _ in record.headers):
+            return
+        self.records += 1
+        self.framed += record.value[:1] == b"\0"
+        try:
+            found = [each for each in reader.values(record) if isinstance(each, Mapping)]
+        except UnreadableError as error:
+            self.refused[error.reason.name] += 1
+            return
+        if not found:
+            self.refused[Reason.WRONG_TYPE.name] += 1
+            return
+        ref = reader.ref(record)
+        self.by_schema[ref] = before = self.by_schema.pop(ref, [])  # behind all others
+        before += [{name: None if value is NOT_FINITE else value for name, value in each.items()} for each in found]
+
+
+async def _first_records(kafka: Kafka, topic: str, form: InputFormat) -> _Sample:
     from agents.kafka.clients import log_reader
     from agents.kafka.topics import existing_topics
 
     there = await existing_topics(kafka, [topic], fix="check --topic, or name a file with --from")
-    found: list[Mapping[str, Any]] = []
+    sample, book = _Sample(), SchemaBook()
+    reader = RecordReader(
+        form, (), time="", unit=None, user=None, id_of=lambda _: b"", deletes=True, kinds={}, book=book,
+        max_value_bytes=MAX_VALUE_BYTES,
+    )  # fmt: skip
     for partition in range(there[topic].partitions):
         async with log_reader(kafka, topic, partition) as log:
             async for records in log.read():
+                if kafka.registry is not None and (wanted := reader.missing(records)[1]):
+                    async with RegistryClient(kafka.registry) as client:
+                        await client.learn(book, wanted)
                 for record in records:
-                    with contextlib.suppress(orjson.JSONDecodeError):
-                        if isinstance(row := orjson.loads(record.value or b""), dict):
-                            found.append(row)
-                if len(found) >= LOOKED_AT:
-                    return found[:LOOKED_AT]
-    return found
+                    sample.take(reader, record)
+                    if sample.full:
+                        return sample
+    return sample

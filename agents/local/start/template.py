@@ -27,11 +27,12 @@ from tomlkit.items import Item, Table
 from agents.local.offline.domains import check_streams
 from agents.local.start.public import PublicFacts
 from agents.local.start.sample import FieldSeen
+from agents.protocol.formats.build import InputFormat
 from engines.core.noise import fresh_seed
 from schemas.config import ENGINES, parse_config
 from schemas.config.domain import DomainSection, Question, TablesQuestion
 from schemas.config.engines.spec import EngineSpec
-from schemas.config.formats import CsvSection
+from schemas.config.formats import CsvSection, Source
 from schemas.config.load import SECTIONS
 from schemas.config.privacy import Privacy
 from schemas.config.stream import Stream
@@ -470,6 +471,22 @@ def csv_layout(given: Mapping[str, Any]) -> CsvSection:
         return CsvSection.model_validate(_below("csv", _flat(given)))
     except ConfigError as error:
         raise ConfigError(list(prefixed("csv", error.problems))) from None
+
+
+def source_form(given: Mapping[str, Any]) -> InputFormat:
+    """Return how records of the source are written, as `--set` says. Raises: ConfigError."""
+    keys = {key: given[key] for key in ("format", "envelope") if key in given}
+    source = Source.model_validate(keys)
+    return InputFormat(source.format, source.envelope, csv=csv_layout(given) if source.format == "csv" else None)
+
+
+def section_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `--set` says of a section.
+
+    >>> section_of("kafka", {"kafka.registry.url": "u", "source": "t"})
+    {'registry': {'url': 'u'}}
+    """
+    return _nested(_below(name, _flat(given)))
 
 
 def _below(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:

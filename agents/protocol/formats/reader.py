@@ -282,6 +282,20 @@ class RecordReader:
         except UnreadableError:
             return None
 
+    def values(self, record: SourceRecord) -> list[Any]:
+        """Return the value in which fields are looked up, of each event of a record, with the types of JSON.
+
+        Raises: UnreadableError.
+        """
+        try:
+            return [as_json(document.value) for document in self._documents(record)]
+        except RecursionError:
+            raise UnreadableError(Reason.UNREADABLE) from None
+
+    def ref(self, record: SourceRecord) -> SchemaRef | None:
+        """Return the schema that a value is written with; None where none is needed to read it."""
+        return next(self._refs(record), None)
+
     def unfold(self, records: Sequence[SourceRecord]) -> list[ReadRecord]:
         """Return the events of the records in order: one for each, or two; one as well for what cannot be read.
 
