@@ -222,7 +222,7 @@ class ReplayPlan:
         closed = "a row before it, by --until or by what was replayed before" if self.written else "a row before it"
         told = (
             f"row {row} of the file comes too late: its step is closed by {closed}, and if it moved to another step, "
-            f"one row could move other people's. Fix: sort the file by {self.time_field}"
+            f"one row could move other people's. Fix: sort the file by {self.time_field}, as times and not as texts"
         )
         if not self.written:
             return f"{told}; replay would refuse it, too."

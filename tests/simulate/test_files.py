@@ -150,6 +150,9 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
     [
         ("a.xlsx", b"", "format is not known"),
         ("a.csv", b"a,b\n1,2\nsecret\n", "line 3: another number of cells"),
+        ("a.csv", b'a,b\n"1\n1",2\n\n\n"\n","\n"\n1,2\nsecret\n', "line 10: another number of cells"),
+        ("a.csv", b"sep=,\na,b\n1,2\n", "line 1: a comment, or the separator for a spreadsheet.*remove the line"),
+        ("a.csv", b"# of March\na,b\n1,2\n", "line 1: a comment, or the separator for a spreadsheet"),
         ("a.csv", b"a,a\n1,2\n", "same name"),
         ("a.csv", b"a,b\n1,\xff\xfe\n", "line 2, byte 3: not UTF-8"),
         (
@@ -181,6 +184,12 @@ def test_what_cannot_be_read_says_where_and_repeats_nothing(
         read(path)
     assert "secret" not in str(caught.value)
     assert "Fix: " in str(caught.value)
+
+
+def test_lines_may_end_as_they_did_on_an_old_mac(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b\r1,2\r3,4\r")
+    assert (open_rows(path).count(), read(path)) == (2, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
 
 
 @given(
@@ -322,6 +331,9 @@ def test_missing_columns_are_named_with_their_keys_and_what_is_like_them(tmp_pat
     assert "pickup_longitude ([streams.domain] x); is it pickup_longitud?" in text
     assert "pickup_latitude ([streams.domain] y)" in text
     assert "pickup_datetime" not in text
+    file = write_columns(tmp_path, ending, ("pickup_datetime", " pickup_longitude", "Pickup_Latitude"))
+    with pytest.raises(FileError, match=r'is it " pickup_longitude", with a space\?.*is it Pickup_Latitude\?'):
+        rows_for(file, stream)
 
 
 def test_the_time_is_asked_for(tmp_path: Path) -> None:

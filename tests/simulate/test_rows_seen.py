@@ -201,7 +201,9 @@ def test_a_row_that_is_not_sorted_is_named_as_it_stands_in_the_file(config: Conf
     file = rows_for(write(tmp_path / "rows.jsonl", rows), config.streams[0])
     with pytest.raises(ReplayError, match=r"row 4 of the file .*What was replayed in part needs new topics"):
         first_rows(config.streams[0], file, skip=1)
-    with pytest.raises(ReplayError, match=r"row 4 of the file .*Fix: sort the file by at; replay would") as alone:
+    with pytest.raises(
+        ReplayError, match=r"row 4 of the file .*Fix: sort the file by at, as times and not as texts; replay would"
+    ) as alone:
         run(config, file.path, tmp_path / "out")
     assert not any(word in str(alone.value) for word in ("topic", "--until", "--append", "replayed"))
 

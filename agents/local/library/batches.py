@@ -133,7 +133,8 @@ class BatchReader:
         columns = dict(found)
         if len(columns) < len(found):
             raise BatchError(f"stream {self._stream}: two columns of the batch have one name. Fix: rename one of them.")
-        lacking = [lacking_column(name, key, names) for name, key in self._fields.items() if name not in columns]
+        free = [name for name in names if name not in self._fields]
+        lacking = [lacking_column(name, key, free) for name, key in self._fields.items() if name not in columns]
         if lacking:
             raise BatchError(
                 f"stream {self._stream} reads columns that the batch does not have: {'; '.join(lacking)}. Nothing was "

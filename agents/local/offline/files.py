@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import csv
 import datetime
 import difflib
 import gzip
@@ -28,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -330,11 +331,14 @@ class RowFile:
         with self._said():
             if self.kind == "parquet":
                 return int(pa_parquet.read_metadata(self.path).num_rows)
-            lines, last = 0, b"\n"
+            lines, returns, last = 0, 0, b"\n"
             with self._open() as stream:
                 while block := stream.read(_READ_BYTES):
                     lines += block.count(b"\n")
+                    returns += block.count(b"\r")
                     last = block[-1:]
+        if lines == 0 and self.kind == "csv":  # lines of an old Mac, which Arrow reads as well
+            lines, last = returns, b"\n" if last == b"\r" else last
         lines += last != b"\n"
         return max(lines - 1, 0) if self.kind == "csv" else lines
 
@@ -375,6 +379,11 @@ class RowFile:
                 names = tuple(_csv_header(stream.read(_READ_BYTES), self.csv.delimiter))
             except UnicodeError as error:
                 raise self._unreadable(error) from None
+        if names and (names[0].lower().startswith("sep=") or (len(names) == 1 and names[0].startswith("#"))):
+            raise FileError(
+                f"{self.path}, line 1: a comment, or the separator for a spreadsheet, and not the names of the "
+                "columns. Fix: remove the line."
+            )
         if len(set(names)) < len(names):
             raise FileError(f"{self.path}: two columns have the same name. Fix: give each column a name of its own.")
         other = next((each for each in _SEPARATORS if len(names) == 1 and each in names[0]), None)
@@ -470,11 +479,24 @@ class RowFile:
                         yield _part(batch.slice(at, batch_rows), values_of)
         except pa.ArrowInvalid as error:
             if (broken := _BROKEN_ROW.match(str(error))) is not None:
+                held = "comma" if self.csv.delimiter == "," else "delimiter"
                 raise FileError(  # without Arrow's own message, which repeats the row
-                    f"{self.path}, line {broken[1]}: another number of cells than the header has. "
-                    "Fix: quote cells that hold a comma, or remove the line."
+                    f"{self.path}, line {self._line_of(int(broken[1]))}: another number of cells than the header has. "
+                    f"Fix: quote cells that hold a {held}, close each quote, or remove the line."
                 ) from None
             raise self._unreadable(error) from None
+
+    def _line_of(self, row: int) -> int:
+        """Return the line in which a row of a CSV begins: Arrow counts rows, header and all, without empty lines."""
+        line, stream = row, cast(io.BufferedReader, self._open())
+        with contextlib.suppress(csv.Error), io.TextIOWrapper(stream, "utf-8", errors="replace", newline="") as text:
+            reader, begins = csv.reader(text, delimiter=self.csv.delimiter), 1
+            for cells in reader:
+                row -= bool(cells)
+                if row == 0:
+                    return begins
+                begins = reader.line_num + 1
+        return line
 
     def _parquet(self, batch_rows: int) -> Iterator[Part]:
         with pa_parquet.ParquetFile(self.path) as file:
@@ -582,8 +604,9 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
     if user is not None:
         wanted[user] = "[streams.privacy] user"
     mapped = set() if stream.map is None else stream.map.fields.keys()
+    others = [name for name in columns if name not in wanted]
     lacking = [
-        lacking_column(field, key, columns)
+        lacking_column(field, key, others)
         for field, key in wanted.items()
         if field not in mapped and field not in columns and paths_of(ROWS, [field])[0].parts[0] not in columns
     ]
@@ -593,12 +616,21 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
             "Fix: name the file's own columns in the configuration, or add them to the file (an empty cell is null)."
         )
     # What expressions read is text, as in a record of CSV.
-    others = {} if stream.map is None else dict.fromkeys(columns, TEXT)
-    return replace(file, kinds={**others, **kinds}, time=None if stream.time.field in mapped else stream.time)
+    texts = {} if stream.map is None else dict.fromkeys(columns, TEXT)
+    return replace(file, kinds={**texts, **kinds}, time=None if stream.time.field in mapped else stream.time)
 
 
 def lacking_column(field: str, key: str, columns: Sequence[str]) -> str:
-    """Name a field that no column has, the key that names it, and a column that it may be."""
-    close = difflib.get_close_matches(field, columns, n=1)
-    meant = f"; is it {close[0]}?" if close else ""
-    return f"{field} ({key}){meant}"
+    """Name a field that no column has, the key that names it, and a column that it may be.
+
+    >>> lacking_column("lat", "y", ["late", "Latitude"]), lacking_column("lon", "x", [" lon"])
+    ('lat (y); is it late?', 'lon (x); is it " lon", with a space?')
+    """
+    plain = {name.strip().casefold(): name for name in reversed(columns)}
+    wanted = field.strip().casefold()
+    begun = [name for name in plain if name.startswith(wanted)]
+    close = [wanted] if wanted in plain else difflib.get_close_matches(wanted, plain, n=1) or begun[:1]
+    if not close:
+        return f"{field} ({key})"
+    column = plain[close[0]]
+    return f"{field} ({key}); is it " + (f"{column}?" if column == column.strip() else f'"{column}", with a space?')
