@@ -140,6 +140,18 @@ def configured(**table: Any) -> Config:
     return config_from_mapping({"job": {"name": "j"}, "kafka": kafka, "streams": [stream]})
 
 
+@pytest.mark.parametrize("output", ["json", *TYPED])
+def test_a_schema_says_what_the_time_of_its_records_is(output: str) -> None:
+    said = {
+        "dated": "of the step that the record stands for; header privstream-step",
+        "released": "of the step that added the record",
+    }
+    time = stream_table("s-1")["time"]
+    for records, sentence in said.items():
+        (stream,) = configured(output={"format": output}, time={**time, "records": records}).streams
+        assert sentence in orjson.dumps(record_format(stream).schema).decode()
+
+
 ATTRIBUTES: list[dict[str, Any]] = [
     {"field": "mixed", "values": [True, 1, "true", 2.5], "missing": True, "unknown": "other"},
     {"field": "whole", "values": [0, 1, 2**40], "missing": True},

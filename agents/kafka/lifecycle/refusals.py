@@ -63,8 +63,8 @@ OUTCOMES: Mapping[str, str] = {
 """What is said of records beside those that are simply used, and those that are refused."""
 
 _TYPES = (
-    "a number must be one (13.4, as a number or as text, and not 13,4), and a text a text: correct the producer, or "
-    "name another field in the configuration"
+    "a number must be one (13.4, as a number or as text, and not 13,4), and a text a text; null is neither: correct "
+    "the producer, or name another field in the configuration"
 )
 _DOMAIN = (
     "compare the field with [streams.domain]: bounds, units and the order of coordinates; or the values that are listed"
@@ -87,7 +87,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.OUTSIDE_DOMAIN.name: _DOMAIN,
     Reason.BAD_OPERATION.name: "an operation is insert or delete, as far as the engine takes both; changes u and d "
     'of Debezium are read where [streams.domain] has op = "$operation"',
-    Reason.UNREADABLE.name: "the records are cut off, or not of the stream's format: correct format, or the producer",
+    Reason.UNREADABLE.name: "the records are cut off, not of the stream's format, or hold what the schema that they "
+    "name does not explain: correct format, or the producer",
     Reason.NO_SCHEMA_ID.name: "producers must write with a serializer of the registry; without one, set another format",
     Reason.UNKNOWN_SCHEMA.name: "set [kafka.registry] url to the registry that the producers write with",
     Reason.UNUSABLE_SCHEMA.name: "set format to the schemas' own kind; one that does not compile must be corrected",

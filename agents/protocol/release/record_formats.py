@@ -33,6 +33,7 @@ from schemas.config.engines.spec import RecordKind
 from schemas.config.output import OutputFormat
 from schemas.config.timing import NUMERIC_FORMATS, epoch_us
 from schemas.errors import ConfigError, WireError
+from schemas.releases import STEP_HEADER
 
 _MAGIC = b"\0"
 _HEAD = 5  # bytes before what was written: magic and id
@@ -100,6 +101,13 @@ class RecordFormat(ABC):
             raise ValueError("no schema id")
         return value[_HEAD:]
 
+    @property
+    def _what_time(self) -> str:
+        """What the time of a record is, for whoever reads the schema."""
+        if self._stream.record_times == "released":
+            return "Start of the step that added the record"
+        return f"Start of the step that the record stands for; header {STEP_HEADER} is the step that added it"
+
     def _raw_time(self, at_us: int) -> str | int | float:
         return raw_time(at_us, time_format=self._time.format, timezone=self._time.timezone)
 
@@ -127,7 +135,7 @@ class JsonRecords(RecordFormat):
 
     @property
     def schema(self) -> dict[str, Any]:
-        said = f"Start of the step that added the record, in the raw events' format: {self._time.format}."
+        said = f"{self._what_time}. In the raw events' format: {self._time.format}."
         kind = "integer" if self._time.format in NUMERIC_FORMATS else "string"
         return self._json_schema({"type": kind, "description": said})
 
@@ -146,7 +154,7 @@ class JsonSchemaRecords(RecordFormat):
 
     @property
     def schema(self) -> dict[str, Any]:
-        said = "Start of the step that added the record, in UTC."
+        said = f"{self._what_time}. In UTC."
         return self._json_schema({"type": "string", "format": "date-time", "description": said})
 
     def time(self, at_us: int) -> str:
@@ -170,7 +178,7 @@ class AvroRecords(RecordFormat):
             {
                 "name": self._time.field,
                 "type": {"type": "long", "logicalType": "timestamp-micros"},
-                "doc": "Start of the step that added the record.",
+                "doc": f"{self._what_time}.",
             }
         ]
         for name, kinds in self._stream.record_fields.items():
