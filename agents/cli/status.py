@@ -27,11 +27,12 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     loaded = config_of(config)
     from agents.kafka.broker_clock import WHAT_TO_DO, worker_clocks
+    from agents.kafka.status import registry_doubts
     from agents.kafka.status import status as ask
     from agents.kafka.witness import UNCONFIGURED
 
     with working("asking the cluster", quiet=as_json):
-        streams = asyncio.run(ask(loaded))
+        streams = asyncio.run(registry_doubts(loaded, asyncio.run(ask(loaded))))
         by_clock = any(each.live is None or each.live for each in streams)
         clocks = asyncio.run(worker_clocks(loaded)) if by_clock else {}
     if as_json:

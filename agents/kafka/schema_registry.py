@@ -34,6 +34,11 @@ MOST_BYTES = 4 << 20
 MOST_IDS = 1 << 32
 """A record says the id of its schema in four bytes."""
 NO_REGISTRY = "answers, and is no schema registry"
+WHAT_TO_DO = (
+    "bring the registry back, or correct [kafka.registry] (url, username, password_file, ssl_cafile); until then "
+    "records wait, and none is lost"
+)
+"""Where a registry is away."""
 
 
 class RegistryError(Exception):

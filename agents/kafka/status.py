@@ -19,10 +19,12 @@ from agents.kafka.lifecycle.advice import explain
 from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field, percent
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.membership import members_of
+from agents.kafka.schema_registry import WHAT_TO_DO, RegistryClient, RegistryError
 from agents.kafka.stop_log import recorded
 from agents.kafka.topics import TopicIdentity, admin_client, not_there, topic_identities
 from agents.kafka.witness import store_of
 from agents.kafka.witness_places import within
+from agents.protocol.formats.build import NEEDS
 from agents.protocol.ingest.partition import nested
 from agents.protocol.ingest.places import NEW, Places
 from agents.protocol.partitioner import Hashing, home_partition
@@ -168,6 +170,27 @@ async def status(config: Config) -> list[StreamStatus]:
             )
             for each in streams
         ]
+
+
+async def registry_doubts(config: Config, states: Sequence[StreamStatus]) -> list[StreamStatus]:
+    """Return the states, in doubt where records are to be read and the registry with their schemas does not help: only
+    the workers know for which schemas they wait, and where nothing is said of them a stream would look well.
+    """
+    registry = config.kafka.registry
+    read_by_schema = {each.name for each in config.streams if NEEDS.keys() & {each.format, each.key_format}}
+    if registry is None or not any(each.ingest_lag for each in states if each.stream in read_by_schema):
+        return list(states)
+    try:
+        async with RegistryClient(registry) as client:
+            await client.check()
+    except (ConfigError, RegistryError) as error:
+        said = f"records are to be read, and the registry with their schemas does not help: {error}. Fix: {WHAT_TO_DO}"
+        doubt = Doubt("registry is away", said)
+        return [
+            replace(each, doubt=each.doubt or doubt) if each.ingest_lag and each.stream in read_by_schema else each
+            for each in states
+        ]
+    return list(states)
 
 
 async def _routed(

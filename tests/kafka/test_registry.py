@@ -12,6 +12,7 @@ import logging
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
+from agents.kafka.status import registry_doubts, status
 from agents.local.start.sample import FieldSeen, fields_of, rows_of_topic
 from agents.protocol.formats.avro import AvroEncoding
 from agents.protocol.formats.build import InputFormat
@@ -160,8 +162,14 @@ async def test_a_registry_that_is_away_delays_and_loses_nothing(
             waiting = await bench.result()
             assert waiting.reasons == {"ACCEPTED": 20 + len(others)}
             assert waiting.ticks[0] == 0, "the step is open for as long as a record waits"
+            states = [replace(each, doubt=None) for each in await status(bench.config)]  # there is no whole worker here
+            [stream] = await registry_doubts(bench.config, states)
+            assert stream.doubt is not None
+            assert (stream.health, "cannot be reached" in stream.doubt.detail) == ("registry is away", True)
 
             await door.open()
+            assert await registry_doubts(bench.config, states) == states
+            door.asked.remove("/schemas/types")  # by what was just asked
             result = await bench.until_ticked(1)
             assert result.events == {0: 20, 1: len(others) + 1}
             assert not any(said.startswith("schema registry:") for said in vitals.unready)

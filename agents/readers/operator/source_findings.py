@@ -14,6 +14,7 @@ from agents.kafka.clients import log_reader
 from agents.kafka.fingerprint import changed_source, stored_fingerprints
 from agents.kafka.lifecycle.advice import PAGE, what_to_do
 from agents.kafka.lifecycle.refusals import NEARLY_ALL, Seen, by_reason_and_field
+from agents.kafka.schema_registry import WHAT_TO_DO as FIX_REGISTRY
 from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.kafka.status import StreamStatus, status
 from agents.kafka.topics import TopicIdentity, existing_topics
@@ -82,10 +83,6 @@ def filters_of(stream: Stream, *, partitions: int, start_us: int | None, rows: b
     return dataclasses.replace(spec, bounds=None, clock=clock)
 
 
-FIX_REGISTRY = (
-    "bring the registry back, or correct [kafka.registry] (url, username, password_file, ssl_cafile); until then "
-    "records wait, and none is lost"
-)
 KEEP_LONGER = "raise retention.ms and retention.bytes of the source above the longest outage and lag"
 
 

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import follower
 from agents.kafka.lifecycle.refusals import Seen
-from agents.kafka.status import StreamStatus, status
+from agents.kafka.status import StreamStatus, registry_doubts, status
 from agents.kafka.topics import existing_topics
 from agents.protocol.ingest.events import PLACED_BY
 from agents.readers.watch.routes import NO_STORE, Reader, Routes
@@ -149,7 +149,7 @@ class OperatorReader(Reader):
         by_name = {truth.stream.name: truth for truth in self._streams.values()}
         while True:
             try:
-                for each in await status(self._config):
+                for each in await registry_doubts(self._config, await status(self._config)):
                     by_name[each.stream].on_status(each)
                 self.problem = None
             except (BrokerError, WireError) as error:
