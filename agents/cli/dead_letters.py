@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +78,15 @@ async def _tell(config: Config, wanted: Any, *, last: int, going_on: bool, show:
     with Bars() as bars:
         found = await letters.dead_letters(config, wanted, most=last, read=partial(bars, "letters"))
     async with letters.raw_records(config) as ask:
-        shown = [_entry(letter, await ask(letter) if show else None, show=show) for letter in found.newest]
+        readings = letters.Readings(config)
+
+        async def entry_of(letter: DeadLetter) -> dict[str, Any]:
+            if not show:
+                return _entry(letter)
+            record = await ask(letter)
+            return _entry(letter) | _shown(record, await readings.values(letter.stream, record))
+
+        shown = [await entry_of(letter) for letter in found.newest]
         if as_json:
             counts = [
                 {"stream": stream, "reason": reason, "field": field, "records": records}
@@ -86,11 +95,13 @@ async def _tell(config: Config, wanted: Any, *, last: int, going_on: bool, show:
             print_json({"ok": True, "private": show, "counts": counts, "last": shown, "unreadable": found.unreadable})
         else:
             _print(found, shown)
+        if readings.problem is not None:
+            warn(readings.problem)
         if show:
             warn("these are raw records, PRIVATE as they stand: do not send or commit them")
         if going_on:
             async for letter in letters.follow(config, wanted, found):
-                entry = _entry(letter, await ask(letter) if show else None, show=show)
+                entry = await entry_of(letter)
                 print_json(entry) if as_json else typer.echo(_line(entry))
 
 
@@ -117,8 +128,8 @@ def _print(found: Any, shown: list[dict[str, Any]]) -> None:
     say("operator only: positions of private records")
 
 
-def _entry(letter: DeadLetter, record: Any, *, show: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+def _entry(letter: DeadLetter) -> dict[str, Any]:
+    return {
         "stream": letter.stream,
         "topic": letter.topic,
         "partition": letter.partition,
@@ -126,18 +137,30 @@ def _entry(letter: DeadLetter, record: Any, *, show: bool) -> dict[str, Any]:
         "reason": letter.reason.name,
         "field": letter.field,
     }
-    if show:
-        entry |= {"raw": None if record is None else _text(record.value), "there": record is not None}
-    return entry
+
+
+def _shown(record: Any, values: list[Any] | None) -> dict[str, Any]:
+    """Return what `--show` adds. Args: values: of a record that is no text."""
+    read = None if values is None else json.loads(json.dumps(values, default=_not_json))
+    return {"raw": None if record is None else _text(record.value), "read": read, "there": record is not None}
+
+
+def _not_json(value: Any) -> str:
+    """Return what stands for a value that JSON does not have: bytes, and numbers that are none."""
+    return f"bytes {_text(value)}" if isinstance(value, bytes) else "NaN"
 
 
 def _line(entry: dict[str, Any]) -> str:
     of = f" of {entry['field']}" if entry["field"] else ""
     place = f"{entry['topic']}-{entry['partition']} offset {entry['offset']:,}"
     line = f"{entry['stream']}: {entry['reason']}{of}, {place}"
-    if "raw" in entry:
-        line += f"\n    {entry['raw']}" if entry["there"] else "\n    no longer in the source"
-    return line
+    if "raw" not in entry:
+        return line
+    if not entry["there"]:
+        return f"{line}\n    no longer in the source"
+    if entry["read"] is None:
+        return f"{line}\n    {entry['raw']}"
+    return line + "".join(f"\n    {_text(json.dumps(each, ensure_ascii=False).encode())}" for each in entry["read"])
 
 
 def _text(value: bytes | None) -> str:

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from agents.cli.dead_letters import _print
+from agents.cli.dead_letters import _entry, _line, _print, _shown
 from agents.cli.status import _remarks
 from agents.kafka import broker_clock
 from agents.kafka import status as kafka_status
 from agents.kafka.lifecycle.refusals import DOUBTED, MUCH, WHAT_TO_DO
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.status import Doubt, StreamStatus
+from agents.protocol.formats.values import NOT_FINITE
+from agents.protocol.ingest.dead_letters import DeadLetter
 from schemas.blocks import Tally
+from schemas.events import Reason
 from tests.commands import call
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
@@ -58,6 +61,19 @@ def test_dead_letters_come_with_what_to_do_once_for_each_reason(capsys: pytest.C
     told = capsys.readouterr()
     assert told.err.count("WRONG_TYPE: a number must be one") == told.err.count("BAD_TIME: set [streams.time]") == 1
     assert "must be one" not in told.out, "a program reads the counts"
+
+
+def test_a_record_that_is_no_text_is_shown_as_its_schema_reads_it() -> None:
+    letter = DeadLetter("taxi", "raw.taxi", 0, 7, Reason.WRONG_TYPE, "fare")
+    record = SimpleNamespace(value=b"\0\0\0\0\7\1\x1b[31m")
+    values = [{"user": "ann", "fare": b"\1", "at": NOT_FINITE, "note": "\x1b[31m"}]
+    entry = _entry(letter) | _shown(record, values)
+    assert entry["read"] == [{"user": "ann", "fare": "bytes \\x01", "at": "NaN", "note": "\x1b[31m"}]
+    told = _line(entry)
+    assert '"user": "ann"' in told
+    assert "\x1b" not in told
+    assert _line(_entry(letter) | _shown(record, None)).endswith(r"\x00\x00\x00\x00\x07\x01\x1b[31m")
+    assert _line(_entry(letter) | _shown(None, None)).endswith("no longer in the source")
 
 
 def test_what_is_refused_is_named_with_its_share_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from agents.protocol.formats.protobuf import ProtobufEncoding, descriptors
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.readers.consume.asyncapi import register, value_schemas
+from agents.readers.operator.dead_letters import Readings, dead_letters, raw_records
 from agents.readers.operator.source_findings import newest_records, registry_findings
 from schemas.config.server import Kafka, Registry
 from schemas.errors import ConfigError, PrivstreamError
@@ -199,9 +200,27 @@ async def test_a_registry_that_is_away_delays_and_loses_nothing(
         assert seen.records == sum(result.reasons.values())
         letters = {letter.reason.name: letter.field for letter in await bench.letters()}
         assert letters == {**dict.fromkeys(bad, ""), "WRONG_TYPE": "position.x"}
+        assert await shown(bench) == {**dict.fromkeys(bad, None), "WRONG_TYPE": [ride(first, 2, x="half")]}
         assert door.refused == 0
         assert "ingest waits for schema" in caplog.text
         assert first not in caplog.text
+
+
+async def shown(bench: Bench) -> dict[str, list[Any] | None]:
+    """What `dead-letters --show` shows in place of the bytes, by reason."""
+    found, readings = await dead_letters(bench.config, lambda _: True, most=10), Readings(bench.config)
+    async with raw_records(bench.config) as ask:
+        read = {each.reason.name: await readings.values(each.stream, await ask(each)) for each in found.newest}
+    for events in read.values():
+        for event in events or ():
+            event["at"] = datetime.datetime.fromisoformat(event["at"])
+    assert readings.problem is None
+    away = bench.config.kafka.model_copy(update={"registry": Registry(url="http://127.0.0.1:1")})
+    readings = Readings(bench.config.model_copy(update={"kafka": away}))
+    async with raw_records(bench.config) as ask:
+        assert [await readings.values(each.stream, await ask(each)) for each in found.newest] == [None] * len(read)
+    assert "cannot be reached" in str(readings.problem)
+    return read
 
 
 async def test_init_names_the_fields_of_a_topic_in_avro(

@@ -331,10 +331,7 @@ async def _first_records(kafka: Kafka, topic: str, form: InputFormat) -> _Sample
 
     there = await existing_topics(kafka, [topic], fix="check --topic, or name a file with --from")
     sample, book = _Sample(), SchemaBook()
-    reader = RecordReader(
-        form, (), time="", unit=None, user=None, id_of=lambda _: b"", deletes=True, kinds={}, book=book,
-        max_value_bytes=MAX_VALUE_BYTES,
-    )  # fmt: skip
+    reader = RecordReader.of_values(form, book, max_value_bytes=MAX_VALUE_BYTES)
     for partition in range(there[topic].partitions):
         async with log_reader(kafka, topic, partition) as log:
             async for records in log.read():

@@ -225,6 +225,14 @@ class RecordReader:
         self._book = book
         self._most_bytes = max_value_bytes
 
+    @staticmethod
+    def of_values(form: InputFormat, book: SchemaBook, *, max_value_bytes: int) -> RecordReader:
+        """Return a reader of whole values (`values`), whatever fields a stream reads of them."""
+        return RecordReader(
+            form, (), time="", unit=None, user=None, id_of=lambda _: b"", deletes=True, kinds={}, book=book,
+            max_value_bytes=max_value_bytes,
+        )  # fmt: skip
+
     @property
     def weight(self) -> int:
         """About what a record costs beside one of JSON that is read as it stands, all of ingest counted."""

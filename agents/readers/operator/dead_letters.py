@@ -15,13 +15,20 @@ from typing import Any
 from aiokafka import TopicPartition
 
 from agents.kafka.clients import follower, log_reader
+from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.kafka.topics import existing_topics
+from agents.protocol.formats.build import NEEDS, InputFormat
+from agents.protocol.formats.contract import SchemaBook, UnreadableError
+from agents.protocol.formats.reader import RecordReader
 from agents.protocol.ingest.dead_letters import DeadLetter
+from agents.protocol.ingest.decode import MAX_VALUE_BYTES
 from schemas.config import Config
-from schemas.errors import WireError
+from schemas.errors import ConfigError, WireError
 from schemas.topics import Topics
 
 Wanted = Callable[[DeadLetter], bool]
+BINARY = (*NEEDS, "msgpack")
+"""Formats of which a record is no text."""
 
 
 @dataclass
@@ -111,6 +118,38 @@ async def raw_records(config: Config) -> AsyncIterator[Callable[[DeadLetter], An
             return record if record.offset == letter.offset else None
 
         yield ask
+
+
+class Readings:
+    """What is in records that no terminal shows as they stand, by their schemas. PRIVATE.
+
+    Attributes:
+        problem: why some could not be read, in a sentence; None: nothing but the records themselves is in the way.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.problem: str | None = None
+        self._registry, self._book = config.kafka.registry, SchemaBook()
+        self._streams = {each.name: each for each in config.streams if each.format in BINARY}
+
+    async def values(self, stream: str, record: Any) -> list[Any] | None:
+        """Return the value of each event of a record of a stream's source, with the types of JSON, and bytes; None
+        where it is to be shown as it stands, since it can be, or cannot be read.
+        """
+        if stream not in self._streams or record is None or not record.value:
+            return None
+        form = InputFormat.from_stream(self._streams[stream])
+        reader = RecordReader.of_values(form, self._book, max_value_bytes=MAX_VALUE_BYTES)
+        try:
+            if self._registry is not None and (wanted := reader.missing([record])[1]):
+                async with RegistryClient(self._registry, not_there_s=0.0) as client:
+                    await client.learn(self._book, wanted)
+            return reader.values(record)
+        except UnreadableError:
+            return None
+        except (ConfigError, RegistryError) as error:
+            self.problem = f"some records are shown as they stand, since their schemas are not known: {error}"
+            return None
 
 
 async def _topic(config: Config) -> tuple[str, int]:
