@@ -106,7 +106,8 @@ class ReplayPlan:
         source: digest of the file.
         until: first step that is not replayed, public; None where the end of the file is.
         time_field: what the file must be sorted by, for messages. written: whether chunks are; they are not where a
-            replay is tried without Kafka, as `simulate` does, and then messages have other advice.
+            replay is tried without Kafka, as `simulate` does, and then messages have other advice. ahead: whether rows
+            are only looked at, before any is written.
         last: largest step of a row so far, -1 before any. After a restart: of a row since then.
         left_out: rows so far from the first one at or after `until` on.
         live_from: first step after the history, once the partitions have gone live.
@@ -120,6 +121,7 @@ class ReplayPlan:
     until: int | None = None
     time_field: str = "time"
     written: bool = True
+    ahead: bool = False
     last: int = -1
     left_out: int = 0
     live_from: int | None = None
@@ -159,6 +161,14 @@ class ReplayPlan:
             self.row += 1
         self._tick(written)
         return ReplayChunk(written, self.progress, len(rows))
+
+    def pass_over(self, steps: Sequence[int | None]) -> None:
+        """Come behind the next rows without their records. Raises: ReplayError, where `chunk` would."""
+        kept = self._kept(steps)
+        self.left_out += len(steps) - kept
+        self.row += kept
+        self.last = max([self.last, *(step for step in steps[:kept] if step is not None)])
+        self.step = max(self.step, self.last - 1)
 
     def close(self, step: int) -> ReplayChunk:
         """Close every step up to `step`: public time has passed it and no row of it is left."""
@@ -226,6 +236,8 @@ class ReplayPlan:
         )
         if not self.written:
             return f"{told}; replay would refuse it, too."
+        if self.ahead:
+            return f"{told}; with --append, start behind the steps that are closed. Nothing was written."
         return (
             f"{told}. What was replayed in part needs new topics; with --append, start behind the steps that are "
             "closed."

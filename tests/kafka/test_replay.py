@@ -25,6 +25,7 @@ from aiokafka.admin import RecordsToDelete
 import agents.local.offline.replay
 from agents.kafka.clients import read_to_end, tail
 from agents.kafka.topics import admin_client, create_topics
+from agents.local.offline.files import FileError
 from agents.local.offline.replay import Replayed, last_ticks, replay, tick_of
 from agents.local.offline.seen import RowsSeen
 from agents.protocol.replay import ReplayChunk, ReplayError, ReplayPlan
@@ -178,26 +179,27 @@ def test_a_limit_at_the_file_s_very_end_closes_the_last_step(bootstrap: str, tmp
     assert_every_row_once(config, 100)
 
 
-def test_rows_that_are_not_sorted_are_refused_and_their_chunk_is_not_there(
+def test_what_is_wrong_with_any_row_is_said_before_one_is_written_and_a_file_put_right_goes_through(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is written where they are among the first rows, which are looked at before."""
+    """Also where it is behind the first rows, which are looked at in full: here none is."""
     config = job(bootstrap)
-    path = tmp_path / "a.jsonl"
+    monkeypatch.setattr(agents.local.offline.replay, "check_fit", lambda *_, **__: RowsSeen(config.streams[0].time))
+    unsorted, broken, good = tmp_path / "a.jsonl", tmp_path / "b.csv", tmp_path / "c.csv"
     days = [0, 0, 1, 1, 2, 0]
-    path.write_bytes(b"".join(orjson.dumps({"row": i, "at": START + day * DAY}) + b"\n" for i, day in enumerate(days)))
-    for written in (False, True):
-        if written:
-            monkeypatch.setattr(
-                agents.local.offline.replay, "check_fit", lambda *_, **__: RowsSeen(config.streams[0].time)
-            )
-        with pytest.raises(ReplayError, match=r"row 6 of the file.*sort the file by at\."):
-            run(config, path, chunk_rows=3)
-        assert bool(rows_in(records(config, config.streams[0].source))) is written
-    assert rows_in(records(config, config.streams[0].source)) == Counter(range(3))
-    assert progress(config) == {(0, 3)}
-    with pytest.raises(ReplayError, match=r"row 6 of the file"):
-        run(config, path, speed=100 * DAY)
+    unsorted.write_bytes(
+        b"".join(orjson.dumps({"row": i, "at": START + day * DAY}) + b"\n" for i, day in enumerate(days))
+    )
+    lines = ["row,at,user,x,y\n", *(f"{row},{START + row * DAY // 5},u,0.5,0.25\n" for row in range(6))]
+    good.write_text("".join(lines))
+    broken.write_text("".join([*lines[:-1], "5,1,1,1,1,1,1\n"]))
+    for speed in (None, 100.0 * DAY):
+        with pytest.raises(ReplayError, match=r"row 6 of the file.*sort the file by at,.*Nothing was written"):
+            run(config, unsorted, chunk_rows=3, speed=speed)
+        with pytest.raises(FileError, match="line 7: another number of cells"):
+            run(config, broken, chunk_rows=3, speed=speed)
+    assert sum(map(len, records(config, config.streams[0].source))) == 0
+    assert run(config, good, chunk_rows=3).rows == 6
 
 
 @pytest.mark.parametrize("speed", [None, 10.0 * DAY])
@@ -247,7 +249,7 @@ def test_another_file_is_refused_unless_appended(bootstrap: str, tmp_path: Path)
     with pytest.raises(ReplayError, match="--append"):
         run(config, behind)
     closed = write_rows(tmp_path / "c.csv.gz", 50, first_day=4)
-    with pytest.raises(ReplayError, match=r"row 1 of the file.*with --append, start behind"):
+    with pytest.raises(ReplayError, match=r"row 1 of the file.*with --append, start behind.*Nothing was written"):
         run(config, closed, append=True)
     assert progress(config) == {(4, 100)}
     appended = run(config, behind, append=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -215,6 +215,25 @@ def test_a_row_whose_step_is_closed_is_refused_before_its_chunk_is_written(
         run(topics, rows, cuts, until=until)
     for tp in topics.records:
         assert all(step == rows[row]["step"] for row, step in topics.joined(tp) if own(rows[row]["step"]))
+
+
+@given(stream=st.lists(rows_with_steps, max_size=40), cuts=sizes, until=untils)
+def test_a_look_ahead_refuses_what_a_replay_refuses_and_comes_as_far(
+    stream: list[tuple[Step, int | None]], cuts: list[int], until: int | None
+) -> None:
+    def passed(take: Callable[[ReplayPlan, list[Any], list[Step]], object]) -> tuple[Any, ...]:
+        plan, rows, number = ReplayPlan(TOPICS, place, SOURCE, until=until), split(stream), 0
+        try:
+            while rows:
+                size = max(1, cuts[number % len(cuts)] if cuts else len(rows))
+                take(plan, rows[:size], [row["step"] for row in rows[:size]])
+                rows, number = rows[size:], number + 1
+        except ReplayError as error:
+            return plan.step, plan.row, plan.last, plan.left_out, str(error)
+        return plan.step, plan.row, plan.last, plan.left_out
+
+    written = passed(lambda plan, rows, steps: plan.chunk(rows, steps))
+    assert passed(lambda plan, rows, steps: plan.pass_over(steps)) == written
 
 
 @given(stream=streams)

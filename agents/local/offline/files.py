@@ -309,6 +309,7 @@ class RowFile:
         kinds: what values of a column can be, where that is known; for files that hold texts alone.
         csv: layout of such files.
         time: of the stream that the rows are for, in whose format the timestamps of its column are written.
+        only: columns that rows have; None: all. Others are read as well, for what may be wrong with them, and dropped.
     """
 
     path: Path
@@ -317,6 +318,7 @@ class RowFile:
     kinds: Kinds = field(default_factory=dict)
     csv: CsvSection = field(default_factory=CsvSection)
     time: Timing | None = None
+    only: frozenset[str] | None = None
 
     def summary(self) -> FileSummary:
         """Return the SHA-256 of the file's bytes, and its rows. One pass, constant memory. Raises: FileError."""
@@ -474,7 +476,7 @@ class RowFile:
             with self._open() as stream:
                 reader = pa_csv.open_csv(stream, pa_csv.ReadOptions(**reading), parse, convert)
                 values_of = partial(_csv_column, kinds=self.kinds, decimal=self.csv.decimal)
-                for batch in reader:
+                for batch in map(self._wanted, reader):
                     for at in range(0, batch.num_rows, batch_rows):
                         yield _part(batch.slice(at, batch_rows), values_of)
         except pa.ArrowInvalid as error:
@@ -485,6 +487,9 @@ class RowFile:
                     f"Fix: quote cells that hold a {held}, close each quote, or remove the line."
                 ) from None
             raise self._unreadable(error) from None
+
+    def _wanted(self, batch: Any) -> Any:
+        return batch if self.only is None else batch.select([name for name in batch.schema.names if name in self.only])
 
     def _line_of(self, row: int) -> int:
         """Return the line in which a row of a CSV begins: Arrow counts rows, header and all, without empty lines."""
@@ -507,7 +512,7 @@ class RowFile:
                         "Fix: leave it out, or store it as text."
                     )
             for batch in file.iter_batches(batch_size=batch_rows):
-                yield _part(batch, self._values)
+                yield _part(self._wanted(batch), self._values)
 
     def _values(self, name: str, column: Any) -> list[Any]:
         """Return a Parquet column as the JSON values of an event."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from agents.local.offline.files import FileError, Row, RowFile, rows_for
 from agents.local.offline.seen import RowsSeen, check_fit, first_rows
 from agents.protocol.clock import MANY_STEPS, StepClock, time_for
 from agents.protocol.fingerprint import OF_WORKERS
+from agents.protocol.formats.build import ROWS
+from agents.protocol.formats.reader import paths_of
 from agents.protocol.partitioner import home_partition
 from agents.protocol.replay import (
     ReplayChunk,
@@ -326,13 +328,14 @@ async def replay(
             on_prospect(await going_live.prospect(max(begin.step, history), yes=yes))
         total = summary.rows if limit is None else min(summary.rows, limit)
         progress(begin.row, total)
+        left = None if limit is None else max(limit - begin.row, 0)
         if not live:
+            await asyncio.to_thread(look_ahead, stream, file, clock, plan, left)
             look = first_rows if allow_refused else check_fit
             on_rows_seen(await asyncio.to_thread(look, stream, file, skip=begin.row))
         feed = _Feed(stream, file, clock, plan, speed)
         # Partitions that were added behind the last tick have none: at its end a replay closes its steps there, too.
         committed = None if any(ticks) and None in ticks else begin
-        left = None if limit is None else max(limit - begin.row, 0)
         batches = file.batches(skip=begin.row, batch_rows=chunk_rows)
         for rows in [] if live else _parts(batches, left):
             async for chunk in feed.end() if rows is None else feed.chunks(rows):
@@ -438,6 +441,22 @@ class _Feed:
                 return None
             self._origin = (now, first)
         return self._origin[1] + int((now - self._origin[0]) * self.speed * 1e6)
+
+
+def look_ahead(stream: Stream, file: RowFile, clock: StepClock, plan: ReplayPlan, left: int | None) -> None:
+    """Pass over all rows that come next, so that what is wrong with one is said before any is written: behind rows of a
+    file that is then put right nothing could go on, since it is another file, and their users have paid for them.
+
+    Args: left: how many rows; None: all. Raises: FileError, ReplayError.
+    """
+    ahead, times = replace(plan, ahead=True), times_of(stream)
+    columns = file.columns()
+    if columns and times.mapping is None:
+        field = times.field if times.field in columns else paths_of(ROWS, [times.field])[0].parts[0]
+        file = replace(file, only=frozenset((field,)))
+    for rows in _parts(file.batches(skip=plan.row, batch_rows=CHUNK_ROWS), left):
+        if rows is not None:
+            ahead.pass_over(steps_of(clock, times.parse(rows)))
 
 
 def last_step(file: RowFile, stream: Stream, clock: StepClock) -> int:
