@@ -79,7 +79,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.BAD_USER.name: "a user id is a text of 1 to 256 bytes or an integer: correct [streams.privacy] user",
     Reason.WRONG_PARTITION.name: "producers must key records by the user id, and place keys by the configured "
     "partitioner: murmur2 (Java, aiokafka; partitioner=murmur2_random in librdkafka) or crc32 (librdkafka's default)",
-    Reason.BAD_TIME.name: "set [streams.time] format to how the field is written",
+    Reason.BAD_TIME.name: 'set [streams.time] format to how the field is written ("iso" for times of Avro and '
+    "Protobuf)",
     Reason.BEFORE_START.name: _START,
     Reason.TOO_FAR_AHEAD.name: _START,
     Reason.NOT_FINITE.name: "NaN and Infinity are no values: let the producer write null or leave the record out, or "
