@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.formats import avro
-from agents.protocol.formats.avro import DEEPEST, MOST_DECIMAL_BYTES, MOST_FREE, AvroEncoding
+from agents.protocol.formats.avro import DEEPEST, MOST_FREE, AvroEncoding
 from agents.protocol.formats.build import InputFormat
 from agents.protocol.formats.contract import (
     KEY_HEADER,
@@ -30,6 +30,7 @@ from agents.protocol.formats.contract import (
 )
 from agents.protocol.formats.protobuf import ProtobufEncoding
 from agents.protocol.formats.reader import MOST_MISSING, RecordReader
+from agents.protocol.formats.values import MOST_DECIMAL_BYTES
 from agents.protocol.ingest.decode import EventFields, FormatDecoder
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.userhash import id_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 import json
@@ -15,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.protocol.formats import protobuf
 from agents.protocol.formats.build import InputFormat
 from agents.protocol.formats.contract import MOST, VALUE_HEADER, SchemaBook, SchemaRef, SchemaText, UnreadableError
 from agents.protocol.formats.csv_text import CsvEncoding
 from agents.protocol.formats.protobuf import ProtobufEncoding
-from agents.protocol.formats.values import NOT_FINITE, NUMBER, TEXT, cell
+from agents.protocol.formats.values import MOST_DECIMAL_BYTES, NOT_FINITE, NUMBER, TEXT, cell
 from agents.protocol.formats.values import NUMBER_OR_TEXT as EITHER
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.partition import PartitionIngest
@@ -298,6 +300,45 @@ def test_what_protobuf_has_beside_plain_fields() -> None:
         "k": "SOME", "ks": ["NONE", 9], "m": {"a": 4}, "d": None, "s": None, "a": None,
         "b": {"k": "NONE", "ks": [], "m": {}, "d": None, "s": None, "a": 3, "b": None, "z": b""}, "z": b"",
     }  # fmt: skip
+
+
+KNOWN_SCHEMA = """
+syntax = "proto3";
+import "google/type/date.proto"; import "google/type/decimal.proto"; import "google/type/timeofday.proto";
+import "google/type/latlng.proto"; import "confluent/meta.proto"; import "confluent/%s/decimal.proto";
+message A {
+  google.type.Date day = 1 [(confluent.field_meta) = {doc: "of the ride", tags: ["PII"]}];
+  google.type.TimeOfDay time = 2; google.type.Decimal price = 3; google.type.LatLng place = 4;
+  confluent.type.Decimal fare = 5;
+}
+"""
+
+
+@pytest.mark.parametrize("form", ["text", "descriptors"])
+@pytest.mark.parametrize("folder", ["type", "types"])
+def test_what_confluent_s_serializers_register_no_reference_for_is_known(folder: str, form: str) -> None:
+    """As Kafka Connect writes dates and decimals."""
+    text = SchemaText("PROTOBUF", KNOWN_SCHEMA % folder)
+    [*_, main] = protobuf.descriptors(text)
+    if form == "descriptors":
+        text = SchemaText("PROTOBUF", base64.b64encode(main.SerializeToString()).decode())
+    message_of, _ = protobuf.reader_of(text)
+
+    def read(**fields: Any) -> Any:
+        data = message_of((0,))(**fields).SerializeToString()
+        book = SchemaBook()
+        book.put(SchemaRef(1), text)
+        return ProtobufEncoding(book).read(framed(SchemaRef(1), b"\0" + data), None)
+
+    place = {"latitude": 52.5, "longitude": 13.4}
+    day, time = {"year": 2026, "month": 3, "day": 4}, {"hours": 5, "minutes": 6, "seconds": 7, "nanos": 8_000}
+    fare = {"value": (-1250).to_bytes(2, "big", signed=True), "precision": 3, "scale": 2}
+    assert read(day=day, time=time, price={"value": "12.50"}, place=place, fare=fare) == {
+        "day": datetime.date(2026, 3, 4), "time": datetime.time(5, 6, 7, 8), "price": "12.50", "place": place,
+        "fare": decimal.Decimal("-12.50"),
+    }  # fmt: skip
+    odd = read(day={"year": 2026}, time={"hours": 24}, fare={"value": bytes(MOST_DECIMAL_BYTES + 1)})
+    assert (odd["day"], odd["time"], odd["fare"]) == (NOT_FINITE, NOT_FINITE, bytes(MOST_DECIMAL_BYTES + 1))
 
 
 def test_a_time_of_no_calendar_in_protobuf_is_wrong_where_it_stands() -> None:

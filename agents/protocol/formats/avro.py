@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import msgspec
 
 from agents.protocol.formats.contract import SchemaEncoding, SchemaText, UnreadableError, framed
-from agents.protocol.formats.values import NOT_FINITE
+from agents.protocol.formats.values import NOT_FINITE, decimal_of
 from schemas.events import Reason
 
 DEEPEST = 100
@@ -142,8 +141,6 @@ def _checked(parts: list[_Cost], free: int, *, empty: bool) -> _Cost:
 
 
 KIND = "AVRO"
-MOST_DECIMAL_BYTES = 64
-"""Of a decimal: 153 digits. To make a number of a million bytes takes a minute."""
 
 
 class AvroEncoding(SchemaEncoding):
@@ -211,13 +208,8 @@ def _time(read: Callable[..., Any], divisor: int) -> Callable[..., Any]:
 
 
 def _decimal(data: bytes, schema: Any = None, _: Any = None) -> Any:
-    """Return a decimal with all its digits, where the library would round it to the precision that its schema claims;
-    one that is too long stays bytes, which no field can be.
-    """
-    if len(data) > MOST_DECIMAL_BYTES:
-        return data
-    sign, digits, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
-    return Decimal((sign, digits, -schema.get("scale", 0)))
+    """Return a decimal as it was written, where the library would round it to the precision that its schema claims."""
+    return decimal_of(data, schema.get("scale", 0))
 
 
 def _text(data: str, schema: Any = None, _: Any = None) -> str:

@@ -16,7 +16,10 @@ from schemas.config import Stream
 from schemas.config.formats import CsvSection
 from schemas.errors import ConfigError
 
-NEEDS: Mapping[str, tuple[str, ...]] = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools")}
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "avro": ("fastavro",),
+    "protobuf": ("google.protobuf", "google.type", "grpc_tools"),
+}
 """Format -> modules of the extra `registry`."""
 
 

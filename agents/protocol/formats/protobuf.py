@@ -2,11 +2,12 @@
 
 The number of a message is a path through nested ones: a count and so many indexes, zigzag varints; one zero byte stands
 for the first message of the file. Messages become mappings with the field names of the .proto file. A field without
-presence (proto3, no `optional`) that was not set has its default; one with presence is None. Timestamps are times,
-wrappers what they wrap, enumerations their names.
+presence (proto3, no `optional`) that was not set has its default; one with presence is None. Timestamps, dates and
+times of day are such, decimals numbers, wrappers what they wrap, enumerations their names.
 
 Registries hold schemas as .proto text, or as descriptors in base64. Text is compiled by protoc, which reads files: in a
-scratch folder.
+scratch folder. Files that Confluent's serializers take for known to everybody, they register no reference for: those of
+Protobuf itself, `google/type`, and two of Confluent's own.
 """
 
 from __future__ import annotations
@@ -19,19 +20,39 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module, resources
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agents.protocol.formats.contract import SchemaEncoding, SchemaText, UnreadableError, framed
-from agents.protocol.formats.values import NOT_FINITE
+from agents.protocol.formats.values import NOT_FINITE, decimal_of
 from schemas.errors import StoreError
 from schemas.events import Reason
 
 _MAIN = "privstream_main.proto"
-_WELL_KNOWN = "google/protobuf/"
+_WELL_KNOWN = ("google/protobuf/", "google/type/")
+_CONFLUENT = {
+    "confluent/meta.proto": """
+        syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
+        message Meta {
+          string doc = 1; map<string, string> params = 2; repeated string tags = 3; repeated Rule rules = 4;
+        }
+        message Rule { string name = 1; string doc = 2; string expr = 3; string sql = 4; }
+        extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+        extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+        extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+        extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+        extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+    """,
+    "confluent/type/decimal.proto": """
+        syntax = "proto3"; package confluent.type;
+        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+    """,
+    "confluent/types/decimal.proto": 'syntax = "proto3"; import public "confluent/type/decimal.proto";',
+}
+"""What Kafka Connect describes fields and writes decimals with, under all names that it has had."""
 _OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 """What is wrong with the name of a file and not with the disk."""
 
@@ -75,9 +96,12 @@ def _ordered(main: Any, text: SchemaText) -> list[Any]:
 
 
 def _well_known(name: str) -> Any:
-    """Return the descriptor of a file that comes with the library. Raises: ValueError."""
+    """Return the descriptor of a file that comes with the library, or is known to everybody. Raises: ValueError."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+    if name in _CONFLUENT:
+        described = _compiled(SchemaText(KIND, f'syntax = "proto3"; import "{name}";'))
+        return next(each for each in described if each.name == name)
     if not name.startswith(_WELL_KNOWN) or ".." in name:
         raise ValueError("a schema imports a file that the registry does not have")
     try:
@@ -95,7 +119,7 @@ def _compiled(text: SchemaText) -> list[Any]:
         raise ImportError("grpc_tools")
     try:
         with tempfile.TemporaryDirectory(prefix="privstream-proto-") as folder:
-            for name, content in (*text.references, (_MAIN, text.text)):
+            for name, content in (*_known(), *text.references, (_MAIN, text.text)):
                 path = PurePosixPath(name)
                 if path.is_absolute() or ".." in path.parts:
                     raise ValueError("a reference leads out of its folder")
@@ -109,6 +133,14 @@ def _compiled(text: SchemaText) -> list[Any]:
         reason = error.strerror or type(error).__name__
         raise StoreError(f"Protobuf schemas cannot be compiled in the folder of TMPDIR: {reason}") from None
     return list(FileDescriptorSet.FromString(found).file)
+
+
+def _known() -> Iterator[tuple[str, str]]:
+    """Yield name and text of the files that no reference is registered for, and protoc does not bring."""
+    yield from _CONFLUENT.items()
+    for file in resources.files("google.type").iterdir():
+        if file.name.endswith(".proto"):
+            yield f"google/type/{file.name}", file.read_text(encoding="utf-8")
 
 
 def _protoc(folder: str) -> bytes:
@@ -138,6 +170,16 @@ _WRAPPED = frozenset(
 )
 _DEEPEST = 100
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_VALUES: Mapping[str, Callable[[Any], Any]] = {
+    "google.protobuf.Timestamp": lambda it: (
+        _EPOCH + datetime.timedelta(seconds=it.seconds, microseconds=it.nanos // 1000)
+    ),
+    "google.type.Date": lambda it: datetime.date(it.year, it.month, it.day),
+    "google.type.TimeOfDay": lambda it: datetime.time(it.hours, it.minutes, it.seconds, it.nanos // 1000),
+    "google.type.Decimal": lambda it: it.value,
+    "confluent.type.Decimal": lambda it: decimal_of(it.value, it.scale),
+}
+"""Messages that are one value."""
 
 
 class ProtobufEncoding(SchemaEncoding):
@@ -221,10 +263,10 @@ def _mapping(message: Any, unknown: Callable[[Any], Any]) -> Any:
         raise UnreadableError(Reason.UNREADABLE)
     described = message.DESCRIPTOR
     name = described.full_name
-    if name == "google.protobuf.Timestamp":
+    if name in _VALUES:
         try:
-            return _EPOCH + datetime.timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
-        except OverflowError:  # of no calendar; the other fields are what they are
+            return _VALUES[name](message)
+        except (ValueError, OverflowError):  # of no calendar; the other fields are what they are
             return NOT_FINITE
     if name in _WRAPPED:
         return message.value

@@ -77,6 +77,23 @@ def plain(value: Any) -> Any:
     return value
 
 
+MOST_DECIMAL_BYTES: Final = 64
+"""Of a decimal: 153 digits. To make a number of a million bytes takes a minute."""
+
+
+def decimal_of(unscaled: bytes, scale: int) -> Decimal | bytes:
+    """Return a decimal that is written as a whole number, big-endian, and how many of its digits are a fraction, with
+    all its digits; one that is too long stays bytes, which no field can be.
+
+    >>> decimal_of(b"\\x01\\x45", 2)
+    Decimal('3.25')
+    """
+    if len(unscaled) > MOST_DECIMAL_BYTES:
+        return unscaled
+    sign, digits, _ = Decimal(int.from_bytes(unscaled, "big", signed=True)).as_tuple()
+    return Decimal((sign, digits, -scale))
+
+
 def _of_decimal(value: Decimal) -> Any:
     if not value.is_finite():
         return NOT_FINITE
