@@ -23,7 +23,8 @@ from schemas.errors import PrivstreamError
 
 EVENTS = {False: 10**7, True: sized(10**6, smallest=2_000)}
 WIDE_EVENTS = {False: 3 * 10**6, True: sized(10**6, smallest=2_000)}
-WIDE_WORKERS = {False: (1, 2, 4), True: sized((2,), smallest=(1,))}
+WIDE_WORKERS: dict[bool, tuple[int, ...]] = {False: (1, 2, 4), True: sized((2,), smallest=())}
+"""At the smallest size none: large steps with weights are replayed in the same way."""
 PRESSURE_EVENTS = {False: 5 * 10**6, True: sized(10**6, smallest=2_000)}
 CASE_S = 18.0
 """What a case takes beside what is measured, with its broker; for the progress bar."""
