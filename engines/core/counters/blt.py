@@ -72,12 +72,14 @@ class Buffers:
     def shift_bounds(self, t: int, scale: int) -> IntArray:
         """Return s, D_1, ..., D_(t-1): by how much one event can move the noise that explains a release."""
         lags = np.arange(max(t - 1, 0))
-        slack = np.ones(lags.size)
+        column, slack = np.zeros(lags.size), np.ones(lags.size)
         for m, w in zip(self.shifts, self.weights, strict=True):
-            errors = (1 - (1 - 2.0**-m) ** lags) * 2**m / 2**_GUARD_BITS if m else 0.0
-            slack += w / 2**_WEIGHT_BITS * (1 + errors)
+            # The powers, of up to 2^20 lags, are nearly all of the time.
+            weight, powers = w / 2**_WEIGHT_BITS, (1 - 2.0**-m) ** lags
+            column += weight * powers
+            slack += weight * (1 + ((1 - powers) * 2**m / 2**_GUARD_BITS if m else 0.0))
         # Floats, but only to bound whole numbers from above: they are wrong by far less than what is added.
-        bounds = np.floor((scale * self.coefficients(t)[1:] + slack) * (1 + 1e-9) + 1e-6)
+        bounds = np.floor((scale * column + slack) * (1 + 1e-9) + 1e-6)
         return np.concatenate([[scale], bounds]).astype(np.int64)[:t]
 
     def advance(self, drawn: IntArray, buffers: IntArray) -> tuple[IntArray, IntArray]:
