@@ -6,6 +6,7 @@ import asyncio
 import gc
 import gzip
 import html
+import importlib
 import inspect
 import os
 import tempfile
@@ -131,15 +132,22 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["broker"] = node.config.stash[SHARED][1].name
 
 
+LIBRARIES = ("aiohttp.web", "pandas", "playwright.sync_api", "scipy.stats", "shapely")
+"""Which take longest to import, of those that files of tests import at once."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Let one process of a run go first: it compiles all tests, and the others read what it has compiled. The same with
-    Hypothesis's tables of Unicode, which it makes in a CPU second and a half and keeps in a file.
+    Hypothesis's tables of Unicode, which it makes in a CPU second and a half and keeps in a file. Meanwhile the others
+    import what nobody has to compile, on cores that had nothing to do.
     """
     given = getattr(session.config, "workerinput", None)
     if given is not None and given["workerid"] == "gw0":
         hypothesis.strategies.text().validate()
     elif given is not None:
+        for name in LIBRARIES:
+            importlib.import_module(name)
         while not (Path(given["broker"]) / "collected").exists():
             time.sleep(0.1)
 
