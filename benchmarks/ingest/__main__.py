@@ -62,7 +62,7 @@ class Plan:
 
 FEW = Plan(events=800_000, small=20_000, codec_events=200_000, rounds=2, users=[100_000])
 FULL = Plan(events=4_000_000, small=100_000, codec_events=2_000_000, rounds=5, users=[100_000, 5_000_000, 50_000_000])
-LEAST = Plan(events=4_000, small=400, codec_events=400, rounds=1, users=[20_000], codecs=["lz4"])
+LEAST = Plan(events=4_000, small=400, codec_events=400, rounds=1, users=[20_000], codecs=[])
 
 
 def rate(program: str, bootstrap: str, folder: str, source: str, events: int) -> float:

@@ -101,11 +101,11 @@ def settled_errors(seeds: Sequence[int], *, scale: float = 1.0) -> list[float]:
 
 RUNS: dict[str, Callable[[float], list[float]]] = {
     "places": lambda scale: settled_errors(range(17), scale=scale),
-    "rows": lambda scale: errors_of(table_rows(), range(56), scale=scale),
+    "rows": lambda scale: errors_of(table_rows(), range(42), scale=scale),
     "rows under Gaussian noise": lambda scale: errors_of(
-        table_rows(privacy={"epsilon": 1.0, "delta": 1e-6, "unit": "event"}), range(56), scale=scale
+        table_rows(privacy={"epsilon": 1.0, "delta": 1e-6, "unit": "event"}), range(42), scale=scale
     ),
-    "rows that are seldom": lambda scale: errors_of(seldom_rows(), range(56), scale=scale),
+    "rows that are seldom": lambda scale: errors_of(seldom_rows(), range(42), scale=scale),
     "states": lambda scale: errors_of(counts_of_states(), range(10), scale=scale),
     "visits": lambda scale: errors_of(counted_visits(), range(5), scale=scale),
     "people": lambda scale: errors_of(people_of_pages(), range(10), scale=scale),

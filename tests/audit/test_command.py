@@ -48,7 +48,8 @@ initial_steps = 4
 """
 
 
-def test_a_setting_as_a_table() -> None:
+def test_a_setting_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audits, "STEPS", SHORT)
     done = call("audit", "--only", "markov/default/0", "--runs", "2", "--seed", "1", "--workers", "1")
     assert done.exit_code == 0, done.output
     head, row = done.stdout.splitlines()[:2]
@@ -58,8 +59,9 @@ def test_a_setting_as_a_table() -> None:
     assert "pairs from --seed 1" in done.output
 
 
-def test_a_stream_as_json(tmp_path: Path) -> None:
+def test_a_stream_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of any format, from now on, with steps of the calendar, the first of which are one release."""
+    monkeypatch.setattr(audits, "STEPS", SHORT)
     path = tmp_path / "job.toml"
     path.write_text(CONFIG)
     done = call("audit", path, "--runs", "2", "--seed", "1", "--json")

@@ -115,7 +115,7 @@ def test_a_command_takes_every_setting(
     monkeypatch.setattr("schemas.config.load_config", lambda *arguments, **options: config)
     # tests/couple have pairs of full length, and under every adversary.
     monkeypatch.setattr("agents.local.coupling.audit.STEPS", SHORT)
-    monkeypatch.setattr("agents.local.coupling.audit.ADVERSARIES", ADVERSARIES[:2])
+    monkeypatch.setattr("agents.local.coupling.audit.ADVERSARIES", ADVERSARIES[:1])
     monkeypatch.chdir(tmp_path)
     for name in commands:
         done = call(name, "job.toml", *([file] if name in TAKE_ROWS else []), *OFFLINE[name])

@@ -62,11 +62,11 @@ def test_many_seeds_keep_every_promise(simulator: subprocess.Popen[str]) -> None
     ("plant", "seed", "steps"),
     [
         ("ledger not read", 1, 4),
-        ("tick forgotten", 2, 4),
+        ("tick forgotten", 2, 3),
         ("trimmed by position", 1, 4),
         ("stale snapshot", 2, 4),
-        ("live forgotten", 4, 8),
-        ("copies outside", 10, 4),
+        ("live forgotten", 4, 2),
+        ("copies outside", 10, 2),
         ("parts overlap", 2, 2),
     ],
 )
