@@ -38,7 +38,6 @@ from agents.local.job import LocalIngest, planned
 from agents.local.offline.files import rows_for
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
 from benchmarks.data import DATA
 from benchmarks.size import QUICK, RESULTS, kept, sized
@@ -47,6 +46,7 @@ from engines.core.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream, config_from_mapping
 from schemas.releases import unframe_records
+from schemas.steps import instant
 
 WAYS = ("dated", "released", "ledger", "measured")
 FIGURES = ("error", "by_year")

@@ -22,6 +22,8 @@ from schemas.arrays import IntArray
 from schemas.errors import StepError
 from schemas.zones import zone
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ONE_US = timedelta(microseconds=1)
 Unit = Literal["day", "week", "month", "quarter", "year"]
 
 DAYS: dict[str, int] = {"day": 1, "week": 7}
@@ -34,6 +36,16 @@ _DAY_US = 86_400_000_000
 _MAX_FORWARD_US = 12 * 3_600_000_000
 """More than the clocks of any place have gone forward at once: those of Macquarie Island did by 10 hours. The whole
 day that Samoa skipped in 2011 is an exception: a step of one day is then no step, and a longer step lacks that day."""
+
+
+def instant(at_us: int) -> datetime:
+    """Return microseconds since 1970 as a datetime in UTC. Raises: OverflowError outside the years 1 to 9999."""
+    return EPOCH + timedelta(microseconds=at_us)
+
+
+def epoch_us(moment: datetime) -> int:
+    """Return the exact number of microseconds since 1970 of an aware datetime."""
+    return (moment - EPOCH) // ONE_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +147,7 @@ def length_fields(name: str, length: Length | None) -> dict[str, int | str | Non
     """
     if isinstance(length, CalendarLength):
         return {name: str(length)}
-    return {f"{name}_us": None if length is None else length // timedelta(microseconds=1)}
+    return {f"{name}_us": None if length is None else length // ONE_US}
 
 
 @cache
@@ -146,7 +158,7 @@ def min_length_us(length: Length) -> int:
     12.0
     """
     if isinstance(length, timedelta):
-        return length // timedelta(microseconds=1)
+        return length // ONE_US
     if length.days:
         days = length.days
     else:
@@ -157,14 +169,12 @@ def min_length_us(length: Length) -> int:
     return (days - skipped) * _DAY_US - _MAX_FORWARD_US
 
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_YEAR = 2400
 """First year in which no calendar step begins, so that the begins of all steps fit into memory."""
 PINNED_YEARS = 100
 """Years from the start of a stream for which its fingerprint holds the begin of each step."""
 BEYOND_LAST_STEP = 1 << 62
 """Index for times after the last step; it is too far ahead for any stream."""
-_ONE_US = timedelta(microseconds=1)
 _CHUNK = 512
 
 
@@ -298,7 +308,7 @@ def _begins(steps: CalendarSteps) -> BeginCache:
 def first_us(local: datetime, where: ZoneInfo) -> int:
     """Return the first instant at which the clocks of a zone show this local time or a later one."""
     aware = local.replace(tzinfo=where)
-    at = (aware - EPOCH) // _ONE_US
+    at = epoch_us(aware)
     # Both folds have the same offset unless the time is skipped or occurs twice.
     if aware.utcoffset() == aware.replace(fold=1).utcoffset() or _shown(at, where) == local:
         return at
@@ -311,4 +321,4 @@ def first_us(local: datetime, where: ZoneInfo) -> int:
 
 
 def _shown(at_us: int, where: ZoneInfo) -> datetime:
-    return (EPOCH + timedelta(microseconds=at_us)).astimezone(where).replace(tzinfo=None)
+    return instant(at_us).astimezone(where).replace(tzinfo=None)

@@ -40,7 +40,7 @@ from agents.protocol.ingest.partition import _bounds_of
 from agents.protocol.ingest.places import Places
 from agents.protocol.ingest.route import PartitionRoute
 from agents.protocol.ingest.snapshots import BucketLog
-from agents.protocol.ingest.trip_bounds import CELLS, MAX_LIFE
+from agents.protocol.ingest.trip_bounds import MAX_LIFE
 from agents.protocol.ingest.user_table import BUCKETS, SEGMENT_USERS
 from agents.protocol.release.dating import fixed_width
 from agents.protocol.release.held_out import HeldOutAudit
@@ -486,7 +486,7 @@ def charged_rows(draw: st.DrawFn) -> tuple[BoundSpec, np.ndarray, np.ndarray, Ch
         if spec.max_per_step is not None:
             tables.setdefault(("step", step), {})[user] = events
         beside = {
-            "trip": (CELLS + step, spec.trip_life),
+            "trip": (ADMITTED + step, spec.trip_life),
             "pair": (ADMITTED + period, int(spec.pairs)),
             "surplus": (SURPLUS + period, spec.surplus),
         }
@@ -643,7 +643,7 @@ def test_types_of_few_bytes_hold_all_that_the_configuration_allows() -> None:
     assert most("max_contributions") * most("surplus") <= np.iinfo(np.uint32).max
     assert max(most("max_per_step"), most("max_contributions")) <= np.iinfo(np.uint32).max
     assert MAX_STEPS <= MAX_LIFE
-    assert STEP_LIMIT <= CELLS < CELLS + STEP_LIMIT <= SURPLUS
+    assert STEP_LIMIT <= ADMITTED < ADMITTED + STEP_LIMIT <= SURPLUS
     assert max(Reason) <= np.iinfo(np.uint8).max
 
 

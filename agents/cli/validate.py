@@ -24,8 +24,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     from agents.kafka.schema_registry import check_files
     from agents.local.offline.domains import check_streams
     from agents.protocol.clock import backlog_remark
-    from agents.protocol.formats.build import InputFormat
-    from agents.protocol.release.record_formats import check_library
+    from agents.protocol.formats.build import InputFormat, check_installed
     from agents.show.explain.words import promise, step_warning
     from agents.show.view import expected_error, view_of
     from agents.worker.ingest.specs import user_keys
@@ -37,7 +36,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     check_files(loaded.kafka.registry)
     for stream in loaded.streams:
         InputFormat.from_stream(stream)
-        check_library(stream)
+        check_installed(stream, "output.format", stream.output.format)
     with working("building domains and engines", quiet=as_json):
         check_streams(loaded)
         remarks = {stream.name: list(view_of(stream).warnings(stream)) for stream in loaded.streams}

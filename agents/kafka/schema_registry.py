@@ -13,8 +13,9 @@ import aiohttp
 import orjson
 
 from agents.kafka.security import read_secret
+from agents.protocol.formats.build import check_installed
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
-from agents.protocol.release.record_formats import check_library, schema_text
+from agents.protocol.release.record_formats import schema_text
 from schemas.errors import ConfigError
 from schemas.topics import Topics
 
@@ -224,7 +225,7 @@ async def schema_ids(config: Config, streams: Iterable[Stream]) -> dict[str, int
     found = {}
     async with RegistryClient(config.kafka.registry) as client:
         for stream in typed:
-            check_library(stream)
+            check_installed(stream, "output.format", stream.output.format)
             subject = subject_of(Topics.synthetic(stream.name))
             try:
                 found[stream.name] = await client.register(subject, schema_text(stream))

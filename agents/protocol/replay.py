@@ -36,13 +36,13 @@ from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.mapping import FieldMap
 from agents.protocol.formats.reader import ABSENT, paths_of
 from agents.protocol.formats.values import typed
-from agents.protocol.ingest.times import EPOCH, ONE_US, TimeParser
+from agents.protocol.ingest.times import TimeParser
 from agents.protocol.partitioner import Partitioner, partitions_of
-from agents.protocol.release.public_records import instant
 from agents.protocol.userhash import IdBytes
 from schemas.config import Stream
 from schemas.errors import PrivstreamError, RecordError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, encode_going_live, encode_tick, read_tick
+from schemas.steps import epoch_us, instant
 from schemas.topics import TopicAndPartition
 
 Row = Mapping[str, Any] | bytes
@@ -432,7 +432,7 @@ def until_of(stream: Stream, clock: StepClock, text: str) -> int:
         raise ReplayError(
             f"--until has an offset of its own. Fix: write the local time without it; it is in {stream.time.timezone}."
         )
-    at_us = (local.replace(tzinfo=stream.time.zone) - EPOCH) // ONE_US
+    at_us = epoch_us(local.replace(tzinfo=stream.time.zone))
     step = clock.steps.index(at_us)
     if step < 0:
         raise ReplayError(f"--until lies before the start of the stream. Fix: give {start} or a later step boundary.")

@@ -19,7 +19,7 @@ from schemas import zones
 from schemas.config.values import Duration, FieldName, Section, StepLength, microseconds, refusal
 from schemas.errors import ConfigProblem
 from schemas.releases import STEP_LIMIT
-from schemas.steps import EPOCH, LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, min_length_us
+from schemas.steps import LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, epoch_us, min_length_us
 
 RecordTimes = Literal["dated", "released"]
 NUMERIC_FORMATS: Mapping[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -97,11 +97,6 @@ def _start(value: object) -> str:
     if moment.tzinfo is not None:
         raise refusal("has an offset from UTC", "write the local time without an offset; timezone names its zone")
     return moment.isoformat()
-
-
-def epoch_us(moment: datetime) -> int:
-    """Return the exact number of microseconds since 1970-01-01 UTC of an aware datetime."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 class Timing(Section):

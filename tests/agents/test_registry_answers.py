@@ -57,9 +57,10 @@ def learnt(answer: Answer) -> SchemaText | None:
 
     async def scenario() -> SchemaText | None:
         book = SchemaBook()
+        book.expect("AVRO", lambda text: text)
         async with answering(answer) as client:
             await client.learn(book, [REF])
-        return book.reader(REF, "AVRO", lambda text: text)
+        return book.reader(REF, "AVRO")
 
     return asyncio.run(scenario())
 
@@ -152,12 +153,13 @@ def test_a_schema_whose_reference_is_not_there_yet_is_none_yet() -> None:
     async def scenario() -> tuple[bool, SchemaText]:
         nonlocal there
         book = SchemaBook()
+        book.expect("AVRO", lambda text: text)
         async with answering(answer) as client:
             await client.learn(book, [REF])
             lacking, there = book.lacks(REF), True
             book.ask_again([REF])
             await client.learn(book, [REF])
-        found: SchemaText = book.reader(REF, "AVRO", lambda text: text)
+        found: SchemaText = book.reader(REF, "AVRO")
         return lacking, found
 
     assert asyncio.run(scenario()) == (True, SchemaText("AVRO", '"string"', (("a", '"string"'),)))

@@ -13,9 +13,9 @@ import fastavro
 import msgspec
 
 from agents.protocol.clock import StepClock
-from agents.protocol.formats import protobuf
 from agents.protocol.formats.build import InputFormat
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
+from agents.protocol.formats.protobuf import ProtobufEncoding
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
@@ -69,7 +69,7 @@ def in_avro(event: Mapping[str, Any], schema: Mapping[str, Any] = AVRO_SCHEMA, r
 
 
 def in_protobuf(event: Mapping[str, Any]) -> bytes:
-    message_of, _ = BOOK.reader(PROTO, protobuf.KIND, protobuf.reader_of)
+    message_of, _ = BOOK.reader(PROTO, ProtobufEncoding(BOOK).kind)
     message = message_of((1,))(**{name: value for name, value in event.items() if name != "at"})
     message.at.FromMicroseconds(event["at"])
     return framed(PROTO, b"\2\2" + message.SerializeToString())

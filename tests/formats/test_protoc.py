@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from agents.protocol.formats import protobuf
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText, UnreadableError
+from agents.protocol.formats.protobuf import ProtobufEncoding
 from schemas.errors import StoreError
 
 CANARY = "c4n4ry_of_a_schema"
@@ -29,7 +29,7 @@ UNUSABLE: Mapping[str, SchemaText] = {
 def made(text: SchemaText) -> object:
     book = SchemaBook()
     book.put(REF, text)
-    return book.reader(REF, protobuf.KIND, protobuf.reader_of)
+    return book.reader(REF, ProtobufEncoding(book).kind)
 
 
 def test_one_that_is_good_is_compiled(capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,9 +19,9 @@ from typing import Any, get_args
 import fastavro
 import msgspec
 
-from agents.protocol.formats import protobuf
 from agents.protocol.formats.build import InputFormat
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
+from agents.protocol.formats.protobuf import ProtobufEncoding
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.spec import SourceSpec
 from schemas.config.formats import CsvSection, Envelope, InputParts, KeyFormat, SourceFormat
@@ -95,7 +95,7 @@ def _in_protobuf(number: int, spec: SourceSpec, names: Sequence[str]) -> Write:
     BOOK.put(SchemaRef(number), SchemaText("PROTOBUF", f'syntax = "proto3"; message Row {{ {fields} }} {table}'))
 
     def write(event: Event) -> bytes:
-        message_of, _ = BOOK.reader(SchemaRef(number), protobuf.KIND, protobuf.reader_of)
+        message_of, _ = BOOK.reader(SchemaRef(number), ProtobufEncoding(BOOK).kind)
         table = int("before" in event)
         message = message_of((table,))(**{name: value for name, value in event.items() if value is not None})
         return _framed(number, (b"\2\2" if table else b"\0") + message.SerializeToString())

@@ -359,8 +359,8 @@ def the_first_schema_is_kept(patch: pytest.MonkeyPatch) -> None:
     reader = SchemaBook.reader
     first: dict[str, SchemaRef] = {}
 
-    def kept(book: SchemaBook, ref: SchemaRef, kind: str, make: Any) -> Any:
-        return reader(book, first.setdefault(kind, ref), kind, make)
+    def kept(book: SchemaBook, ref: SchemaRef, kind: str) -> Any:
+        return reader(book, first.setdefault(kind, ref), kind)
 
     def forgotten(self: SourceSpec, readings: Readings | None = None) -> EventDecoder | PartDecoder:
         first.clear()

@@ -14,7 +14,7 @@ from agents.kafka.fingerprint import fingerprint_now, started
 from agents.kafka.topics import TopicIdentity
 from agents.protocol.clock import StepClock
 from agents.protocol.fingerprint import Fingerprint
-from agents.protocol.release.public_records import instant, ledger_entry
+from agents.protocol.release.public_records import ledger_entry
 from agents.show.explain.words import public, step_warning
 from engines.core.accounting.streams import Price, totals
 from engines.core.contract import Release
@@ -25,6 +25,7 @@ from schemas import zones
 from schemas.config import Config, ConfigError, Stream, format_length, parse_config
 from schemas.errors import FingerprintError
 from schemas.events import Reason
+from schemas.steps import instant
 
 TEXT = """
 [job]

@@ -53,12 +53,12 @@ from agents.protocol.formats.values import (
     with_point,
 )
 from agents.protocol.ingest.decode import EventFields
-from agents.protocol.ingest.times import EPOCH, ONE_US
 from engines.core.registry import build_domain
 from schemas.config import Stream
 from schemas.config.formats import CsvSection
 from schemas.config.timing import NUMERIC_FORMATS, Timing
 from schemas.errors import PrivstreamError, without_context
+from schemas.steps import epoch_us
 
 _READ_BYTES = 1 << 20
 
@@ -178,7 +178,7 @@ def _time_text(moment: datetime.datetime, time: Timing) -> str | int | float:
     aware = moment.replace(tzinfo=time.zone) if moment.tzinfo is None else moment
     if time.format not in NUMERIC_FORMATS:
         return aware.astimezone(time.zone).strftime(time.format)
-    ns, unit = (aware.astimezone(datetime.UTC) - EPOCH) // ONE_US * 1000, NUMERIC_FORMATS[time.format]
+    ns, unit = epoch_us(aware.astimezone(datetime.UTC)) * 1000, NUMERIC_FORMATS[time.format]
     return ns // unit if ns % unit == 0 else ns / unit
 
 

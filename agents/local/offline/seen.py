@@ -16,7 +16,6 @@ from agents.protocol.formats.reader import ABSENT
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.times import TimeParser
-from agents.protocol.release.public_records import instant
 from agents.protocol.replay import Planned, Progress, Row, RowTimes, clock_of, plan_of, row_field, steps_of, times_of
 from agents.protocol.userhash import KEY_BYTES
 from engines.core.registry import build_domain
@@ -25,6 +24,7 @@ from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.config.timing import NUMERIC_FORMATS, Timing
 from schemas.events import LARGEST_JUMP, Reason
+from schemas.steps import instant
 
 LOOKED_AT = 200
 """Number of values from which the format of a field is recognised."""

@@ -25,7 +25,6 @@ from agents.local.offline.files import FileError, RowFile, rows_for
 from agents.local.offline.seen import LEAST_USABLE, LOOKED_AT, RefusedRows, RowsSeen, how_to_read
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
-from agents.protocol.release.public_records import instant
 from agents.protocol.replay import clock_of, times_of
 from agents.protocol.userhash import user_key
 from agents.show.explain.words import promise, record_time
@@ -35,6 +34,7 @@ from engines.core.noise import fresh_seed, repeated_seed
 from schemas.config import Config, Stream
 from schemas.ledger import LedgerEntry
 from schemas.releases import unframe_records
+from schemas.steps import instant
 
 FRAMES = 8
 """Largest number of steps in a report for which the engine shows a frame."""

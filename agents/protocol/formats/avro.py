@@ -140,18 +140,38 @@ def _checked(parts: list[_Cost], free: int, *, empty: bool) -> _Cost:
     return _Cost(depth, free, empty=empty)
 
 
-KIND = "AVRO"
-
-
 class AvroEncoding(SchemaEncoding):
     """Avro behind the id of its writer's schema."""
 
-    def expect(self) -> None:
-        self.book.expect(KIND, reader_of)
+    kind = "AVRO"
+
+    @staticmethod
+    def reader_of(text: SchemaText) -> Callable[[io.BytesIO], Any]:
+        """Raises: whatever the library does where a schema is none; ValueError where reading with it has no bound."""
+        import fastavro
+
+        named: dict[str, Any] = {}
+        for _, each in text.references:
+            fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
+        parsed = fastavro.parse_schema(msgspec.json.decode(text.text), named_schemas=named)
+        recursive = bound(parsed, named)
+        fastavro.read.LOGICAL_READERS.update(_readers(fastavro.read.LOGICAL_READERS))
+        if not recursive:
+            return lambda stream: fastavro.schemaless_reader(stream, parsed, None)
+        # A seventh as fast; where a value is too deep it raises RecursionError, and the reader in C ends the process.
+        from fastavro._read_py import schemaless_reader
+
+        def read(stream: io.BytesIO) -> Any:
+            found = schemaless_reader(stream, parsed, None)
+            if too_deep(found):
+                raise ValueError("values within each other, beyond what any record needs")
+            return found
+
+        return read
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)
-        read = self.book.reader(ref, KIND, reader_of)
+        read = self.book.reader(ref, self.kind)
         stream = io.BytesIO(data)
         stream.seek(begin)
         try:
@@ -161,30 +181,6 @@ class AvroEncoding(SchemaEncoding):
         if stream.tell() != len(data):  # bytes that the schema does not explain
             raise UnreadableError(Reason.UNREADABLE)
         return document
-
-
-def reader_of(text: SchemaText) -> Callable[[io.BytesIO], Any]:
-    """Raises: whatever the library does where a schema is none; ValueError where reading with it has no bound."""
-    import fastavro
-
-    named: dict[str, Any] = {}
-    for _, each in text.references:
-        fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
-    parsed = fastavro.parse_schema(msgspec.json.decode(text.text), named_schemas=named)
-    recursive = bound(parsed, named)
-    fastavro.read.LOGICAL_READERS.update(_readers(fastavro.read.LOGICAL_READERS))
-    if not recursive:
-        return lambda stream: fastavro.schemaless_reader(stream, parsed, None)
-    # A seventh as fast, and where a value is too deep it raises RecursionError, where the reader in C ends the process.
-    from fastavro._read_py import schemaless_reader
-
-    def read(stream: io.BytesIO) -> Any:
-        found = schemaless_reader(stream, parsed, None)
-        if too_deep(found):
-            raise ValueError("values within each other, beyond what any record needs")
-        return found
-
-    return read
 
 
 def _readers(known: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:

@@ -35,13 +35,8 @@ class InputFormat:
     @staticmethod
     def from_stream(stream: Stream) -> InputFormat:
         """Raises: ConfigError where a library is not there."""
-        for key, chosen in (("format", stream.format), ("key_format", stream.key_format)):
-            if missing := [name for name in NEEDS.get(chosen, ()) if not _there(name)]:
-                raise ConfigError.of(
-                    f"streams.{stream.name}.{key}",
-                    f'"{chosen}" needs {" and ".join(missing)}, which is not installed',
-                    "pip install 'privstream[registry]'",
-                )
+        check_installed(stream, "format", stream.format)
+        check_installed(stream, "key_format", stream.key_format)
         csv = stream.csv if stream.format == "csv" else None  # elsewhere it is of files
         return InputFormat(stream.format, stream.envelope, stream.key_format, csv)
 
@@ -69,6 +64,16 @@ _ENCODINGS: Mapping[str, Callable[[SchemaBook], Encoding]] = {
     "msgpack": lambda book: MessagePackEncoding(),
     "text": lambda book: TextEncoding(),
 }
+
+
+def check_installed(stream: Stream, key: str, chosen: str) -> None:
+    """Check that the libraries of a format are there. Args: key: that names the format. Raises: ConfigError."""
+    if missing := [name for name in NEEDS.get(chosen, ()) if not _there(name)]:
+        raise ConfigError.of(
+            f"streams.{stream.name}.{key}",
+            f'"{chosen}" needs {" and ".join(missing)}, which is not installed',
+            "pip install 'privstream[registry]'",
+        )
 
 
 def _there(module: str) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from agents.protocol.formats.contract import Document, Headers, UnreadableError, header_of
@@ -52,12 +50,6 @@ def carried(data: bytes, headers: Headers) -> tuple[bytes | None, Document]:
         return base64.b64decode(event["data_base64"], validate=True), Document(None, attributes)
     except (binascii.Error, TypeError, ValueError):
         raise UnreadableError(Reason.UNREADABLE) from None
-
-
-def unwrap(data: bytes, headers: Headers, read: Callable[[bytes], Any]) -> Document:
-    """Return the event with its data. Args: read: reads data in the stream's format. Raises: UnreadableError."""
-    inner, document = carried(data, headers)
-    return document if inner is None else replace(document, value=read(inner))
 
 
 def _attributes(headers: Headers) -> dict[str, Any]:

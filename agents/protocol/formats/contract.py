@@ -182,15 +182,16 @@ class SchemaBook:
             del self._texts[gone]
             self._made = {key: made for key, made in self._made.items() if key[0] != gone}
 
-    def reader(self, ref: SchemaRef, kind: str, make: Callable[[SchemaText], Any]) -> Any:
-        """Return what `make` makes of the schema, once. Raises: UnreadableError.
+    def reader(self, ref: SchemaRef, kind: str) -> Any:
+        """Return what records of a schema are read with, made once.
 
         Ask first whether it is here: of one that is not, `UNKNOWN_SCHEMA` is the answer too. No record stops a stream.
+        Args: kind: one that was expected. Raises: UnreadableError.
         """
         if (text := self._texts.get(ref)) is None:
             raise UnreadableError(Reason.UNKNOWN_SCHEMA)
         if (ref, kind) not in self._made:
-            self._made[ref, kind] = _made(text, make) if text.kind == kind else Reason.UNUSABLE_SCHEMA
+            self._made[ref, kind] = _made(text, self._makers[kind]) if text.kind == kind else Reason.UNUSABLE_SCHEMA
         made = self._made[ref, kind]
         if isinstance(made, Reason):
             raise UnreadableError(made)
@@ -215,16 +216,22 @@ def _made(text: SchemaText, make: Callable[[SchemaText], Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SchemaEncoding(Encoding):
-    """An encoding whose records name a schema of the registry."""
+    """An encoding whose records name a schema of the registry.
 
+    Attributes:
+        kind: of these schemas, see `SchemaText`.
+    """
+
+    kind: ClassVar[str]
     book: SchemaBook
 
     def __post_init__(self) -> None:
-        self.expect()
+        self.book.expect(self.kind, self.reader_of)
 
+    @staticmethod
     @abc.abstractmethod
-    def expect(self) -> None:
-        """Tell the book which schemas are read, and by what."""
+    def reader_of(text: SchemaText) -> Any:
+        """Return what records of a schema are read with. Raises: anything where the schema is none."""
 
     def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
         try:

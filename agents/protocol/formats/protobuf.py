@@ -30,6 +30,7 @@ from agents.protocol.formats.contract import SchemaEncoding, SchemaText, Unreada
 from agents.protocol.formats.values import NOT_FINITE, decimal_of
 from schemas.errors import StoreError
 from schemas.events import Reason
+from schemas.steps import EPOCH
 
 _MAIN = "privstream_main.proto"
 _WELL_KNOWN = ("google/protobuf/", "google/type/")
@@ -100,7 +101,7 @@ def _well_known(name: str) -> Any:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if name in _CONFLUENT:
-        described = _compiled(SchemaText(KIND, f'syntax = "proto3"; import "{name}";'))
+        described = _compiled(SchemaText(ProtobufEncoding.kind, f'syntax = "proto3"; import "{name}";'))
         return next(each for each in described if each.name == name)
     if not name.startswith(_WELL_KNOWN) or ".." in name:
         raise ValueError("a schema imports a file that the registry does not have")
@@ -163,16 +164,14 @@ def _protoc(folder: str) -> bytes:
     return ended.stdout
 
 
-KIND = "PROTOBUF"
 _WRAPPED = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _DEEPEST = 100
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _VALUES: Mapping[str, Callable[[Any], Any]] = {
     "google.protobuf.Timestamp": lambda it: (
-        _EPOCH + datetime.timedelta(seconds=it.seconds, microseconds=it.nanos // 1000)
+        EPOCH + datetime.timedelta(seconds=it.seconds, microseconds=it.nanos // 1000)
     ),
     "google.type.Date": lambda it: datetime.date(it.year, it.month, it.day),
     "google.type.TimeOfDay": lambda it: datetime.time(it.hours, it.minutes, it.seconds, it.nanos // 1000),
@@ -185,12 +184,40 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
 class ProtobufEncoding(SchemaEncoding):
     """Protocol Buffers behind the id of their schema."""
 
-    def expect(self) -> None:
-        self.book.expect(KIND, reader_of)
+    kind = "PROTOBUF"
+
+    @staticmethod
+    def reader_of(text: SchemaText) -> tuple[Callable[[tuple[int, ...]], Any], Callable[[Any], Any]]:
+        """Return a function from a message's indexes to its class, and what lists a message's unknown fields.
+
+        Raises: whatever the library does where a schema is none.
+        """
+        from google.protobuf import descriptor_pool, message_factory
+        from google.protobuf.unknown_fields import UnknownFieldSet
+
+        pool = descriptor_pool.DescriptorPool()
+        *others, main = descriptors(text)
+        for each in others:
+            pool.Add(each)
+        pool.Add(main)
+        file = pool.FindFileByName(main.name)
+        classes: dict[tuple[int, ...], Any] = {}
+
+        def message_of(indexes: tuple[int, ...]) -> Any:
+            if indexes not in classes:
+                if any(index < 0 for index in indexes):
+                    raise UnreadableError(Reason.UNREADABLE)
+                found = list(file.message_types_by_name.values())[indexes[0]]
+                for index in indexes[1:]:
+                    found = found.nested_types[index]
+                classes[indexes] = message_factory.GetMessageClass(found)
+            return classes[indexes]
+
+        return message_of, UnknownFieldSet
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)
-        message_of, unknown = self.book.reader(ref, KIND, reader_of)
+        message_of, unknown = self.book.reader(ref, self.kind)
         indexes, begin = message_indexes(data, begin)
         try:
             return _mapping(message_of(indexes).FromString(data[begin:]), unknown)
@@ -227,35 +254,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
     raise UnreadableError(Reason.UNREADABLE)
-
-
-def reader_of(text: SchemaText) -> tuple[Callable[[tuple[int, ...]], Any], Callable[[Any], Any]]:
-    """Return a function from a message's indexes to its class, and what lists a message's unknown fields.
-
-    Raises: whatever the library does where a schema is none.
-    """
-    from google.protobuf import descriptor_pool, message_factory
-    from google.protobuf.unknown_fields import UnknownFieldSet
-
-    pool = descriptor_pool.DescriptorPool()
-    *others, main = descriptors(text)
-    for each in others:
-        pool.Add(each)
-    pool.Add(main)
-    file = pool.FindFileByName(main.name)
-    classes: dict[tuple[int, ...], Any] = {}
-
-    def message_of(indexes: tuple[int, ...]) -> Any:
-        if indexes not in classes:
-            if any(index < 0 for index in indexes):
-                raise UnreadableError(Reason.UNREADABLE)
-            found = list(file.message_types_by_name.values())[indexes[0]]
-            for index in indexes[1:]:
-                found = found.nested_types[index]
-            classes[indexes] = message_factory.GetMessageClass(found)
-        return classes[indexes]
-
-    return message_of, UnknownFieldSet
 
 
 def _mapping(message: Any, unknown: Callable[[Any], Any]) -> Any:

@@ -45,6 +45,7 @@ from agents.protocol.formats.mapping import FieldMap, as_json
 from agents.protocol.formats.values import NOT_FINITE, Kinds, plain
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.events import TICK_HEADER, Reason
+from schemas.steps import epoch_us
 
 _PART = re.compile(r'"([^"]*)"|([^."]+)')
 _ROOTS = ("$key", "$header", "$timestamp", "$envelope", "$operation")
@@ -120,10 +121,6 @@ def _parts(text: str) -> tuple[str, ...]:
     return (text,)
 
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_ONE_US = datetime.timedelta(microseconds=1)
-
-
 def instant(value: Any, unit: str | None) -> Any:
     """Return the time of an event. One that its format knows to be an instant is that, whatever unit it was written in.
 
@@ -133,7 +130,7 @@ def instant(value: Any, unit: str | None) -> Any:
         return plain(value)
     if value.tzinfo is None:  # a local time is no number of anything
         return value.isoformat()
-    ns = (value - _EPOCH) // _ONE_US * 1000
+    ns = epoch_us(value) * 1000
     whole, rest = divmod(ns, NUMERIC_FORMATS[unit])
     # As text where it is no whole number: floats have not enough digits.
     return whole if rest == 0 else format(decimal.Decimal(ns) / NUMERIC_FORMATS[unit], "f")
@@ -339,7 +336,8 @@ class RecordReader:
             raise UnreadableError(Reason.TOO_LARGE)
         header = header_of(record.headers, VALUE_HEADER) if record.headers else None
         if envelope == "cloudevents":
-            found = [cloudevents.unwrap(value, record.headers, lambda data: self._values.read(data, header))]
+            data, event = cloudevents.carried(value, record.headers)
+            found = [event if data is None else replace(event, value=self._values.read(data, header))]
         elif envelope == "debezium":
             found = debezium.changes(self._values.read(value, header), deletes=self._deletes)
         else:

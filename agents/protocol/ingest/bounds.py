@@ -195,14 +195,10 @@ class Bounds:
             groups = Groups.from_hashes(rows[here, :2])
             charged = np.add.reduceat(charges[here][groups.order], groups.begins)
             period = slot
-            if self._is_step(slot):
+            if slot < ADMITTED and self.spec.max_per_step is not None:  # it names a step, and no period
                 self._add("step", slot, groups.users, charged // self.spec.charge)
                 period = int(self.spec.period_of(np.array([slot]))[0])
             self._add("period", period, groups.users, charged)
-
-    def _is_step(self, slot: int) -> bool:
-        """Return whether rows of this slot name a step, and no period."""
-        return slot < ADMITTED and self.spec.max_per_step is not None
 
     def fill(self, kind: Kind, slot: int, buckets: Mapping[int, tuple[Hashes, Counts]]) -> None:
         """Set the table of a period or of a step to what all snapshots hold, see `UserTable.of_buckets`.

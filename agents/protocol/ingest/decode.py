@@ -174,11 +174,8 @@ class EventDecoder:
 
     weight = 1
     """About what a record costs beside one of JSON, all of ingest counted."""
-
-    @property
-    def most_events(self) -> int:
-        """The most events of one record."""
-        return 1
+    most_events = 1
+    """The most events of one record."""
 
     def missing(
         self, records: Sequence[Any], absent: frozenset[SchemaRef] | None = None
@@ -293,11 +290,7 @@ class FormatDecoder(EventDecoder):
     def __init__(self, fields: EventFields, reader: RecordReader, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
         super().__init__(fields, max_value_bytes=max_value_bytes)
         self._reader = reader
-        self.weight = reader.weight
-
-    @property
-    def most_events(self) -> int:
-        return self._reader.most_events
+        self.weight, self.most_events = reader.weight, reader.most_events
 
     def missing(
         self, records: Sequence[Any], absent: frozenset[SchemaRef] | None = None

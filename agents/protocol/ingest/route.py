@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agents.protocol.formats.contract import Headers
 from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.snapshots import Snapshot
 from agents.protocol.ingest.spec import Readings, SourceSpec
@@ -34,7 +35,6 @@ from schemas.errors import GapError
 from schemas.events import TICK_HEADER, Reason
 from schemas.wire import Kind, decode, encode
 
-Headers = Sequence[tuple[str, bytes | None]]
 _OFFSET = attrgetter("offset")
 _USER = attrgetter("user")
 

@@ -35,6 +35,7 @@ from agents.protocol.formats.values import NUMBER_OR_TEXT, TEXT, number
 from schemas.arrays import BoolArray, IntArray, ReasonArray, distinct
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.events import Reason
+from schemas.steps import ONE_US, epoch_us
 
 ByteMatrix = npt.NDArray[np.uint8]
 
@@ -137,12 +138,10 @@ ISO_LAYOUTS = {len(text): Layout(text) for text in _ISO}
 """By width; the widths differ, so a text has at most one."""
 
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOCAL_EPOCH = datetime(1970, 1, 1)
-ONE_US = timedelta(microseconds=1)
 HOUR_US = 3_600_000_000
-MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // ONE_US
-MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // ONE_US
+MIN_US = epoch_us(datetime.min.replace(tzinfo=UTC))
+MAX_US = epoch_us(datetime.max.replace(tzinfo=UTC))
 _EXACT_FLOAT = 2.0**53
 _MOST_DIGITS = 20
 """Before the point, of a number that can be a time."""
@@ -215,9 +214,9 @@ class TimeParser:
         try:
             read = datetime.fromisoformat(text) if self.format == "iso" else datetime.strptime(text, self.format)
             if read.tzinfo is not None:
-                return (read - EPOCH) // ONE_US, 0
+                return epoch_us(read), 0
             local = read.replace(tzinfo=self.zone)
-            return (local - EPOCH) // ONE_US, _doubt(local)
+            return epoch_us(local), _doubt(local)
         except (ValueError, OverflowError):
             return None, 0
 

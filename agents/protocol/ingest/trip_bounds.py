@@ -13,7 +13,7 @@ Guarantee: in each period a user has at most `max_contributions` admissions, in 
 Steps are cut into *cells* of at most `life` steps that end with their period. A trip is admitted in a cell once at
 most: from then on all its records that join steps of this cell pass, and those of the next cell while the trip lives.
 So an admission is one row, (hash of user and trip, cell) -> place of the step in its cell, plus one; rows stand in
-tables beside those of users, under slots from `CELLS` on, and in blocks and snapshots like them.
+tables beside those of users, under slots from `ADMITTED` on, and in blocks and snapshots like them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from agents.protocol.ingest.bounds import ADMITTED, Accepted, Bounds, BoundSpec,
 from agents.protocol.ingest.user_table import Hashes
 from schemas.arrays import IntArray, KeyArray, distinct
 
-CELLS = ADMITTED
-"""First slot of trips."""
 MAX_LIFE = (1 << 16) - 2
 """Steps: places in a cell are counts of a table, see `user_table`."""
 
@@ -90,7 +88,7 @@ class TripBounds(Bounds):
                 first = admitted[cell, trip] = step
                 entered[cell, trip] = step - self.start_of(cell) + 1
             accepted[row], admissions[row] = True, first
-        rows, charges = _rows_of(charged, {(CELLS + cell, trip): place for (cell, trip), place in entered.items()})
+        rows, charges = _rows_of(charged, {(ADMITTED + cell, trip): place for (cell, trip), place in entered.items()})
         self.add(rows, charges)
         return Accepted(accepted, rows, charges, admitted=admissions)
 
@@ -105,14 +103,14 @@ class TripBounds(Bounds):
         return dict(zip(map(tuple, users.tolist()), (most - used).tolist(), strict=True))
 
     def _largest(self, kind: Kind, slot: int) -> int:
-        return self._life if slot >= CELLS else super()._largest(kind, slot)
+        return self._life if slot >= ADMITTED else super()._largest(kind, slot)
 
     def _known(self, trips: Hashes, cells: dict[int, int]) -> dict[tuple[int, tuple[int, int]], int]:
         """Return the admitting step by (cell, trip), for these trips and the cells that matter to them."""
         names = np.unique(trips, axis=0)
         known = {}
         for cell in {near for joined in cells.values() for near in (joined - 1, joined)}:
-            table = self.periods.get(CELLS + cell)
+            table = self.periods.get(ADMITTED + cell)
             if table is not None:
                 places = table.read(names)
                 there = np.flatnonzero(places)
@@ -124,8 +122,8 @@ class TripBounds(Bounds):
     def expire(self, open_step: int) -> None:
         """Forget users of closed periods, and trips of which no record can pass any more."""
         super().expire(open_step)
-        oldest = CELLS + self.cell_of(open_step) - 1
-        for slot in [slot for slot in self.periods if CELLS <= slot < oldest]:
+        oldest = ADMITTED + self.cell_of(open_step) - 1
+        for slot in [slot for slot in self.periods if ADMITTED <= slot < oldest]:
             del self.periods[slot]
 
 

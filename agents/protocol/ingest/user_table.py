@@ -10,7 +10,7 @@ two. Only so much is rewritten with each batch, whatever is full, so that nobody
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -192,13 +192,11 @@ class FoundUsers:
         return asked
 
 
-class _Place:
+class _Place(NamedTuple):
     """Whether each user is `there` in a run, and `at` which place it is or belongs."""
 
-    __slots__ = ("at", "there")
-
-    def __init__(self, at: IntArray, there: BoolArray) -> None:
-        self.at, self.there = at, there
+    at: IntArray
+    there: BoolArray
 
 
 class _Run:

@@ -5,7 +5,6 @@ Written once, before the candidate is committed; afterwards these bytes are only
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -25,17 +24,11 @@ from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.ledger import LedgerEntry, LedgerGuarantee, LedgerRenewal
 from schemas.releases import PublicRecord, frame_column, frame_records
-from schemas.steps import CalendarLength
+from schemas.steps import CalendarLength, instant
 from schemas.zones import zone
 
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MOST_BYTES = 900_000
 """Of a measurement's record: Kafka's topics take 1 MiB unless they are told otherwise."""
-
-
-def instant(at_us: int) -> datetime.datetime:
-    """Return microseconds since the epoch as an aware UTC datetime."""
-    return EPOCH + datetime.timedelta(microseconds=at_us)
 
 
 def raw_time(at_us: int, *, time_format: str, timezone: str) -> str | int | float:

@@ -19,21 +19,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any, cast
 
 import orjson
 
 from agents.protocol.formats.contract import SchemaText
 from agents.protocol.release.json_rows import json_rows
-from agents.protocol.release.public_records import instant, raw_time
+from agents.protocol.release.public_records import raw_time
 from schemas.byte_columns import ByteColumn, Piece
 from schemas.config import Stream
 from schemas.config.engines.spec import RecordKind
 from schemas.config.output import OutputFormat
-from schemas.config.timing import NUMERIC_FORMATS, epoch_us
-from schemas.errors import ConfigError, WireError
+from schemas.config.timing import NUMERIC_FORMATS
+from schemas.errors import WireError
 from schemas.releases import STEP_HEADER
+from schemas.steps import epoch_us, instant
 
 _MAGIC = b"\0"
 _HEAD = 5  # bytes before what was written: magic and id
@@ -245,13 +245,3 @@ def schema_text(stream: Stream) -> SchemaText:
     schema = record_format(stream).schema
     kind = "AVRO" if stream.output.format == "avro" else "JSON"
     return SchemaText(kind, orjson.dumps(schema, option=orjson.OPT_SORT_KEYS).decode())
-
-
-def check_library(stream: Stream) -> None:
-    """Raises: ConfigError where the library that writes the configured format is not there."""
-    if stream.output.format == "avro" and find_spec("fastavro") is None:
-        raise ConfigError.of(
-            f"streams.{stream.name}.output.format",
-            '"avro" needs fastavro, which is not installed',
-            "pip install 'privstream[registry]'",
-        )

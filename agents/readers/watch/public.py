@@ -26,9 +26,9 @@ from agents.readers.consume.ledger import PublicRecordsError, StepRecords, Verdi
 from agents.readers.watch.routes import NO_STORE, Reader, Routes, json_response, whole_numbers
 from agents.show.pictures import Picture
 from schemas.config import Kafka, Stream
-from schemas.config.timing import epoch_us
 from schemas.errors import BrokerError, WireError
 from schemas.releases import CHANNELS, GENESIS, STEP_LIMIT, Channel, PublicRecord, public_step
+from schemas.steps import epoch_us
 from schemas.topics import Topics
 
 log = logging.getLogger(__name__)
