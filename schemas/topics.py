@@ -99,6 +99,11 @@ class Topics:
         return f"{self.job}.stops"
 
     @property
+    def ingest_group(self) -> str:
+        """Consumer group of the workers that read sources; the group of the private topics has the name of the job."""
+        return f"{self.job}-ingest"
+
+    @property
     def history(self) -> tuple[str, ...]:
         """Topics with what was released and the state of the bounds: a lost one cannot be replaced."""
         return self.blocks, self.held_out, self.releases, self.bounds, self.fingerprints

@@ -54,9 +54,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
                 "mode": stream.mode,
                 "source": stream.source,
                 "audit": stream.audit,
-                "public": [
-                    topic.name for topic in Topics(loaded.job.name, 1).public(stream.name) if topic.audience == "public"
-                ],
+                "public": [topic.name for topic in loaded.topics.public(stream.name) if topic.audience == "public"],
                 "epsilon": str(stream.privacy.epsilon_fraction),
                 "delta": stream.privacy.delta,
                 "unit": stream.privacy.unit,

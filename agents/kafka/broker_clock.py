@@ -22,7 +22,6 @@ from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.security import security_kwargs
 from agents.kafka.topics import altering
 from schemas.config import Config
-from schemas.topics import Topics
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class BrokerClock:
 
     def __init__(self, config: Config, *, now_us: Callable[[], int]) -> None:
         self._config = config
-        self._topic = Topics(config.job.name, config.kafka.partitions).clock
+        self._topic = config.topics.clock
         self._now_us = now_us
         self._most_us = config.job.max_clock_skew_us
         self._broker_us: int | None = None
@@ -135,8 +134,7 @@ async def worker_clocks(config: Config) -> dict[str, float]:
 
     Raises: BrokerError.
     """
-    topic = Topics(config.job.name, config.kafka.partitions).clock
-    async with log_reader(config.kafka, topic, 0) as reader:
+    async with log_reader(config.kafka, config.topics.clock, 0) as reader:
         start = max(reader.beginning, reader.end - RECENT_RECORDS)
         records = [record async for batch in reader.read(start) for record in batch]
     newest = {record.key.decode(): record for record in records}

@@ -168,14 +168,6 @@ class LogReader:
         return hanging(self.topic.topic, self.topic.partition, where)
 
 
-async def learn_leaders(consumer: AIOKafkaConsumer, topics: Collection[str]) -> None:
-    """Ask where these topics are, in one request.
-
-    aiokafka does not ask before it needs a partition, and then lets a tenth of a second pass, for each topic anew.
-    """
-    await consumer._client.set_topics(topics)
-
-
 async def ends_of_everything(consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
     """Ask a consumer of committed records where partitions end with all that was written, open transactions included.
 
@@ -210,7 +202,9 @@ async def reading(
     answers = heed(consumer._client)
     try:
         await consumer.start()
-        await learn_leaders(consumer, topics)
+        # One request for all of them: aiokafka does not ask where a topic is before it needs a partition, and then lets
+        # a tenth of a second pass, for each topic anew.
+        await consumer._client.set_topics(topics)
         yield consumer, answers
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, what, error, answers) from error

@@ -203,8 +203,8 @@ async def check_fingerprints(
         registered = await schema_ids(config, begun)
         now = asked()
         new = [now[stream.name] for stream in begun]
-        topic = Topics(config.job.name, config.kafka.partitions).fingerprints
-        await write(config.kafka, topic, {each.stream.encode(): each.encode() for each in new}, enable_idempotence=True)
+        records = {each.stream.encode(): each.encode() for each in new}
+        await write(config.kafka, config.topics.fingerprints, records, enable_idempotence=True)
         for each in new:
             log.info("stream %s starts for the first time; its fingerprint is stored", each.stream)
         # Another worker may have been first: what stands first on the topic holds for both.
@@ -240,11 +240,10 @@ async def _check_unanswered(config: Config, streams: Sequence[str], found: Mappi
     there = {ledger: found[ledger].partitions for ledger in ledgers if ledger in found}
     for ledger, (_, ends) in (await ends_of(config.kafka, there)).items():
         if any(ends):
-            topic = Topics(config.job.name, config.kafka.partitions).fingerprints
             raise LostTopicError(
-                f"stream {ledgers[ledger]}: {topic} does not know it, and {ledger} has steps of it: the fingerprints "
-                "were lost, or another job has a stream of this name. Restore the topic, or start the stream under "
-                "another name"
+                f"stream {ledgers[ledger]}: {config.topics.fingerprints} does not know it, and {ledger} has steps of "
+                "it: the fingerprints were lost, or another job has a stream of this name. Restore the topic, or start "
+                "the stream under another name"
             )
 
 
@@ -314,5 +313,4 @@ def started(stream: Stream, start: str) -> Stream:
 
 async def stored_fingerprints(config: Config) -> dict[str, Fingerprint]:
     """Return stream -> what it was first started with; empty before that. Raises: BrokerError, WireError."""
-    topic = Topics(config.job.name, config.kafka.partitions).fingerprints
-    return holding(record.value for record in await read_to_end(config.kafka, topic, 0))
+    return holding(record.value for record in await read_to_end(config.kafka, config.topics.fingerprints, 0))

@@ -131,7 +131,7 @@ class StreamStatus:
 
 async def status(config: Config) -> list[StreamStatus]:
     """Return each stream's status. Raises: BrokerError if a topic is missing, or the cluster does not say who works."""
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     sources = {topic for stream in config.streams for topic in (stream.source, config.read_by(stream))}
     wanted = {
         topics.blocks,
@@ -201,7 +201,7 @@ async def _routed(
     for stream in config.streams:
         if stream.routed and stream.source in found:
             tps = [TopicPartition(stream.source, partition) for partition in range(found[stream.source].partitions)]
-            group = await admin.list_consumer_group_offsets(f"{config.job.name}-ingest", partitions=tps)
+            group = await admin.list_consumer_group_offsets(config.topics.ingest_group, partitions=tps)
             name = f"route:{stream.name}"
             places = {tp: Places.decode(each.metadata) for tp, each in group.items()}
             routed[stream.name] = {
@@ -214,8 +214,8 @@ async def _idle(admin: AIOKafkaAdminClient, config: Config) -> list[str]:
     """Return the roles that no worker has. One that has a role is in a consumer group for as long as it gives signs of
     life, and subscribes there to what it reads.
     """
-    topics = Topics(config.job.name, config.kafka.partitions)
-    job, ingest = await members_of(admin, config.job.name), await members_of(admin, f"{config.job.name}-ingest")
+    topics = config.topics
+    job, ingest = await members_of(admin, topics.job), await members_of(admin, topics.ingest_group)
     there = {"ingest": bool(ingest)}
     for role, topic in (("engine", topics.blocks), ("publish", topics.releases)):
         there[role] = any(subscribed is None or topic in subscribed for subscribed in job)
@@ -237,9 +237,8 @@ def _doubt(
         why = f"no worker is in its consumer group for {', '.join(idle)}"
         return Doubt(what, f"{why}: none runs, or it waits. Start one, or see its log"), ended
     if not kept:
-        topic = Topics(config.job.name, config.kafka.partitions).stops
         fix = "stop all workers and run privstream topics CONFIG --create"
-        return Doubt("unknown", f"topic {topic} is gone, and with it what has stopped. Fix: {fix}"), []
+        return Doubt("unknown", f"topic {config.topics.stops} is gone, and with it what has stopped. Fix: {fix}"), []
     return next((Doubt("a worker stopped", str(stop)) for stop in ended), None), []
 
 
@@ -251,8 +250,7 @@ async def _still(config: Config, stop: Stop, stream: StreamStatus, end: Tail) ->
         return stream.published < stop.step
     if stop.part != "ingest" or stop.partition is None:
         return True  # cleared by the next worker that finds nothing wrong at its start
-    topics = Topics(config.job.name, config.kafka.partitions)
-    tp = (topics.blocks, home_partition(stop.stream, config.kafka.partitions))
+    tp = (config.topics.blocks, home_partition(stop.stream, config.kafka.partitions))
     newest = await end.newest(tp, lambda record: _is_of(record, stop))
     return newest is None or newest.timestamp <= stop.at_ms
 
@@ -274,7 +272,7 @@ async def _stream_status(
     found: Mapping[str, TopicIdentity],
     routed: Mapping[str, Mapping[TopicAndPartition, int]],
 ) -> StreamStatus:
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     ledger_topic, partitions = topics.ledger(stream.name), 0
     source = config.read_by(stream)
     if source in found:

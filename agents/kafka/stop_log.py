@@ -22,7 +22,6 @@ from agents.kafka.clients import read_to_end, write
 from agents.kafka.lifecycle.stops import Stop, Stops
 from schemas.config import Config
 from schemas.errors import BrokerError
-from schemas.topics import Topics
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ def decode(value: bytes) -> Stop | None:
 
 async def recorded(config: Config) -> dict[bytes, Stop]:
     """Return key -> what has stopped and was not cleared. Raises: BrokerError."""
-    records = await read_to_end(config.kafka, _topic(config), 0)
+    records = await read_to_end(config.kafka, config.topics.stops, 0)
     latest = {record.key: record.value for record in records}
     found = {key: None if value is None else decode(value) for key, value in latest.items()}
     return {key: stop for key, stop in found.items() if stop is not None}
@@ -74,7 +73,9 @@ async def last_words(config: Config, stops: Stops) -> None:
     keeping = asyncio.ensure_future(keep(config, stops))
     await asyncio.wait([keeping], timeout=LAST_S)
     if not keeping.done() or keeping.cancelled() or keeping.exception() is not None:
-        log.warning("what has stopped could not be written to %s: status says that no worker is there", _topic(config))
+        log.warning(
+            "what has stopped could not be written to %s: status says that no worker is there", config.topics.stops
+        )
 
 
 async def record(config: Config, stops: Iterable[Stop]) -> None:
@@ -93,11 +94,7 @@ async def clear(config: Config, stops: Collection[Stop]) -> None:
 
 async def _write(config: Config, records: dict[bytes, bytes | None]) -> None:
     if records:
-        await write(config.kafka, _topic(config), records, request_timeout_ms=REQUEST_MS)
-
-
-def _topic(config: Config) -> str:
-    return Topics(config.job.name, config.kafka.partitions).stops
+        await write(config.kafka, config.topics.stops, records, request_timeout_ms=REQUEST_MS)
 
 
 def _key(stop: Stop) -> bytes:

@@ -185,7 +185,7 @@ async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> 
 
     Raises: BrokerError, WireError.
     """
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     lost: dict[str, str] = {}
     missing = [name for name in topics.history if name not in existing]
     if missing:
@@ -208,7 +208,7 @@ async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> 
 
     Raises: BrokerError, WireError.
     """
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     if topics.bounds not in existing or topics.blocks not in existing:
         return []
     written = await _written_partitions(config, topics)
@@ -286,7 +286,7 @@ DO_NOT_COMPACT = (
 
 def needed_topics(config: Config) -> list[Topic]:
     """Return every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     replayed = all(stream.time.clock == "replay" for stream in config.streams)  # may go live, and need not
     needed = [replace(topic, optional=replayed and topic.name == topics.clock) for topic in topics.private()]
     for stream in config.streams:
@@ -344,7 +344,7 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
         made = await _create(admin, config.kafka, [topic for topic in new if topic.like is None])
         routed = [topic for topic in new if topic.like is not None]
         if routed:  # behind the others: one that is there shows which settings these brokers have
-            known = Topics(config.job.name, config.kafka.partitions).blocks
+            known = config.topics.blocks
             there = (await _settings(admin, [known]))[known]
             routed = [replace(topic, settings=_needed(topic, there)) for topic in routed]
         return made + await _create(admin, config.kafka, routed)
@@ -406,7 +406,7 @@ async def restore_changelog(config: Config) -> bool:
 
     Only if the job has run, which its other topics show. Returns whether it was made. Raises: BrokerError.
     """
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     async with admin_client(config.kafka) as admin:
         present = await topic_identities(admin, [topics.changelog, *topics.history])
         if topics.changelog in present or not set(topics.history) <= present.keys():
@@ -452,7 +452,7 @@ def acl_lines(
     Raises: ConfigError if that is a group of the job.
     """
     job = config.job.name
-    groups = [job, f"{job}-ingest"]
+    groups = [job, config.topics.ingest_group]
     reader_group = reader.partition(":")[2] if reader_group is None else reader_group
     if reader_group in groups:
         reason = f"{reader_group} is a group of the job: its offsets count private events"

@@ -186,6 +186,3 @@ class OneChanceProducer(AIOKafkaProducer):
 def _final(lost: BrokerError) -> KafkaError:
     """Return the same for aiokafka's sender: an error of its own tree, which is not worth another try."""
     return KafkaError(str(lost))
-
-
-__all__ = ["OneChanceProducer"]

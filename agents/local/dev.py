@@ -404,7 +404,7 @@ async def _run(config: Config, path: Path, worker: WorkerProcess, options: DevOp
     await create_topics(config, source_partitions=SOURCE_PARTITIONS)
     screen.say("starting the worker ...")
     worker.start()
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     ledgers = {Topics.ledger(stream.name): stream.name for stream in config.streams}
     utilities = {Topics.utility(name): name for name in options.files}
     outcomes = {stream.name: StreamOutcome(stream.name) for stream in config.streams}

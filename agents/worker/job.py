@@ -65,7 +65,7 @@ class Job:
 
     @property
     def topics(self) -> Topics:
-        return Topics(self.config.job.name, self.config.kafka.partitions)
+        return self.config.topics
 
     @cached_property
     def witness(self) -> Store:

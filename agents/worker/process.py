@@ -74,7 +74,8 @@ def run_worker(
         trusted: stream -> step up to which a person says that its public ledger is whole.
         leaving: installed already, and the log set up, by a program that took time before it came here.
     """
-    no_core_dumps()
+    # A crash of a native library leaves no copy of this process on a disk, with events, seeds and passwords.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setswitchinterval(SWITCH_S)
     if leaving is None:
         set_up("INFO")
@@ -105,11 +106,6 @@ def run_worker(
     log.warning("BEGINS ANEW: %s. Everything is read back from committed records", explain(error))
     time.sleep(lives.pause_s)
     leaving.again()
-
-
-def no_core_dumps() -> None:
-    """Let a crash of a native library leave no copy of this process on a disk, with events, seeds and passwords."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 async def _live(

@@ -132,10 +132,10 @@ class PublishTask(StreamsTask):
 class PublishStreamTask:
     """One stream of a publisher: its producer, machine and schedule, and which log records it still needs."""
 
-    def __init__(self, task: PublishTask, stream: Stream, stops: Stops | None = None) -> None:
+    def __init__(self, task: PublishTask, stream: Stream, stops: Stops) -> None:
         self._task = task
         self._stream = stream
-        self._stops = Stops.of([stream.name]) if stops is None else stops
+        self._stops = stops
         self.name = stream.name
         self.pulse = Pulse(f"publisher of {stream.name}")
         self._producer: Any = None

@@ -25,7 +25,6 @@ from agents.kafka.topics import TopicIdentity, admin_client, needed_topics, topi
 from agents.protocol.partitioner import home_partition
 from schemas.config import Config
 from schemas.errors import AccessError, BrokerError, LostTopicError
-from schemas.topics import Topics
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,7 @@ def concerned(topic: str, config: Config) -> list[tuple[str, Part]]:
     """The streams that cannot go on without a topic of the job, and which part of them. Their sources are looked at by
     the ingest, see `agents.kafka.fingerprint`.
     """
-    topics, found = Topics(config.job.name, config.kafka.partitions), list[tuple[str, Part]]()
+    topics, found = config.topics, list[tuple[str, Part]]()
     for stream in config.streams:
         own = topics.published(stream.name)
         if topic in (topics.blocks, topics.releases, topics.bounds, topics.fingerprints, *own):
@@ -137,12 +136,11 @@ class TopicWatch(LongService):
 
     def judge(self, found: Mapping[str, TopicIdentity], untold: Collection[str] = ()) -> None:
         """Raises: LostTopicError, if nothing is left to do; LostCacheError for one that is made again at a start."""
-        changelog = Topics(self._config.job.name, self._config.kafka.partitions).changelog
         for topic, reason in self._looks.look(found, untold).items():
             for stream, part in concerned(topic, self._config):
                 error = LostTopicError(f"stream {stream}: topic {topic} {reason}")
                 self._stops.add(stream, part, None, error)
-            if topic == changelog:
+            if topic == self._config.topics.changelog:
                 raise LostCacheError(f"topic {topic} {reason}; it is made again, and filled from state stores")
 
     async def end_if_nothing_waits(self) -> None:
@@ -192,7 +190,7 @@ class TopicWatch(LongService):
 
     def over(self, stop: Stop) -> bool:
         """Whether this worker has read again all that a stop before its time could have come of, and has not met it."""
-        vitals, topics = self._vitals, Topics(self._config.job.name, self._config.kafka.partitions)
+        vitals, topics = self._vitals, self._config.topics
         if vitals.unready or self._stops.has(stop.stream, stop.part, stop.partition):
             return False
         if stop.part == "worker":

@@ -12,7 +12,6 @@ from agents.protocol.partitioner import home_partition
 from benchmarks.scale.results import Figures
 from schemas.blocks import Block
 from schemas.releases import Seed, decode_log_record
-from schemas.topics import Topics
 
 if TYPE_CHECKING:
     from schemas.config import Config
@@ -28,7 +27,7 @@ async def spent(config: Config, stream: str, due: Mapping[int, float], seen: Map
 
     Args: due: step -> its public end. seen: step -> when a consumer had it.
     """
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     home = home_partition(stream, topics.partitions)
     blocks: dict[int, dict[int, float]] = {}
     for record in await read_to_end(config.kafka, topics.blocks, home):

@@ -18,6 +18,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
+from agents.kafka.lifecycle.stops import Stops
 from agents.local.job import LocalJob
 from agents.protocol.release.publisher import Publication, StreamPublisher
 from agents.worker.ingest.partition_task import LEAST_SNAPSHOT_BYTES, MOST_SNAPSHOTS
@@ -86,7 +87,7 @@ class BigStream:
         self._events = MainEvents(PARTITIONS)
         self._job = LocalJob(stream, key=bytes(range(16)), partitions=PARTITIONS, rows=False)
         self._publisher = StreamPublisher(stream.name)
-        self._task = PublishStreamTask(None, stream)  # type: ignore[arg-type]
+        self._task = PublishStreamTask(None, stream, Stops.of([stream.name]))  # type: ignore[arg-type]
         self._task._producer = _Producer()
         self._sent = [0] * PARTITIONS
         self._blocks = self._logged = 0

@@ -174,8 +174,12 @@ class Config(Section):
 
     def read_by(self, stream: Stream) -> str:
         """Return the topic that ingest of a stream reads: its source, or the copies of it that the job routes."""
-        topics = Topics(self.job.name, self.kafka.partitions)
-        return topics.routed(stream.name) if stream.routed else stream.source
+        return self.topics.routed(stream.name) if stream.routed else stream.source
+
+    @property
+    def topics(self) -> Topics:
+        """Names of the job's topics."""
+        return Topics(self.job.name, self.kafka.partitions)
 
 
 def _folded(topic: str) -> str:

@@ -28,7 +28,6 @@ from agents.worker.partition_tasks import PartitionTask, PartitionTasks
 from schemas.config import Config
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError, StrayCancellationError
-from schemas.topics import Topics
 from tests.kafka.support import job_config, stream_table
 
 
@@ -227,7 +226,7 @@ async def _ingest(config: Config) -> None:
 
 async def _audit(config: Config) -> None:
     machine = SimpleNamespace(stream=config.streams[0], synthetic_offset=0)
-    job = SimpleNamespace(config=config, topics=Topics(config.job.name, 1))
+    job = SimpleNamespace(config=config, topics=config.topics)
     await AuditStreamTask.follow(cast(Any, SimpleNamespace(_task=SimpleNamespace(job=job), _machine=machine)))
 
 

@@ -184,7 +184,7 @@ class Publishing:
         config = self.config.model_copy(update={"job": self.config.job.model_copy(update=machine)})
         job = Job(config=config, source_partitions={self.stream.name: 2})
         home = home_partition(self.stream.name, self.config.kafka.partitions)
-        stream_task = PublishStreamTask(PublishTask(job, home), self.stream)
+        stream_task = PublishStreamTask(PublishTask(job, home), self.stream, job.stops)
         await stream_task.open(self.config.kafka)
         try:
             yield stream_task

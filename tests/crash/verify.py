@@ -22,7 +22,6 @@ from agents.worker.ingest.specs import source_specs
 from schemas.blocks import Block, Folded
 from schemas.config import Config
 from schemas.releases import CHANNELS, Channel, Seed, decode_log_record, public_step, unframe_records
-from schemas.topics import Topics
 from tests.kafka.support import records_of
 
 
@@ -93,7 +92,7 @@ class Verdict:
 
 async def collect(config: Config, source_partitions: Mapping[str, int]) -> dict[str, StreamEvidence]:
     """Read everything. The job must have run with `keep_private_log`."""
-    bootstrap, topics = config.kafka.bootstrap, Topics(config.job.name, config.kafka.partitions)
+    bootstrap, topics = config.kafka.bootstrap, config.topics
     evidence = {}
     for stream in config.streams:
         partitions = source_partitions[stream.name]

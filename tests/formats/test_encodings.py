@@ -322,7 +322,7 @@ def test_what_confluent_s_serializers_register_no_reference_for_is_known(folder:
     [*_, main] = protobuf.descriptors(text)
     if form == "descriptors":
         text = SchemaText("PROTOBUF", base64.b64encode(main.SerializeToString()).decode())
-    message_of, _ = protobuf.reader_of(text)
+    message_of, _ = ProtobufEncoding.reader_of(text)
 
     def read(**fields: Any) -> Any:
         data = message_of((0,))(**fields).SerializeToString()

@@ -59,7 +59,7 @@ def block(stream: str, *, partition: int, step: int, events: int = 5) -> Block:
 
 
 async def feed(config: Config, steps: range) -> None:
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     async with producing(config.kafka.bootstrap) as producer:
         for step in steps:
             for stream in config.streams:

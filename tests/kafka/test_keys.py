@@ -82,7 +82,7 @@ async def feed(config: Config) -> None:
 
 async def test_keys_that_many_have_are_found_and_each_person_counts_once(bootstrap: str, tmp_path: Path) -> None:
     config = configured(bootstrap, tmp_path)
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     await create_topics(config, source_partitions=PARTITIONS)
     await feed(config)
     name = config.streams[0].name

@@ -180,7 +180,7 @@ async def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str,
         assert config.job.data_dir is not None
         config.job.data_dir.mkdir()
         task = PublishTask(Job(config=config, source_partitions={name: 2}), home)
-        stream_tasks.append(PublishStreamTask(task, config.streams[0]))
+        stream_tasks.append(PublishStreamTask(task, config.streams[0], task.job.stops))
     await stream_tasks[0].open(first.kafka)
     await stream_tasks[1].open(second.kafka)
 
@@ -243,7 +243,7 @@ async def test_steps_of_many_batches_are_public_once_whole_and_in_order(
         there["data_dir"].mkdir()
         its_own = config.model_copy(update={"job": config.job.model_copy(update=there)})
         task = PublishTask(Job(config=its_own, source_partitions={name: 2}), home)
-        stream_task = PublishStreamTask(task, config.streams[0])
+        stream_task = PublishStreamTask(task, config.streams[0], task.job.stops)
         await stream_task.open(config.kafka)
         try:
             await stream_task.publish(steps(worker))

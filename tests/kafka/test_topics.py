@@ -50,7 +50,7 @@ async def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str
 
 async def test_a_topic_of_another_shape_is_named_with_its_fix(bootstrap: str, tmp_path: Path) -> None:
     config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     # Time retention would delete private records that are still needed, on its own schedule.
     await create(bootstrap, NewTopic(topics.blocks, 2, 1), NewTopic(topics.releases, 5, 1))
     await create_topics(config, source_partitions=2)

@@ -106,7 +106,7 @@ async def released(config: Config) -> dict[int, list[dict[str, Any]]]:
 
 async def test_points_become_trips_and_what_is_wrong_with_them_is_told(bootstrap: str, tmp_path: Path) -> None:
     config = configured(bootstrap, tmp_path)
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     await create_topics(config, source_partitions=PARTITIONS)
     await feed(config)
 

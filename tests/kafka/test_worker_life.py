@@ -139,7 +139,7 @@ async def test_an_error_that_ends_it_is_the_last_line_of_its_log(broker: Embedde
         worker = field.start("a")
         await until(lambda: public(worker) >= 0)
         await field.rest()
-        blocks = Topics(field.config.job.name, field.config.kafka.partitions).blocks
+        blocks = field.config.topics.blocks
         await delete(broker.bootstrap, blocks)
         assert await ended(worker) == 1
         # On a busy machine it begins anew before it has seen that the topic is gone, and its next start says so.

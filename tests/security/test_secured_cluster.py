@@ -120,7 +120,7 @@ async def test_a_job_with_the_printed_rights_lives_through_a_crash_and_its_reade
 async def reader_sees_public_topics_only(secured: SecuredBroker, config: Config) -> None:
     settings = {"bootstrap_servers": secured.broker.address("SCRAM")}
     settings |= security_kwargs(as_seen_by(config, secured.scram(READER)).kafka)
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     public = [topic.name for topic in needed_topics(config) if topic.audience == "public"]
     others = [topic.name for topic in needed_topics(config) if topic.audience != "public"]
     assert len(public) == 3 * len(config.streams)

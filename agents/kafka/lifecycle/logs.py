@@ -33,9 +33,7 @@ class OncePerCause(logging.Filter):
 
     def __init__(self, every_s: float = EVERY_S, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._every_s = every_s
-        self._now = now
-        self._last: dict[str, float] = {}
+        self._reminder = Reminder(every_s, now)
         self._left_out: dict[str, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -46,11 +44,9 @@ class OncePerCause(logging.Filter):
             return True
         if library == "asyncio" or record.exc_info or record.levelno < logging.WARNING:
             return False
-        now = self._now()
-        if library in self._last and now - self._last[library] < self._every_s:
+        if not self._reminder.due(library):
             self._left_out[library] = self._left_out.get(library, 0) + 1
             return False
-        self._last[library] = now
         left_out = self._left_out.pop(library, 0)
         text = record.getMessage().partition("\n")[0]
         record.msg, record.args = (f"{text} (and {left_out} lines before)" if left_out else text), ()

@@ -46,7 +46,6 @@ from schemas.blocks import Block
 from schemas.config import Config, Kafka, Stream
 from schemas.errors import BrokerError, FingerprintError, OutcomeUnknownError, WireError
 from schemas.events import TICK_HEADER
-from schemas.topics import Topics
 
 MEANWHILE_S = 60.0
 
@@ -70,7 +69,7 @@ class StartCheck:
 
     async def check(self) -> None:
         """Raises: FingerprintError with every field and its fix; BrokerError; WireError."""
-        topic = Topics(self._config.job.name, self._config.kafka.partitions).fingerprints
+        topic = self._config.topics.fingerprints
         read = {name for stream in self._streams for name in (stream.source, self._config.read_by(stream))}
         found = await existing_topics(self._config.kafka, sorted({topic, *read}))
         stored = await stored_fingerprints(self._config) if topic in found else {}
@@ -199,7 +198,7 @@ class GoingLive:
         await self._clock.close()
 
     async def _now_us(self) -> int:
-        kafka, name = self._config.kafka, Topics(self._config.job.name, self._config.kafka.partitions).clock
+        kafka, name = self._config.kafka, self._config.topics.clock
         there = name in await existing_topics(kafka, [name])
         if there:
             await self._clock.compare()
@@ -215,7 +214,7 @@ async def has_gone_live(config: Config, stream: Stream) -> bool:
     """Return whether the job says so of a stream that is replayed from the same topics, where what they said of it may
     be deleted by now. Raises: BrokerError.
     """
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     if topics.blocks not in await existing_topics(config.kafka, [topics.blocks]):
         return False
     mine = {stream.source, stream.audit} - {None}
@@ -227,7 +226,7 @@ async def has_gone_live(config: Config, stream: Stream) -> bool:
 
 async def _is_live(config: Config, stream: str) -> bool:
     """Return whether the newest block of a stream says so."""
-    place = (Topics(config.job.name, config.kafka.partitions).blocks, home_partition(stream, config.kafka.partitions))
+    place = (config.topics.blocks, home_partition(stream, config.kafka.partitions))
     async with tail(config.kafka, [place], wait=False) as end:
         newest = await end.newest(place, lambda record: record.key == stream.encode())
     try:

@@ -35,7 +35,7 @@ def document(config: Config) -> dict[str, Any]:
     operations: dict[str, Any] = {}
     messages: dict[str, Any] = {}
     for stream in config.streams:
-        for topic in Topics(config.job.name, config.kafka.partitions).public(stream.name):
+        for topic in config.topics.public(stream.name):
             if topic.audience != "public":
                 continue
             kept = dict(_messages(stream, topic.name))

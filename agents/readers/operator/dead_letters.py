@@ -24,7 +24,6 @@ from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.decode import MAX_VALUE_BYTES
 from schemas.config import Config
 from schemas.errors import ConfigError, WireError
-from schemas.topics import Topics
 
 Wanted = Callable[[DeadLetter], bool]
 BINARY = (*NEEDS, "msgpack")
@@ -153,6 +152,6 @@ class Readings:
 
 
 async def _topic(config: Config) -> tuple[str, int]:
-    topic = Topics(config.job.name, config.kafka.partitions).dead_letters
+    topic = config.topics.dead_letters
     found = await existing_topics(config.kafka, [topic], fix="privstream topics CONFIG --create")
     return topic, found[topic].partitions

@@ -33,7 +33,6 @@ from agents.worker.ingest.partition_task import IngestOptions, SourceTask, place
 from agents.worker.ingest.restore import restore
 from agents.worker.ingest.specs import source_specs, user_key_ids
 from schemas.errors import BrokerError, OutcomeUnknownError, PrivstreamError, TopicError
-from schemas.topics import Topics
 
 if TYPE_CHECKING:
     from agents.kafka.topics import TopicIdentity
@@ -185,9 +184,9 @@ def _impossible(spec: SourceSpec, source: _Source) -> tuple[str, str]:
 
 
 async def _check_nobody_works(config: Config, topic: str) -> None:
-    job = config.job.name
+    groups = (config.job.name, config.topics.ingest_group)
     async with admin_client(config.kafka) as admin:
-        working = [group for group in (job, f"{job}-ingest") if await members_of(admin, group)]
+        working = [group for group in groups if await members_of(admin, group)]
     if working:
         raise _refused(
             topic,
@@ -222,7 +221,7 @@ async def _tasks(
         tasks.append(SourceTask(config, place, here, options=IngestOptions(), counters=counters, stops=stops))
     consumer = AIOKafkaConsumer(
         bootstrap_servers=config.kafka.bootstrap,
-        group_id=f"{config.job.name}-ingest",
+        group_id=config.topics.ingest_group,
         enable_auto_commit=False,
         isolation_level="read_committed",
         **security_kwargs(config.kafka),
@@ -317,7 +316,7 @@ async def _add(source: _Source, partitions: int) -> None:
 async def _commit(config: Config, task: SourceTask, effect: Commit, offset: int) -> None:
     """Commit one transaction: snapshots, or a block with its place and the group's offset, which never goes back."""
     producer, spec, block = task.producer, effect.spec, effect.block
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     await producer.begin_transaction()
     bounds = bounds_partition(spec.stream, effect.partition, topics.partitions)
     sent = [await producer.send(topics.bounds, each.value, key=each.key, partition=bounds) for each in effect.snapshots]
@@ -329,7 +328,7 @@ async def _commit(config: Config, task: SourceTask, effect: Commit, offset: int)
     if block is not None:
         task.places = task.places.with_blocks({spec.name: block.hi})
         place = OffsetAndMetadata(max(offset, task.next_offset, block.hi), task.places.encode())
-        await producer.send_offsets_to_transaction({task.source: place}, f"{config.job.name}-ingest")
+        await producer.send_offsets_to_transaction({task.source: place}, topics.ingest_group)
     await producer.commit_transaction()
 
 
@@ -341,7 +340,7 @@ async def _store(source: _Source, raised: Sequence[Fingerprint]) -> None:
     try:
         await producer.begin_transaction()
         for each in raised:
-            topic = Topics(job, source.config.kafka.partitions).fingerprints
+            topic = source.config.topics.fingerprints
             await (await producer.send(topic, each.encode(), key=each.stream.encode(), partition=0))
         failpoint("partitions_stored")
         await producer.commit_transaction()

@@ -168,8 +168,7 @@ class SourceTask:
         self.committed = 0
         """Source offset up to which everything is in committed blocks."""
         self._config = config
-        self._topics = Topics(config.job.name, config.kafka.partitions)
-        self._group = f"{config.job.name}-ingest"
+        self._topics = config.topics
         self._options = options
         self._counters = counters
         self._producer: AIOKafkaProducer | None = None
@@ -450,7 +449,8 @@ class SourceTask:
                 "that stops or is taken out now cannot go on later. What to do: give streams sources of their own",
                 self, len(places),
             )  # fmt: skip
-        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, noted)}, self._group)
+        group = self._topics.ingest_group
+        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, noted)}, group)
         failpoint("ingest_before_commit")
         await producer.commit_transaction()
         failpoint("ingest_after_commit")

@@ -46,7 +46,7 @@ async def restore(
     for task in tasks:
         task.leave_out_stopped()
     await asyncio.gather(*(task.fence() for task in tasks))
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     committed = await consumer._coordinator.fetch_committed_offsets([task.source for task in tasks])
     for task in tasks:
         if (found := committed.get(task.source)) is not None:
@@ -62,7 +62,7 @@ async def restore(
         found = committed.get(task.source)
         offset = None if found is None or found.offset < 0 else int(found.offset)
         with about(role="ingest", topic=task.source.topic, partition=task.source.partition):
-            begin = _begin(task, offset, beginnings[task.source], group=f"{config.job.name}-ingest")
+            begin = _begin(task, offset, beginnings[task.source], group=topics.ingest_group)
             left_out = [machine for machine in specified[task] if machine not in task.machines]
             task.restored(offset, left_out, begin=begin)
             log.info("ingest of %s goes on at offset %d", task, task.position)

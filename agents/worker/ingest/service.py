@@ -272,7 +272,7 @@ class IngestService(LongService):
         session_ms = kafka.session_timeout_s * 1000
         return AIOKafkaConsumer(
             bootstrap_servers=kafka.bootstrap,
-            group_id=f"{self._config.job.name}-ingest",
+            group_id=self._config.topics.ingest_group,
             group_instance_id=self._instance_id,
             enable_auto_commit=False,
             auto_offset_reset="earliest",

@@ -13,7 +13,6 @@ from agents.protocol.userhash import KEY_BYTES, key_id, user_key
 from engines.core.registry import build_domain, build_evaluator
 from schemas.config import Config, Stream
 from schemas.errors import ConfigError
-from schemas.topics import Topics
 
 
 def user_keys(config: Config) -> dict[str, bytes | None]:
@@ -59,7 +58,7 @@ def source_specs(
     Raises: ConfigError, EngineInputError.
     """
     keys, schemas = user_keys(config), SchemaBook()
-    topics = Topics(config.job.name, config.kafka.partitions)
+    topics = config.topics
     check_files(config.kafka.registry)
     specs: dict[str, list[SourceSpec]] = {}
     for stream in config.streams:
