@@ -50,6 +50,7 @@ from agents.protocol.release.step_table import StepTable
 from agents.protocol.release.witness import Mark
 from engines.checks.contract_case import contract_case
 from engines.core.accounting.accountant import RULES, Accountant, Cost
+from engines.core.state import signs_of
 from engines.tabular.domain import RowKeys
 from schemas import wire
 from schemas.arrays import narrowed
@@ -308,7 +309,7 @@ def coded(draw: st.DrawFn) -> tuple[RowKeys, list[list[int]], list[int]]:
 
 def coded_back(row: tuple[RowKeys, list[list[int]], list[int]]) -> Any:
     keys = row[0].pack(np.array(row[1]), np.array(row[2], np.int8))
-    return row[0], row[0].codes(keys).tolist(), row[0].signs(keys).tolist()
+    return row[0], row[0].codes(keys).tolist(), signs_of(keys).tolist()
 
 
 def back(encode: Callable[..., Any], decode: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from engines.core.intervals import NORMAL_95
 from engines.core.noise import DiscreteLaplace
 from schemas.errors import PrivstreamError
 from schemas.guarantee import Mechanism
 
-NORMAL_95 = 1.959963984540054
 RELEASES = (1, 10, 100, 1000)
 
 

@@ -41,7 +41,7 @@ class SilentNoise(NoiseSource):
     def words(self, count: int) -> WordArray:
         raise ContractBroken("noise was drawn")
 
-    def child(self, *labels: str | int | bytes) -> SilentNoise:
+    def child(self, *labels: Label) -> SilentNoise:
         return self
 
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from engines.core.contract import Columns
+from schemas.arrays import FloatArray, ReasonArray
+from schemas.events import Reason
+
+
+def refused(x: FloatArray, y: FloatArray) -> ReasonArray:
+    """Return why points would be refused that a domain does not hold, `(points,)`."""
+    finite = np.isfinite(x) & np.isfinite(y)
+    return np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).astype(np.uint8)
 
 
 def coordinates_at_fault(

@@ -27,11 +27,12 @@ from schemas.arrays import IntArray, KeyArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
+_DELETE = np.uint64(1)
 _PLAIN = (str, bytes, int, float, Fraction, type(None))
 
 
 def written(value: object) -> str:
-    """As `repr` wrote it when the first states were stored; fields with `repr=False` are left out.
+    """Return a value as `repr` wrote it when the first states were stored; fields with `repr=False` are left out.
 
     Raises: TypeError for what is neither plain nor a dataclass with `written_as`.
 
@@ -62,12 +63,12 @@ def identity_of(text: str, more: bytes = b"") -> np.ndarray:
 
 
 def head(version: int, identity: np.ndarray, *numbers: int) -> dict[str, np.ndarray]:
-    """The first two arrays of a state: `header` `(1 + numbers,)` int64, and the identity of the configuration."""
+    """Return the first arrays of a state: `header` `(1 + numbers,)` int64, and the identity of the configuration."""
     return {"header": np.array([version, *numbers], np.int64), "identity": identity.copy()}
 
 
 def numbers_of(state: Mapping[str, np.ndarray], version: int, identity: np.ndarray, *, count: int) -> list[int]:
-    """The numbers of a head. Raises: EngineInputError where another version or another stream wrote it."""
+    """Return the numbers of a head. Raises: EngineInputError where another version or another stream wrote it."""
     with reading():
         header, found = state["header"], state["identity"]
     if header.shape != (1 + count,) or int(header[0]) != version:
@@ -78,7 +79,7 @@ def numbers_of(state: Mapping[str, np.ndarray], version: int, identity: np.ndarr
 
 
 def flag_of(number: int) -> bool:
-    """A number of a head that says yes or no. Raises: EngineInputError where it says neither."""
+    """Return what a number of a head says, yes or no. Raises: EngineInputError where it says neither."""
     if number not in (0, 1):
         raise EngineInputError("state has a number where it should say yes or no")
     return bool(number)
@@ -86,11 +87,18 @@ def flag_of(number: int) -> bool:
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Around what takes arrays out of a state. Raises: EngineInputError that names the array that is not there."""
+    """Around what takes arrays out of a state.
+
+    Raises: EngineInputError that names the array that is not there, or says that one has another shape.
+    """
     try:
         yield
     except KeyError as error:
         raise EngineInputError(f"state lacks {error}") from None
+    except EngineInputError:
+        raise
+    except ValueError:
+        raise EngineInputError("an array of the state has another shape") from None
 
 
 def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> State:
@@ -152,6 +160,11 @@ def check_events(events: Folded, *, keys_below: int) -> None:
         raise EngineInputError("a key is outside the domain or a count is not positive")
 
 
+def signs_of(keys: KeyArray) -> IntArray:
+    """Return +1 for each insert and -1 for each delete, `(keys,)`: the lowest bit of the first word says which."""
+    return 1 - 2 * (keys[:, 0] & _DELETE).astype(np.int64)
+
+
 @aggregate
 def check_batch(batch: Batch, *, step: int, depth: int) -> None:
     """Refuse events that are not of a domain of this depth, or not of the next step. Raises: EngineInputError."""
@@ -183,7 +196,7 @@ class Gathered:
 
     @aggregate
     def with_batch(self, batch: Batch, *, ttl: int | None) -> Gathered:
-        """Add a step's events, and drop those too old by then, unseen. Without a ttl their steps do not matter."""
+        """Return these with a step's events, less those too old by then, unseen; without a ttl steps do not matter."""
         if ttl is None:
             both = self.all().merge(batch.events)
             return Gathered(both.keys, both.counts, np.zeros(len(both.counts), np.int64))
@@ -197,11 +210,8 @@ class Gathered:
 
     @aggregate
     def all(self) -> Folded:
-        """All events, folded."""
+        """Return all events, folded."""
         return Folded.from_keys(self.keys, self.counts)
-
-
-_DELETE = np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,7 +230,7 @@ class Expiry:
 
     @aggregate
     def scheduled(self, events: Folded, *, due: int) -> Expiry:
-        """Delete the inserts among `events` at step `due`, later than all before."""
+        """Return what is due once the inserts among `events` are deleted at step `due`, later than all before."""
         inserts = (events.keys[:, 0] & _DELETE) == 0
         if not inserts.any():
             return self
@@ -230,7 +240,7 @@ class Expiry:
 
     @aggregate
     def taken(self, step: int) -> tuple[Folded, Expiry]:
-        """What is due at `step` or before, and the rest."""
+        """Return what is due at `step` or before, and the rest."""
         now = [folded for due, folded in self.due if due <= step]
         return Folded.empty(self.words).merge(*now), Expiry(self.due[len(now) :], self.words)
 
@@ -245,7 +255,7 @@ class Expiry:
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> Expiry:
-        """Raises: EngineInputError if arrays are missing or do not fit together."""
+        """Return what `arrays` were of. Raises: EngineInputError if some are missing or do not fit together."""
         with reading():
             due, rows = arrays["expiry/due"].tolist(), arrays["expiry/rows"].tolist()
             keys, counts = arrays["expiry/keys"].copy(), arrays["expiry/counts"].copy()

@@ -31,7 +31,6 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from engines.core.answers.contract import (
-    NORMAL_95,
     RECORDS,
     Asked,
     CountAnswer,
@@ -42,8 +41,9 @@ from engines.core.answers.contract import (
 )
 from engines.core.answers.where import Atom, Both, Either, Not, Where, holds
 from engines.core.contract import Columns, ScalarKind
+from engines.core.intervals import NORMAL_95
 from engines.keys.build import domain, selection
-from engines.keys.domain import KeysDomain, Scalar, read, written
+from engines.keys.domain import KeysDomain, Name, Scalar, name_of, read, written
 from schemas.config import Stream
 from schemas.config.engines.keys import KeysDomainSection
 from schemas.events import Reason
@@ -57,7 +57,6 @@ _CLEAR = 2.0
 _SLIGHT = 0.05
 _UNSURE = 1e-3
 """Probability that one of several counts is further from the truth than is taken for granted."""
-Key = tuple[bytes, ...]
 
 
 def answers(stream: Stream, measured: Measured, latest: int) -> KeyAnswers:
@@ -105,7 +104,7 @@ class KeyAnswers:
             if name in kinds
         }
         self.settled = latest
-        self._steps: dict[int, Mapping[Key, _Listed]] = {
+        self._steps: dict[int, Mapping[Name, _Listed]] = {
             step: self._of_records(told[RECORDS]) for step, told in measured if RECORDS in told
         }
 
@@ -161,12 +160,11 @@ class KeyAnswers:
             return 0, min(last, tests - 1)
         return last // tests * tests, last
 
-    def _of_records(self, records: Sequence[Mapping[str, Any]]) -> Mapping[Key, _Listed]:
+    def _of_records(self, records: Sequence[Mapping[str, Any]]) -> Mapping[Name, _Listed]:
         found = {}
         for record in records:
             values = tuple(record[name] for name in self._domain.fields)
-            key = tuple(part for part in map(written, values) if isinstance(part, bytes))
-            found[key] = _Listed(values, record)
+            found[name_of(values)] = _Listed(values, record)
         return found
 
     def _meets(self, each: _Listed, where: Where | None, named: bool | None) -> bool:
@@ -181,8 +179,8 @@ class KeyAnswers:
         self,
         series: str,
         met: Sequence[_Listed],
-        named: Mapping[Key, Reason | None] | None,
-        listed: Mapping[Key, _Listed],
+        named: Mapping[Name, Reason | None] | None,
+        listed: Mapping[Name, _Listed],
     ) -> CountAnswer:
         """Return what people bring to keys, or the mean of one key; nothing bounds what they bring to others."""
         missing = 0 if named is None else sum(key not in listed for key in named)
@@ -205,8 +203,8 @@ class KeyAnswers:
         self,
         last: int,
         met: Sequence[_Listed],
-        named: Mapping[Key, Reason | None] | None,
-        listed: Mapping[Key, _Listed],
+        named: Mapping[Name, Reason | None] | None,
+        listed: Mapping[Name, _Listed],
     ) -> CountAnswer:
         tests, deviation = self._selection, self._deviation(last)
         missing = [] if named is None else [reason for key, reason in named.items() if key not in listed]
@@ -228,7 +226,7 @@ class KeyAnswers:
             pending=len(missing) / len(named) if named else 0.0,
         )
 
-    def _named(self, where: Where) -> Mapping[Key, Reason | None] | None:
+    def _named(self, where: Where) -> Mapping[Name, Reason | None] | None:
         """Return the keys that a condition names, with why one is not counted; None where it names none.
 
         Raises: QueryError for a key that no record can have.
@@ -242,9 +240,8 @@ class KeyAnswers:
             asked[atom.field] = asked[atom.field] & given if atom.field in asked else given
         if asked.keys() != set(self._domain.fields) or self._domain.grid is not None:
             return None
-        keys: dict[Key, Reason | None] = {}
+        keys: dict[Name, Reason | None] = {}
         for values in product(*(asked[name] for name in self._domain.fields)):
-            parts = tuple(part for part in map(written, values) if isinstance(part, bytes))
             columns = {name: [value] for name, value in zip(self._domain.fields, values, strict=True)}
             numbers = dict.fromkeys(self._domain.number_fields, np.zeros(1))
             _, reasons = self._domain.encode(Columns(numbers, {}, np.ones(1, np.int8), columns))
@@ -255,7 +252,7 @@ class KeyAnswers:
                     f"no record can have the key {shown} in this stream, so its count would always be 0. Fix: another "
                     "value: of a public list one of it, else no longer than max_key_bytes."
                 )
-            keys[parts] = reason
+            keys[name_of(values)] = reason
         return keys
 
 

@@ -27,14 +27,14 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from engines.core.contract import Columns, ScalarKind
-from engines.core.coordinates import coordinates_at_fault
+from engines.core.coordinates import coordinates_at_fault, refused
 from engines.keys.grid import KeyGrid
 from engines.keys.values import BoundedValue
 from schemas.arrays import BoolArray, KeyArray, ReasonArray
@@ -42,6 +42,8 @@ from schemas.errors import EngineInputError
 from schemas.events import Reason
 
 Scalar = str | int | float | bool
+Name = tuple[bytes, ...]
+"""The values of a key's fields as `written` tells them apart: 1, true and "1" are three, 1 and 1.0 are one."""
 _ANY: frozenset[ScalarKind] = frozenset(("text", "number", "boolean"))
 _BETWEEN, _NUMBER, _BOOLEAN = b"\0", b"\x01", b"\x02"
 _WORD = 8
@@ -82,6 +84,16 @@ def read(text: bytes) -> Scalar:
         value: Scalar = json.loads(text[1:])
         return value
     return text.decode()
+
+
+def name_of(values: Iterable[object]) -> Name:
+    """Return the name of a key with these values; what can be no part of a key is taken for an empty text."""
+    return tuple(part if isinstance(part, bytes) else b"" for part in map(written, values))
+
+
+def row_bytes(keys: KeyArray) -> np.ndarray:
+    """Return keys as `(keys,)` bytes, which have the order of their words; NULs at the end are no part of a key."""
+    return np.ascontiguousarray(keys.astype(">u8")).view(f"S{_WORD * keys.shape[1]}").reshape(len(keys))
 
 
 def key_of(values: Sequence[Scalar]) -> bytes:
@@ -188,9 +200,7 @@ class KeysDomain:
 
     def decode(self, keys: KeyArray) -> list[tuple[Scalar, ...]]:
         """Return the values of the fields of keys, texts in NFC."""
-        width = _WORD * self.key_words
-        texts = np.ascontiguousarray(keys.astype(">u8")).view(f"S{width}").reshape(len(keys)).tolist()
-        return [self._read(text) for text in texts]
+        return [self._read(text) for text in row_bytes(keys).tolist()]
 
     def _read(self, text: bytes) -> tuple[Scalar, ...]:
         # NULs at the end are gone: empty texts there.
@@ -205,8 +215,8 @@ class KeysDomain:
 
     def _in_cells(self, grid: KeyGrid, columns: Columns) -> list[bytes | tuple[Reason, str]]:
         x, y = columns.numbers[grid.x], columns.numbers[grid.y]
-        reasons = np.where(np.isfinite(x) & np.isfinite(y), Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).tolist()
         cells = grid.cells(x, y).tolist()
+        reasons = refused(x, y).tolist()
         return [self.listed[c] if c >= 0 else (Reason(r), "") for c, r in zip(cells, reasons, strict=True)]
 
     def _key(self, values: Sequence[Any]) -> bytes | tuple[Reason, str]:

@@ -5,7 +5,7 @@ not private.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar, Literal, Protocol
@@ -13,20 +13,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from engines.core.contract import Columns, Domain, ScalarKind
-from engines.keys.domain import written
+from engines.keys.domain import Name, name_of
 from engines.keys.table import LEVELS
 from engines.keys.values import BoundedValue
 from schemas.arrays import KeyArray, ReasonArray
 from schemas.blocks import Folded
 
 _USER_WORDS = 2
-Name = tuple[bytes, ...]
-"""The values of a key's fields as `written` tells them apart: 1, true and "1" are three, 1 and 1.0 are one."""
-
-
-def name_of(values: Iterable[object]) -> Name:
-    """Return the name of a key with these values; what can be no part of a key is taken for an empty text."""
-    return tuple(part if isinstance(part, bytes) else b"" for part in map(written, values))
 
 
 class NamedDomain(Domain, Protocol):

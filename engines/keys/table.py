@@ -383,8 +383,3 @@ def _merged(runs: tuple[Run, ...]) -> Run:
         return run
     people = np.add.reduceat(run.second & _PEOPLE, starts)
     return Run(run.first[starts], run.second[starts] & ~_PEOPLE | people, np.add.reduceat(run.sums, starts))
-
-
-def row_bytes(keys: KeyArray) -> np.ndarray:
-    """Return keys as `(keys,)` bytes, which have the order of their words; NULs at the end are no part of a key."""
-    return np.ascontiguousarray(keys.astype(">u8")).view(f"S{8 * keys.shape[1]}").reshape(len(keys))

@@ -23,6 +23,7 @@ import numpy as np
 
 from engines.core.accounting import Accountant, Cost
 from engines.core.contract import Batch, Release, State, SyntheticRecord
+from engines.core.intervals import NORMAL_90
 from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.core.state import below, check_step, head, identity_of, numbers_of, under, written
 from engines.markov.chain import SPARSE_ABOVE, CountsEstimator, Estimate, Transition
@@ -113,7 +114,7 @@ class MarkovConfig:
         if self.states > SPARSE_ABOVE:
             beliefs = DiagonalFilter(self.transition, total, measured)
         else:
-            beliefs = DenseFilter.from_transition(self.transition, total, measured)
+            beliefs = DenseFilter(self.transition.dense, total, measured)
         return Collective(beliefs, self.transition, self.lag)
 
     @property
@@ -130,7 +131,6 @@ class MarkovConfig:
 STATE_FORMAT = 1
 L1_SENSITIVITY = 2
 """Of all counts of all steps, to one replaced record."""
-NORMAL_90 = 1.6448536269514722
 UNSEEN = "unseen"
 """Kind of the record that tells how many users are in no state."""
 _ESTIMATE = "estimate/"

@@ -68,10 +68,6 @@ class DenseFilter:
     measured: BoolArray
     exact: bool = True
 
-    @staticmethod
-    def from_transition(transition: Transition, total: float, measured: BoolArray) -> DenseFilter:
-        return DenseFilter(transition.dense, total, measured)
-
     def start(self, concentration: float) -> Belief:
         """Return the belief that everyone's state is drawn from one distribution, itself Dirichlet with this
         concentration around the even one.

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from engines.core.answers.contract import (
-    NORMAL_95,
     Answerer,
     Asked,
     CountAnswer,
@@ -24,6 +23,7 @@ from engines.core.answers.contract import (
     answered,
 )
 from engines.core.answers.where import holds
+from engines.core.intervals import NORMAL_95
 from engines.series.build import domain
 from engines.series.fields import SeriesDomain
 from engines.series.histograms import NoisyHistogram

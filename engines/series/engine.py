@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engines.core.contract import Batch, Release, State, SyntheticRecord
+from engines.core.intervals import NORMAL_90
 from engines.core.noise import NoiseSource
 from engines.core.state import below, check_step, head, numbers_of, reading, under
 from engines.series.budget import NoisyTotal
@@ -23,7 +24,6 @@ from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField, Total
 from engines.series.histograms import NoisyHistogram
 from schemas.config.engines.series import SUFFIXES
-from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
 
@@ -63,8 +63,6 @@ def _notes(config: SeriesConfig) -> list[str]:
 
 STATE_FORMAT = 1
 _DIGITS = 9
-_NORMAL_90 = 1.6448536269514722
-"""Half width of a normal 90 % interval in standard deviations."""
 
 
 class Series:
@@ -184,13 +182,10 @@ class Series:
         """See `engines.core.contract.Engine.restore`."""
         channel, estimators = self.config.build()
         step, alive = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
-        try:
-            with reading():
-                channel.restore(below("mode/", state))
-                for index, estimator in enumerate(estimators):
-                    estimator.restore(below(f"mode/field/{index}/", state))
-        except ValueError as error:
-            raise error if isinstance(error, EngineInputError) else EngineInputError("state is damaged") from None
+        with reading():
+            channel.restore(below("mode/", state))
+            for index, estimator in enumerate(estimators):
+                estimator.restore(below(f"mode/field/{index}/", state))
         self._channel, self._estimators = channel, estimators
         self._next, self._alive = step, alive
 
@@ -204,7 +199,7 @@ class Series:
 def _of_number(field: SeriesField, estimate: float, deviation: float) -> dict[str, float | None]:
     """Return the released value of a field, its standard error and its 90 % interval. Args: in lattice steps."""
     low, high = field.range
-    middle, width = field.real(estimate), _NORMAL_90 * deviation * field.unit
+    middle, width = field.real(estimate), NORMAL_90 * deviation * field.unit
     value, *ends = (min(max(number, low), high) for number in (middle, middle - width, middle + width))
     return _fields(field.name, value, deviation * field.unit, *ends)
 
@@ -212,7 +207,7 @@ def _of_number(field: SeriesField, estimate: float, deviation: float) -> dict[st
 def _of_histogram(field: str, histogram: NoisyHistogram) -> dict[str, float | None]:
     """Return the released numbers of a histogram, each with its standard error and its 90 % interval."""
     released: dict[str, float | None] = {}
-    for what, one in histogram.numbers(_NORMAL_90).items():
+    for what, one in histogram.numbers(NORMAL_90).items():
         released |= _fields(f"{field}_{what}", one.value, one.error, one.low, one.high)
     return released
 

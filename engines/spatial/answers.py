@@ -28,7 +28,7 @@ from engines.core.answers.contract import (
     Sum,
     answered,
 )
-from engines.core.answers.where import atoms, holds, kind
+from engines.core.answers.where import Where, atoms, holds, kind
 from engines.core.registry import uncorrected_engine
 from engines.spatial.build import domain
 from engines.spatial.domain.zones import ZoneDomain
@@ -59,9 +59,10 @@ class MeasuredRectangles:
         self._bounds = shapely.total_bounds(self._shapes) if len(cells) else np.zeros(4)
         self._region = lru_cache(maxsize=8)(self._asked)
 
-    def _asked(self, question: CountQuestion) -> Any:
+    def _asked(self, where: Where | None, region: bytes | None) -> Any:
+        """Return the shape that a question is of."""
         whole = shapely.box(*self._bounds)
-        shape = whole if question.region is None else shapely.from_wkb(question.region)
+        shape = whole if region is None else shapely.from_wkb(region)
         if len(self._shapes) and not shape.intersects(whole):
             west, south, east, north = self._bounds.tolist()
             x, y = self._fields
@@ -69,31 +70,28 @@ class MeasuredRectangles:
                 f"the region lies outside of {x} {west:g} to {east:g} and {y} {south:g} to {north:g}, where all events "
                 f"are, so the count would always be 0. Fix: a region there; {x} comes first, then {y}."
             )
-        if question.where is not None:
-            shape = shape.intersection(self._where(question))
+        if where is not None:
+            shape = shape.intersection(self._holding(where))
         shapely.prepare(shape)
         return shape
 
-    def _where(self, question: CountQuestion) -> Any:
+    def _holding(self, where: Where) -> Any:
         """Return the rectangles in which a condition on coordinates holds, as one shape."""
-        assert question.where is not None
         lows, highs = self._bounds[:2].tolist(), self._bounds[2:].tolist()
         lines: list[list[float]] = []
         for field, low, high in zip(self._fields, lows, highs, strict=True):
-            named = {
-                float(v) for a in atoms(question.where) if a.field == field for v in a.values if kind(v) == "number"
-            }
+            named = {float(v) for a in atoms(where) if a.field == field for v in a.values if kind(v) == "number"}
             lines.append([low, *sorted(v for v in named if low < v < high), high])
         found = []
         for (west, east), (south, north) in product(pairwise(lines[0]), pairwise(lines[1])):
             middle = dict(zip(self._fields, ((west + east) / 2, (south + north) / 2), strict=True))
-            if holds(question.where, middle):
+            if holds(where, middle):
                 found.append(shapely.box(west, south, east, north))
         return shapely.union_all(found)
 
     def shares(self, question: CountQuestion) -> FloatArray:
         """Return each cell's share in the region, `(cells,)`, exactly 0 or 1 for none or all. Raises: QueryError."""
-        region = self._region(CountQuestion(0, 0, question.where, question.region))
+        region = self._region(question.where, question.region)
         return _clean(shapely.area(shapely.intersection(self._shapes, region)) / self.sizes)
 
     def inside(self, cell: int) -> BoolArray:
@@ -106,7 +104,7 @@ class MeasuredRectangles:
 
     def covered(self, question: CountQuestion, which: BoolArray) -> float:
         """Return the size of the region's part that lies in any of these cells."""
-        region = self._region(CountQuestion(0, 0, question.where, question.region))
+        region = self._region(question.where, question.region)
         return float(shapely.area(shapely.intersection(shapely.union_all(self._shapes[which]), region)))
 
 
@@ -134,8 +132,7 @@ class Zones:
         if question.region is not None:
             raise QueryError(
                 "a region is asked for, and this stream knows zones by their names. Fix: a condition on "
-                f"{self._field}, "
-                f"such as \"{self._field} = '{self._names[0]}'\"."
+                f"{self._field}, such as \"{self._field} = '{self._names[0]}'\"."
             )
         if question.where is None:
             return np.ones(len(self._names), np.bool_)

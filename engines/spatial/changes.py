@@ -17,6 +17,7 @@ from math import gcd
 import numpy as np
 
 from engines.core.noise import aggregate
+from engines.core.state import signs_of
 from engines.spatial.points import Placement
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
@@ -40,10 +41,8 @@ class Changes:
     @aggregate
     def of(events: Folded) -> Changes:
         keys = events.keys[:, 0]
-        signs = 1 - 2 * (keys & np.uint64(1)).astype(np.int64)
-        moves, gains = np.zeros(len(keys) + 1, np.int64), np.zeros(len(keys) + 1, np.int64)
-        np.cumsum(events.counts, out=moves[1:])
-        np.cumsum(events.counts * signs, out=gains[1:])
+        moves = np.append(0, np.cumsum(events.counts))
+        gains = np.append(0, np.cumsum(events.counts * signs_of(events.keys)))
         return Changes((keys >> np.uint64(1)).astype(np.int64), moves, gains)
 
     @aggregate

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engines.core.contract import Columns
+from engines.core.state import signs_of
 from engines.core.words import fractions
 from engines.spatial.domain.base import PlanarDomain, SpatialDomain
 from engines.spatial.domain.box import BoxDomain
@@ -91,7 +92,7 @@ class RangeEvaluator(ABC):
 
     def size(self, truth: Folded) -> int:
         """Return the number of inserts less deletes."""
-        return int((truth.counts * _signs(truth)).sum())
+        return int((truth.counts * signs_of(truth.keys)).sum())
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         return self._errors(truth, self._synthetic(synthetic))
@@ -107,7 +108,7 @@ class RangeEvaluator(ABC):
 
     def true_counts(self, truth: Folded) -> IntArray:
         """Return the counts that queries are answered from."""
-        return self._counts((truth.keys[:, 0] >> np.uint64(1)).astype(np.int64), truth.counts * _signs(truth))
+        return self._counts((truth.keys[:, 0] >> np.uint64(1)).astype(np.int64), truth.counts * signs_of(truth.keys))
 
     @abstractmethod
     def _counts(self, codes: IntArray, weights: IntArray) -> IntArray:
@@ -193,8 +194,3 @@ class ZoneEvaluator(RangeEvaluator):
     def answers(self, counts: IntArray) -> Iterator[IntArray]:
         lengths = (max(1, round(share * len(counts))) for share in RUNS.values())
         return (np.convolve(counts, np.ones(length, np.int64), mode="valid") for length in lengths)
-
-
-def _signs(truth: Folded) -> IntArray:
-    """Return +1 for keys of inserts, -1 for keys of deletes."""
-    return 1 - 2 * (truth.keys[:, 0] & np.uint64(1)).astype(np.int64)

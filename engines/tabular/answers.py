@@ -121,10 +121,11 @@ class TabularAnswers:
 
     def __init__(self, engine: GrowingBlocks, measured: Measured, latest: int, *, deletes: bool) -> None:
         self._deletes = deletes
-        self._table: TableDomain = _as_found(engine.config.domain, measured)
+        found = [each["value"] for _, told in measured for each in told.get("found", ())]
+        self._table: TableDomain = engine.config.domain.with_found(found)
         self.fields = {each.name: _asked(each) for each in self._table.attributes}
         self._places = {name: index for index, name in enumerate(self._table.names)}
-        self._totals = _Totals(engine.totals_counter, measured, latest)
+        self._totals = _Totals(engine.config.totals_counter, measured, latest)
         self.settled = latest
         self._lines: dict[CountedParts, dict[Run, MarginalBlock]] = {}
         lost: dict[Run, float] = {}
@@ -153,8 +154,7 @@ class TabularAnswers:
         if not any(line.names >= set(names) for line in self._lines):
             raise QueryError(
                 f"no marginal of {', '.join(names)} together has been measured so far. Fix: ask for fewer attributes "
-                "at a "
-                'time; for a new stream, name them in [streams.options] marginals = [{ of = ["...", "..."] }].'
+                'at a time; for a new stream, name them in [streams.options] marginals = [{ of = ["...", "..."] }].'
             )
         parts = parts_of(question.where, {name: self._codes(name, question.where) for name in names})
         binary = [self._table.attributes[self._places[name]].binary for name in names]
@@ -205,7 +205,7 @@ class TabularAnswers:
         return [*listed, *others, *([value_pieces(looking, None)] if attribute.missing else [])]
 
     def _share(self, run: Run, asked: Run) -> float:
-        """What part of a run's events is the question's: by totals where steps cut it."""
+        """Return what part of a run's events is the question's: by totals where steps cut it."""
         part = (max(run[0], asked[0]), min(run[1], asked[1]))
         if part[0] >= part[1]:
             return 0.0
@@ -224,7 +224,7 @@ class TabularAnswers:
         unmeasured: Sequence[Run],
         of_unmeasured: float,
     ) -> Sum:
-        """The sum over parts and runs, each run times its share.
+        """Return the sum over parts and runs, each run times its share.
 
         Args:
             forms: weights of the parts, in each form that the sum may have.
@@ -262,8 +262,8 @@ class TabularAnswers:
     def _part(
         self, part: CountedParts, weights: FloatArray, sources: Sequence[tuple[CountedParts, Sequence[Run]]], total: Sum
     ) -> tuple[float, float, list[tuple[float, float]]]:
-        """What marginals say of the weighted cells of a part over a run of so many rows in total: their value, how
-        many times the total is added to it, and what the noise of each adds to the variance, with how many cells it
+        """Return what marginals say of the weighted cells of a part over a run of so many rows: their value, how many
+        times the total is added to it, and what the noise of each adds to the variance, with how many cells it
         comes from.
         """
         # Of each source what it says of the weighted cells and of all of them, and their covariance.
@@ -305,7 +305,7 @@ def _usual(told: Mapping[str, Any]) -> Usual:
 def _parts(
     cells: FloatArray, names: tuple[str, ...], binary: Sequence[bool], usual: Usual = ()
 ) -> dict[CountedParts, FloatArray]:
-    """Weights `cells` of counts as weights of sums and differences over the binary attributes.
+    """Return weights `cells` of counts as weights of sums and differences over the binary attributes.
 
     Args: usual: of a pair, see `CountedParts`. Those weights that all values of one side have are left to the other.
     """
@@ -338,11 +338,6 @@ def _constant(line: CountedParts, weights: FloatArray) -> bool:
     return bool((weights == (0 if line.differences or line.usual else weights.flat[0])).all())
 
 
-def _as_found(domain: TableDomain, measured: Measured) -> TableDomain:
-    """Return the domain with all values that were found."""
-    return domain.with_found([each["value"] for _, told in measured for each in told.get("found", ())])
-
-
 def _widened(counts: FloatArray, names: tuple[str, ...], shape: Sequence[int], domain: TableDomain) -> FloatArray:
     """Return a marginal as a table: of values that were found after it was measured it has no rows."""
     if domain.discovered is None or domain.discovered[1].name not in names:
@@ -365,7 +360,7 @@ def _asked(attribute: Attribute) -> Asked:
 
 
 def _spread(cells: FloatArray, part: CountedParts, marginal: tuple[str, ...], shape: tuple[int, ...]) -> FloatArray:
-    """A part's weights over all cells of a marginal that may have more attributes, and both values of a difference."""
+    """Spread a part's weights over all cells of a marginal with more attributes, and both values of a difference."""
     order = [part.apart.index(name) for name in marginal if name in part.apart]
     axes = [size if name in part.apart else 1 for name, size in zip(marginal, shape, strict=True)]
     spread = np.broadcast_to(np.transpose(cells, order).reshape(axes), shape)
@@ -378,7 +373,7 @@ def _spread(cells: FloatArray, part: CountedParts, marginal: tuple[str, ...], sh
 def _runs(
     sources: Sequence[Mapping[CountedParts, Mapping[CountedParts, Mapping[Run, MarginalBlock]]]], asked: Run
 ) -> dict[Run, MeasuredRun]:
-    """Runs of steps that do not overlap and over which every part of some form is known.
+    """Return runs of steps that do not overlap and over which every part of some form is known.
 
     The longest of those that lie in `asked`, then the shortest of those that it cuts.
 

@@ -33,8 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.core.contract import Columns, ScalarKind
-from engines.keys.domain import KeysDomain, written
-from engines.keys.table import row_bytes
+from engines.keys.domain import KeysDomain, row_bytes, written
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.config.engines.tabular import AttributeSection, Discover, Listed
 from schemas.config.values import Number
@@ -322,8 +321,8 @@ class RowKeys:
 
     >>> keys = RowKeys((3, 4))
     >>> packed = keys.pack(np.array([[2, 1], [0, 3]]), np.array([1, -1], np.int8))
-    >>> packed.tolist(), keys.codes(packed).tolist(), keys.signs(packed).tolist()
-    ([[10], [19]], [[2, 1], [0, 3]], [1, -1])
+    >>> packed.tolist(), keys.codes(packed).tolist()
+    ([[10], [19]], [[2, 1], [0, 3]])
     """
 
     sizes: tuple[int, ...]
@@ -359,10 +358,6 @@ class RowKeys:
         for attribute, ((word, stride), size) in enumerate(zip(self._places, self.sizes, strict=True)):
             codes[:, attribute] = keys[:, word] // np.uint64(stride) % np.uint64(size)
         return codes
-
-    def signs(self, keys: KeyArray) -> IntArray:
-        """`(rows,)` int64: +1 insert, -1 delete."""
-        return 1 - 2 * (keys[:, 0] & np.uint64(1)).astype(np.int64)
 
     def check(self, keys: KeyArray) -> None:
         """Raises: EngineInputError if keys are not `(rows, words)` uint64 or one is outside the domain."""

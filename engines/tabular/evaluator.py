@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from engines.core.state import signs_of
 from engines.tabular.domain import OTHER, TableDomain
 from engines.tabular.marginals import Marginals, Workload
 from schemas.arrays import FloatArray, IntArray
@@ -69,16 +70,16 @@ class TableEvaluator:
         return self.domain.names
 
     def size(self, truth: Folded) -> int:
-        """Inserts less deletes."""
-        return int((truth.counts * self.domain.keys.signs(truth.keys)).sum())
+        """Return the number of inserts less deletes."""
+        return int((truth.counts * signs_of(truth.keys)).sum())
 
     def true_counts(self, truth: Folded, layout: Marginals) -> FloatArray:
-        """Inserts less deletes in all cells of a layout."""
-        codes, signs = self.domain.codes(truth.keys), self.domain.keys.signs(truth.keys)
+        """Count inserts less deletes in all cells of a layout."""
+        codes, signs = self.domain.codes(truth.keys), signs_of(truth.keys)
         return layout.counts(codes, truth.counts * signs).astype(np.float64)
 
     def synthetic_counts(self, synthetic: Mapping[str, Sequence[Any]], layout: Marginals) -> FloatArray:
-        """Rows in all cells of a layout; what the domain cannot say is in none."""
+        """Count rows in all cells of a layout; what the domain cannot say is in none."""
         columns = [synthetic[name] for name in self.domain.names]
         codes, reasons = self.domain.encode_values(columns, len(columns[0]))
         codes = codes[reasons == 0]
@@ -86,9 +87,9 @@ class TableEvaluator:
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.measure`."""
-        if self.domain.discovered is not None:
-            return self.showing(synthetic[self.domain.discovered[1].name])._measured(truth, synthetic)
-        return self._measured(truth, synthetic)
+        found = self.domain.discovered
+        shown = self if found is None else self.showing(synthetic[found[1].name])
+        return shown._errors(truth, shown.synthetic_counts(synthetic, shown.layout))
 
     def showing(self, values: Sequence[Any]) -> TableEvaluator:
         """Return the evaluator for which these texts are values of their own, as all others are not."""
@@ -96,19 +97,13 @@ class TableEvaluator:
         texts = sorted({value for value in values if isinstance(value, str)} - {self.domain.discovered[1].other})
         return TableEvaluator(self.domain.with_found(texts), self.workload)
 
-    def _measured(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        true, found = self.true_counts(truth, self.layout), self.synthetic_counts(synthetic, self.layout)
-        return workload_errors(true, found, self.layout, float(self.size(truth)))
-
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.exact`: every value has been found that is kept often enough."""
-        if self.domain.discovered is not None:
-            return self.showing(_texts(self.domain, kept))._exact(truth, kept)
-        return self._exact(truth, kept)
+        shown = self if self.domain.discovered is None else self.showing(_texts(self.domain, kept))
+        return shown._errors(truth, shown.true_counts(kept, shown.layout))
 
-    def _exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        true, found = self.true_counts(truth, self.layout), self.true_counts(kept, self.layout)
-        return workload_errors(true, found, self.layout, float(self.size(truth)))
+    def _errors(self, truth: Folded, released: FloatArray) -> dict[str, float]:
+        return workload_errors(self.true_counts(truth, self.layout), released, self.layout, float(self.size(truth)))
 
 
 def others(domain: TableDomain, events: Folded) -> tuple[list[str], IntArray]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from engines.core.contract import Batch
 from engines.core.noise import aggregate
-from engines.core.state import check_step
+from engines.core.state import check_step, signs_of
 from engines.tabular.domain import TableDomain
 from schemas.arrays import BoolArray, IntArray
 from schemas.blocks import Folded
@@ -228,7 +228,7 @@ class EventRows:
     @aggregate
     def of(events: Folded, domain: TableDomain, attributes: IntArray | None = None) -> EventRows:
         """The rows of a step's events, with these public attributes only, where they are given."""
-        codes, signs = domain.codes(events.keys), domain.keys.signs(events.keys)
+        codes, signs = domain.codes(events.keys), signs_of(events.keys)
         return EventRows(codes if attributes is None else codes[:, attributes], events.counts * signs)
 
     @aggregate

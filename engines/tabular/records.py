@@ -136,14 +136,12 @@ class Rows:
 
     @staticmethod
     def of(state: Mapping[str, np.ndarray], domain: TableDomain) -> Rows:
-        """Raises: EngineInputError if arrays are missing or do not fit together."""
+        """Return what `arrays` were of. Raises: EngineInputError if some are missing or do not fit together."""
         packed = RowKeys(domain.sizes)
-        try:
+        with reading():
             keys = np.array(state["rows/keys"], np.uint64).reshape(-1, packed.words)
             ids, origins = np.array(state["rows/ids"], np.int64), np.array(state["rows/origins"], np.int64)
             (serial,) = state["rows/serial"].tolist()
-        except (KeyError, ValueError):
-            raise EngineInputError("state lacks rows") from None
         if not len(keys) == len(ids) == len(origins):
             raise EngineInputError("the state's rows do not fit together")
         packed.check(keys)

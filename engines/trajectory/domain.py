@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from engines.core.contract import Columns, FilledWords, ScalarKind, State
-from engines.core.coordinates import coordinates_at_fault
+from engines.core.coordinates import coordinates_at_fault, refused
 from engines.core.noise import aggregate
 from engines.core.state import reading
-from engines.trajectory.trips import LATTICE, LATTICE_BITS, MIDDLE, Trips
+from engines.trajectory.trips import LATTICE, LATTICE_BITS, Trips
 from schemas.arrays import FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -93,8 +93,7 @@ class TripDomain:
         x, y = columns.numbers[self.x_field], columns.numbers[self.y_field]
         xmin, ymin, xmax, ymax = self.bounds
         inside = (x >= xmin) & (x < xmax) & (y >= ymin) & (y < ymax)
-        finite = np.isfinite(x) & np.isfinite(y)
-        reasons = np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).astype(np.uint8)
+        reasons = refused(x, y)
         if self.ground is not None:
             inside &= ~self.ground.outside(columns)
         reasons[inside] = Reason.ACCEPTED
@@ -111,10 +110,8 @@ class TripDomain:
         return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def coordinates(self, trips: Trips) -> tuple[FloatArray, FloatArray]:
-        """Return the middles of lattice steps, in the coordinates' unit."""
-        xmin, ymin, xmax, ymax = self.bounds
-        x = xmin + (trips.x + MIDDLE) * ((xmax - xmin) / LATTICE)
-        return x, ymin + (trips.y + MIDDLE) * ((ymax - ymin) / LATTICE)
+        """See `Trips.middles`."""
+        return trips.middles(self.bounds)
 
 
 def _lattice(values: FloatArray, low: float, high: float) -> IntArray:

@@ -20,7 +20,7 @@ from engines.core.noise import aggregate
 from engines.spatial.domain.geojson import parsed, shape_of
 from engines.spatial.domain.lines import map_of
 from engines.trajectory.grid import Grid
-from engines.trajectory.trips import LATTICE, MIDDLE, Trips
+from engines.trajectory.trips import LATTICE, Trips
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -99,10 +99,8 @@ class Ground:
 
         Args: trips: all in cells with a part of the map.
         """
-        xmin, ymin, xmax, ymax = self._bounds
         shapes = self.over(grid).shapes
-        x = xmin + (trips.x + MIDDLE) * ((xmax - xmin) / LATTICE)
-        y = ymin + (trips.y + MIDDLE) * ((ymax - ymin) / LATTICE)
+        x, y = trips.middles(self._bounds)
         cells = grid.cells(trips.x, trips.y)
         for low in range(0, len(x), _CHUNK):
             rows = slice(low, low + _CHUNK)

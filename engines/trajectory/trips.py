@@ -10,14 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.core.noise import aggregate
-from schemas.arrays import IntArray
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 LATTICE_BITS = 20
 """The box has 2**20 x 2**20 lattice points; finer differences of position are not kept."""
 LATTICE = 1 << LATTICE_BITS
-MIDDLE = np.float64(0.5)
-"""The middle of a lattice step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +54,12 @@ class Trips:
     def sizes(self) -> IntArray:
         """`(trips,)` points of each trip."""
         return np.diff(self.offsets)
+
+    def middles(self, bounds: tuple[float, float, float, float]) -> tuple[FloatArray, FloatArray]:
+        """Return x and y of the middles of the points' lattice steps, in a box of these bounds and in their unit."""
+        xmin, ymin, xmax, ymax = bounds
+        x, y = self.x + np.float64(0.5), self.y + np.float64(0.5)
+        return xmin + x * ((xmax - xmin) / LATTICE), ymin + y * ((ymax - ymin) / LATTICE)
 
     @property
     def owners(self) -> IntArray:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agents.show.explain import FACTORS, explain, explain_stream
 from agents.show.explain.parts import Budget, decimal, exact
 from agents.show.explain.render import render_page, render_text
-from agents.show.noise import NORMAL_95, RELEASES, noise_facts
+from agents.show.noise import RELEASES, noise_facts
 from agents.show.text import WIDTH
 from agents.show.views.spatial import LeafNoise
 from engines.checks.contract_case import contract_case
@@ -25,6 +25,7 @@ from engines.core.accounting import gaussian
 from engines.core.contract import Batch
 from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.simple import SimpleCounter
+from engines.core.intervals import NORMAL_95
 from engines.core.noise import DiscreteLaplace, seeded
 from engines.core.registry import build_engine
 from engines.spatial.points import Placement

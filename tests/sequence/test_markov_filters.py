@@ -208,7 +208,7 @@ def test_the_diagonal_filter_is_near_the_dense_one_and_keeps_the_total() -> None
     states, users = 30, 1500
     matrix = 0.8 * np.eye(states) + 0.1 * np.roll(np.eye(states), 1, 1) + 0.1 * np.roll(np.eye(states), -1, 1)
     chain = Transition.from_matrix(sparse.csr_array(matrix))
-    dense = DenseFilter.from_transition(chain, users, np.ones(states, bool))
+    dense = DenseFilter(chain.dense, users, np.ones(states, bool))
     diagonal = DiagonalFilter(chain, users, np.ones(states, bool))
     counts = rng.multinomial(users, rng.dirichlet(np.ones(states)))
     full, flat = dense.start(states), diagonal.start(states)

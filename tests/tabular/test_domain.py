@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engines.core.contract import Columns
+from engines.core.state import signs_of
 from engines.tabular.domain import Category, Impossible, Numeric, RowKeys, TableDomain
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -140,7 +141,7 @@ def test_keys_are_rows(sizes: list[int], seed: int) -> None:
     packed = keys.pack(codes, operations)
     keys.check(packed)
     assert np.array_equal(keys.codes(packed), codes)
-    assert np.array_equal(keys.signs(packed), operations)
+    assert np.array_equal(signs_of(packed), operations)
     distinct = len(np.unique(np.column_stack([codes, operations]), axis=0))
     assert len(np.unique(packed, axis=0)) == distinct
 

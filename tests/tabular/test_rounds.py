@@ -15,6 +15,7 @@ from engines.core.contract import Batch, Engine
 from engines.core.counters import spent
 from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import NoiseSource, seeded
+from engines.core.state import signs_of
 from engines.tabular.marginals import weighted_marginals
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
@@ -97,9 +98,7 @@ def test_much_budget_follows_the_table() -> None:
     for each in batches:
         run_one = made.step(each, seeded(each.step))
         assert run_one.measurements
-        truth += layout.counts(
-            DOMAIN.keys.codes(each.events.keys), each.events.counts * DOMAIN.keys.signs(each.events.keys)
-        )
+        truth += layout.counts(DOMAIN.keys.codes(each.events.keys), each.events.counts * signs_of(each.events.keys))
     total = truth[: DOMAIN.sizes[0]].sum()
     assert made.learnt.total == pytest.approx(total, rel=0.05)
     assert np.abs(made.learnt.released - truth).sum() / len(layout) < 0.15 * total

@@ -17,8 +17,8 @@ from agents.show.pictures import WIDE, KeyPicture
 from agents.show.text import value_text
 from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, View, over_time, percent, plain
 from engines.keys.build import domain, selection
-from engines.keys.domain import read
-from engines.keys.evaluator import KeysEvaluator, Name, name_of
+from engines.keys.domain import Name, name_of, read
+from engines.keys.evaluator import KeysEvaluator
 from engines.keys.selection import KeySelection
 from schemas.config import Stream
 from schemas.config.engines.keys import KeysDomainSection, KeysOptions

@@ -12,12 +12,14 @@ import numpy as np
 
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import AMBER, BLUE, RED, pairs
-from agents.show.noise import NORMAL_95, Answer, ErrorModel, laplace_interval, noise_facts
+from agents.show.noise import Answer, ErrorModel, laplace_interval, noise_facts
 from agents.show.pictures import AttributeCells, Picture, PointPicture, TablePicture
 from agents.show.view import GOOD, Judged, Metric, ReportSection, Scale, StepRow, View, over_time, percent, relative
 from agents.show.views.maps import Area, Frame, Points, expected, frame_of, map_of, maps, scales, small_maps
 from engines.core.counters.simple import SimpleCounter
+from engines.core.intervals import NORMAL_95
 from engines.core.registry import build_domain, uncorrected_engine
+from engines.core.state import signs_of
 from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.evaluators import SIZES, ZoneEvaluator
@@ -227,8 +229,7 @@ def points_of(audit: HeldOutAudit) -> tuple[Points, Points]:
     truth = audit.truth
     codes = (truth.keys[:, 0] >> np.uint64(1)).astype(np.int64)
     xmin, ymin, xmax, ymax = grid.corners(codes + (1 << grid.depth), np.full(len(codes), grid.depth, np.int64))
-    signs = 1 - 2 * (truth.keys[:, 0] & np.uint64(1)).astype(np.int64)
-    true = Points((xmin + xmax) / 2, (ymin + ymax) / 2, (truth.counts * signs).astype(np.float64))
+    true = Points((xmin + xmax) / 2, (ymin + ymax) / 2, (truth.counts * signs_of(truth.keys)).astype(np.float64))
     return true, _placed(grid, audit.points)
 
 

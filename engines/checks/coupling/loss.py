@@ -177,6 +177,3 @@ def composed_epsilon(coins: Sequence[tuple[int, int]], delta: float) -> float:
         drift = fsum(epsilon * tanh(epsilon / 2) for epsilon in epsilons)
         best = min(best, composed(fsum(epsilons), drift, fsum(epsilon**2 for epsilon in epsilons), delta / 2))
     return best if coins else 0.0
-
-
-__all__ = ["Losses", "Uses", "composed_epsilon", "distance", "log_exceeds"]

@@ -315,6 +315,3 @@ class Forced(_Watching):
 def _kept(value: Any) -> Any:
     """Return a copy that later changes do not reach."""
     return value.copy() if isinstance(value, np.ndarray) else value
-
-
-__all__ = ["CouplingBroken", "ExceedsLaw", "ExponentialLaw", "Forced", "Key", "OutputAdversary", "Recorder", "Used"]

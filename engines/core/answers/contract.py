@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from engines.core.answers.where import Where
 from engines.core.contract import ScalarKind
+from engines.core.intervals import NORMAL_95
 from schemas.errors import PrivstreamError
 
 Measured = Sequence[tuple[int, Mapping[str, Any]]]
@@ -20,7 +21,6 @@ Measured = Sequence[tuple[int, Mapping[str, Any]]]
 records are counts (`EngineFacts.records_are_counts`) also one `{RECORDS: [...]}` for each step: the fields of each."""
 RECORDS = "records"
 
-NORMAL_95 = 1.959963984540054
 LAPLACE_KURTOSIS = 3.0
 """Excess over a normal's, of discrete Laplace noise; that of Gaussian noise is 0. The larger one is taken."""
 

@@ -24,14 +24,25 @@ WHOLE = 1 << SHARE_BITS
 HALF = WHOLE >> 1
 
 
+def children_of(nodes: IntArray) -> IntArray:
+    """Return both children of each node, in pairs, `(2 * nodes,)`; of codes of cells, those of their halves."""
+    pairs = np.repeat(2 * nodes, 2)
+    pairs[1::2] += 1
+    return pairs
+
+
+def first_codes(nodes: IntArray, depths: IntArray | int, depth: int) -> IntArray:
+    """Return the code of the first finest cell below each node, `(nodes,)`, of a domain of this depth."""
+    return (nodes << (depth - depths)) - (1 << depth)
+
+
 def nodes_to(domain: SpatialDomain, depth: int) -> IntArray:
     """Return all nodes of a depth or less, ascending."""
     level = np.ones(1, np.int64)
     levels = [level]
     for above in range(depth):
         parents = level[domain.divisible(level, np.full(len(level), above))]
-        level = np.repeat(2 * parents, 2)
-        level[1::2] += 1
+        level = children_of(parents)
         levels.append(level)
     return np.concatenate(levels)
 

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.core.contract import Columns
-from engines.spatial.domain.base import HALF, WHOLE, PlanarDomain, PublicWords
+from engines.core.coordinates import refused
+from engines.spatial.domain.base import HALF, WHOLE, PlanarDomain, PublicWords, first_codes
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -115,8 +116,7 @@ class BoxDomain(PlanarDomain):
         inside &= y < ymax
         if inside.all():
             return self._keys(x, y, columns.operations), np.zeros(len(x), np.uint8)
-        finite = np.isfinite(x) & np.isfinite(y)
-        reasons = np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).astype(np.uint8)
+        reasons = refused(x, y)
         reasons[inside] = Reason.ACCEPTED
         keys = self._keys(np.where(inside, x, xmin), np.where(inside, y, ymin), columns.operations)
         keys[~inside] = 0
@@ -150,7 +150,7 @@ class BoxDomain(PlanarDomain):
             nodes: `(nodes,)` heap numbers. depths: `(nodes,)` their depths.
         """
         xmin, ymin, xmax, ymax = self.bounds
-        column, row = self.grid((nodes << (self.depth - depths)) - (1 << self.depth))
+        column, row = self.grid(first_codes(nodes, depths, self.depth))
         wide = np.int64(1) << (self.x_bits - (depths + 1) // 2)
         high = np.int64(1) << (self.y_bits - depths // 2)
         dx, dy = np.float64((xmax - xmin) / (1 << self.x_bits)), np.float64((ymax - ymin) / (1 << self.y_bits))

@@ -16,7 +16,7 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
-from engines.spatial.domain.base import HALF, WHOLE
+from engines.spatial.domain.base import HALF, WHOLE, children_of, first_codes
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.sphere import band
 from schemas.arrays import BoolArray, FloatArray, IntArray
@@ -67,15 +67,20 @@ class Ragged:
     @staticmethod
     def of(groups: IntArray, count: int) -> Ragged:
         """Args: groups: `(rows,)` ascending numbers of groups below `count`."""
-        starts = np.zeros(count + 1, np.int64)
-        np.cumsum(np.bincount(groups, minlength=count), out=starts[1:])
-        return Ragged(starts)
+        return Ragged(np.append(0, np.cumsum(np.bincount(groups, minlength=count))))
 
     def rows(self, groups: IntArray) -> tuple[IntArray, IntArray]:
         """Return all rows of some groups, one after another: position in `groups`, and row."""
         first, sizes = self.starts[groups], self.starts[groups + 1] - self.starts[groups]
         offsets = np.cumsum(sizes) - sizes
         return np.repeat(np.arange(len(groups)), sizes), np.arange(int(sizes.sum())) + np.repeat(first - offsets, sizes)
+
+
+def numbered(which: IntArray, count: int) -> IntArray:
+    """Return the new number of each of `count` things, of which those in `which` stay; -1 for the others."""
+    numbers = np.full(count, -1)
+    numbers[which] = np.arange(len(which))
+    return numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +116,10 @@ class CellTree:
 
     def end_of(self, nodes: IntArray, depths: IntArray) -> IntArray:
         """Return the position of the end in which each node's first code lies, `(nodes,)`."""
-        codes = (nodes << (self.depth - depths)) - (np.int64(1) << self.depth)
+        return self.end_at(first_codes(nodes, depths, self.depth))
+
+    def end_at(self, codes: IntArray) -> IntArray:
+        """Return the position of the end in which each code lies, `(codes,)`."""
         return np.searchsorted(self.start, codes, side="right") - 1
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
@@ -186,13 +194,12 @@ class CellTree:
         while going.any():
             at = np.flatnonzero(going)
             cells, levels = self.grid_cells(nodes[at], depths[at])
-            middle = ((2 * cells + 1) << (self.depth - levels - 1)) - (np.int64(1) << self.depth)
-            east, north = self.grid.grid(middle)
+            east, north = self.grid.grid(first_codes(2 * cells + 1, levels + 1, self.depth))
             second = np.where(levels % 2 == 0, column[at] >= east, row[at] >= north)
             nodes[at] = 2 * nodes[at] + second
             depths[at] += 1
             going[at] = self.divisible(nodes[at], depths[at])
-        return (nodes << (self.depth - depths)) - (np.int64(1) << self.depth)
+        return first_codes(nodes, depths, self.depth)
 
 
 P = TypeVar("P", bound=Pieces)
@@ -246,8 +253,7 @@ def bounds_of(grid: BoxDomain, codes: IntArray, depth: int) -> CellBounds:
 def _cut(grid: BoxDomain, shape: P) -> tuple[list[_Level], IntArray, P]:
     codes, pieces, levels = np.zeros(1, np.int64), shape, []
     for depth in range(grid.depth):
-        halves = np.repeat(2 * codes, 2)
-        halves[1::2] += 1
+        halves = children_of(codes)
         bounds = bounds_of(grid, halves, depth + 1)
         axis = depth % 2
         parts = pieces.halved(axis, bounds[axis][1::2], bounds)
@@ -263,9 +269,7 @@ def _cut(grid: BoxDomain, shape: P) -> tuple[list[_Level], IntArray, P]:
                 f"at depth {depth + 1} its border runs through more than {MOST_CELLS:,} cells: "
                 f"{depth} is the deepest that works for this geometry"
             )
-        below = np.full(len(halves), -1)
-        below[cut] = np.arange(len(cut))
-        levels.append(_Level(codes, np.where(alive, measures, 0.0), full & alive, below))
+        levels.append(_Level(codes, np.where(alive, measures, 0.0), full & alive, numbered(cut, len(halves))))
         codes, pieces = halves[cut], parts.chosen(cut)
     return levels, codes, pieces
 
@@ -289,8 +293,7 @@ def _passed_over(grid: BoxDomain, levels: list[_Level], finest: IntArray) -> Cel
         deeper = np.repeat(depths + both, 2)
         of_halves[level.measures <= 0] = 0
         done = np.flatnonzero(level.whole & (of_halves > 0))
-        codes = np.repeat(2 * level.codes, 2)
-        codes[1::2] += 1
+        codes = children_of(level.codes)
         ends.append((of_halves[done], deeper[done], np.full(len(done), depth + 1), codes[done], np.full(len(done), -1)))
         below = np.flatnonzero(level.below >= 0)
         names, depths = of_halves[below], deeper[below]
@@ -298,7 +301,7 @@ def _passed_over(grid: BoxDomain, levels: list[_Level], finest: IntArray) -> Cel
     ends.append((names[left], depths[left], np.full(len(left), grid.depth), finest[left], np.arange(len(left))))
     node, share, inner_level, inner_code = (np.concatenate(part) for part in zip(*inner, strict=True))
     name, end_depth, end_level, end_code, piece = (np.concatenate(part) for part in zip(*ends, strict=True))
-    start = (name << (grid.depth - end_depth)) - (np.int64(1) << grid.depth)
+    start = first_codes(name, end_depth, grid.depth)
     first, by_start = np.argsort(node), np.argsort(start)
     return CellTree(
         grid,

@@ -11,7 +11,7 @@ import numpy as np
 import shapely
 
 from engines.spatial.domain.box import rounded
-from engines.spatial.domain.cells import CRUMB, CellBounds, Ragged, grown
+from engines.spatial.domain.cells import CRUMB, CellBounds, Ragged, grown, numbered
 from engines.spatial.domain.geojson import Shape
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.polygons import PolygonDomain, grid_over, outline_detail
@@ -52,8 +52,7 @@ class SegmentPieces:
         return SegmentPieces(rows[long], cells[long], 2 * self.count)
 
     def chosen(self, which: IntArray) -> SegmentPieces:
-        number = np.full(self.count, -1)
-        number[which] = np.arange(len(which))
+        number = numbered(which, self.count)
         there = number[self.cells] >= 0
         return SegmentPieces(self.ends[there], number[self.cells[there]], len(which))
 

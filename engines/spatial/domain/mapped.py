@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import Columns
+from engines.core.coordinates import refused
 from engines.core.words import fractions
 from engines.spatial.domain.base import SHARE_BITS, PlanarDomain, PublicWords
 from engines.spatial.domain.box import rounded
@@ -85,8 +86,7 @@ class MappedDomain(PlanarDomain):
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.core.contract.Domain`: outside of the shape is OUTSIDE_DOMAIN, its border belongs to it."""
         x, y = columns.numbers[self.x_field], columns.numbers[self.y_field]
-        finite = np.isfinite(x) & np.isfinite(y)
-        reasons = np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).astype(np.uint8)
+        reasons = refused(x, y)
         keys = np.zeros((len(x), 1), np.uint64)
         rows, _, _, codes = self.located(x, y)
         reasons[rows] = Reason.ACCEPTED
@@ -129,7 +129,7 @@ class MappedDomain(PlanarDomain):
     def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return longitudes and latitudes of points: in cells inside as in a box, in others evenly on the shape."""
         codes = nodes - (np.int64(1) << self.depth)
-        end = np.searchsorted(self.tree.start, codes, side="right") - 1
+        end = self.tree.end_at(codes)
         whole = self.tree.piece[end] < 0
         x, y = np.zeros(len(nodes)), np.zeros(len(nodes))
         cells, _ = self.tree.grid_cells(nodes[whole], np.full(int(whole.sum()), self.depth))

@@ -18,7 +18,7 @@ import numpy as np
 import shapely
 
 from engines.spatial.domain.box import BoxDomain
-from engines.spatial.domain.cells import CRUMB, CellBounds, Ragged, bounds_of, grown
+from engines.spatial.domain.cells import CRUMB, CellBounds, Ragged, bounds_of, grown, numbered
 from engines.spatial.domain.geojson import Shape
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.sphere import band, mean_band
@@ -66,13 +66,11 @@ class RingPieces:
             halves.append(_kept(both.reshape(-1), others.reshape(-1), keep, 2 * self.starts, 2 * self.cells + child))
         a, o, sizes, cells = (np.concatenate(parts) for parts in zip(*halves, strict=True))
         x, y = (a, o) if axis == 0 else (o, a)
-        starts = np.zeros(len(sizes) + 1, np.int64)
-        np.cumsum(sizes, out=starts[1:])
+        starts = np.append(0, np.cumsum(sizes))
         return RingPieces(x, y, starts, cells, np.repeat(self.cover, 2))._without_borders(children)
 
     def chosen(self, which: IntArray) -> RingPieces:
-        number = np.full(len(self.cover), -1)
-        number[which] = np.arange(len(which))
+        number = numbered(which, len(self.cover))
         return self._select(number[self.cells] >= 0, number, self.cover[which])
 
     def measures(self, cells: CellBounds) -> FloatArray:
@@ -137,8 +135,7 @@ class RingPieces:
     def _select(self, rings: BoolArray, number: IntArray, cover: IntArray) -> RingPieces:
         sizes = np.diff(self.starts)
         vertices = np.repeat(rings, sizes)
-        starts = np.zeros(int(rings.sum()) + 1, np.int64)
-        np.cumsum(sizes[rings], out=starts[1:])
+        starts = np.append(0, np.cumsum(sizes[rings]))
         return RingPieces(self.x[vertices], self.y[vertices], starts, number[self.cells[rings]], cover)
 
 
@@ -324,7 +321,6 @@ def _rings(shape: Shape) -> RingPieces:
     # The last vertex of a ring is its first one.
     open_rings = np.append(ring[1:] == ring[:-1], False)
     sizes = np.bincount(ring[open_rings])
-    starts = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=starts[1:])
+    starts = np.append(0, np.cumsum(sizes))
     x, y = points[open_rings].T
     return RingPieces(x, y, starts, np.zeros(len(sizes), np.int64), np.zeros(1, np.int64))

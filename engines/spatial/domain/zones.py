@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import Columns
-from engines.spatial.domain.base import WHOLE, PublicWords, SpatialDomain
+from engines.spatial.domain.base import WHOLE, PublicWords, SpatialDomain, first_codes
 from engines.spatial.domain.geojson import parsed, shape_of
 from engines.spatial.domain.lines import LineDomain, map_of
 from engines.spatial.domain.mapped import MappedDomain
@@ -79,7 +79,7 @@ class ZoneDomain(SpatialDomain):
         return np.searchsorted(self.start, codes, side="right") - 1
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
-        result: BoolArray = depths < self._end_depth[self.zone_of(self._first(nodes, depths))]
+        result: BoolArray = depths < self._end_depth[self.zone_of(first_codes(nodes, depths, self.depth))]
         return result
 
     def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
@@ -90,7 +90,7 @@ class ZoneDomain(SpatialDomain):
 
     def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
         """See `SpatialDomain`: the names of the zones of each node."""
-        codes = self._first(nodes, depths)
+        codes = first_codes(nodes, depths, self.depth)
         first = self.zone_of(codes)
         last = self.zone_of(codes + (np.int64(1) << (self.depth - depths)) - 1)
         return [{"zones": self.names[i : j + 1]} for i, j in zip(first.tolist(), last.tolist(), strict=True)]
@@ -109,9 +109,6 @@ class ZoneDomain(SpatialDomain):
             at = np.flatnonzero(zones == zone)
             x[at], y[at] = self._maps[zone].spread(public, indices[at], salt=int(self.start[zone]) + 1)
         return names, x.tolist(), y.tolist()
-
-    def _first(self, nodes: IntArray, depths: IntArray) -> IntArray:
-        return (nodes << (self.depth - depths)) - (np.int64(1) << self.depth)
 
 
 def _halved(sizes: FloatArray, depth: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:

@@ -33,7 +33,7 @@ from engines.core.contract import Batch, Release, State
 from engines.core.noise import NoiseSource, aggregate
 from engines.core.state import Gathered, check_batch, flag_of, head, identity_of, loaded, numbers_of, reading, stored
 from engines.spatial.changes import Changes, grouped
-from engines.spatial.domain.base import SpatialDomain, nodes_to
+from engines.spatial.domain.base import SpatialDomain, first_codes, nodes_to
 from engines.spatial.held.estimate import Estimates, estimate, project
 from engines.spatial.held.measure import (
     SPLIT,
@@ -96,7 +96,7 @@ class HeldConfig:
         depth = self.start_depth
         nodes = nodes_to(self.domain, depth)
         # A finest cell above stands at the first of the places below it.
-        first = (nodes << (depth - node_depths(nodes))) - (1 << depth)
+        first = first_codes(nodes, node_depths(nodes), depth)
         missing = np.setdiff1d(np.arange(1 << depth), first)
         epsilon = self.epsilon * WATCH_SHARE
         return Watch(epsilon=epsilon, depth=depth, domain_depth=self.domain.depth, missing=tuple(missing.tolist()))

@@ -13,7 +13,7 @@ import numpy as np
 
 from engines.core.noise import check_zero
 from engines.core.state import arrays_of, loaded
-from engines.spatial.domain.base import WHOLE, SpatialDomain, nodes_to
+from engines.spatial.domain.base import WHOLE, SpatialDomain, children_of, first_codes, nodes_to
 from engines.spatial.points import Counts, TreeOrder, check_tree, node_depths
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
@@ -88,7 +88,7 @@ class HeldTree:
         leaf = np.ones(len(nodes), np.bool_)
         leaf[self.inner] = False
         at = np.flatnonzero(leaf)
-        starts = (nodes[at] << (self.depth - self.depths[at])) - (np.int64(1) << self.depth)
+        starts = first_codes(nodes[at], self.depths[at], self.depth)
         order = np.argsort(starts, kind="stable")
         self.leaves: IntArray = at[order]
         self.starts: IntArray = starts[order]
@@ -173,8 +173,7 @@ class HeldTree:
         self, nodes: IntArray, rate: FloatArray, variance: FloatArray
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return both children of each node, in pairs, each with its share of the rate."""
-        pairs = np.repeat(2 * nodes, 2)
-        pairs[1::2] += 1
+        pairs = children_of(nodes)
         if self.domain.halved:
             return pairs, np.repeat(rate / 2, 2), np.repeat(variance / 4 + rate * rate / 8, 2)
         share = self.domain.left_shares(nodes, node_depths(nodes)) / WHOLE

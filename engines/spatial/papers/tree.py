@@ -24,6 +24,7 @@ import numpy as np
 from engines.core.noise import NoiseSource, check_zero
 from engines.core.state import loaded
 from engines.spatial.changes import Changes
+from engines.spatial.domain.base import children_of, first_codes
 from engines.spatial.points import Counts, Placement, TreeOrder, check_tree, node_depths
 from engines.spatial.split import SplitRule, split_bits
 from schemas.arrays import BoolArray, FloatArray, IntArray
@@ -112,7 +113,7 @@ def descend(
     nets: list[IntArray] = []
     for level in range(depth + 1):
         bits = np.zeros(len(nodes), np.bool_)
-        starts = (nodes << (depth - level)) - (1 << depth)
+        starts = first_codes(nodes, level, depth)
         ends = starts + (1 << (depth - level))
         moved = changes.moved(starts, ends)
         if level:
@@ -134,8 +135,7 @@ def descend(
         if not bits.any():
             break
         parents, above = nodes[bits], moved[bits]
-        nodes = np.repeat(2 * parents, 2)
-        nodes[1::2] += 1
+        nodes = children_of(parents)
         prior = _prior_of_children(tree, parents, prior[bits], level=level, placement=placement)
     return Partition(np.concatenate(levels), np.flatnonzero(~np.concatenate(divided)), np.concatenate(nets))
 

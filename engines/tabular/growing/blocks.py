@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import State
-from engines.core.state import under
+from engines.core.state import reading, under
 from engines.tabular.contrasts import Contrasts
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray
@@ -56,7 +56,7 @@ class StepBlock:
         return len(self.larger) > 0
 
     def weighted(self, share: float) -> StepBlock:
-        """The part of it that is left, by share."""
+        """Return the part of it that is left, by share."""
         if share == 1.0:
             return self
         scaled = {name: getattr(self, name) * share for name in ("net", "ones", "larger", "larger_net")}
@@ -93,14 +93,10 @@ def together(blocks: Sequence[StepBlock]) -> StepBlock:
         return reduce(add, (getattr(block, name) for block in some)) if some else np.zeros(0)
 
     return StepBlock(
-        min(block.first for block in blocks),
-        max(block.last for block in blocks),
-        added("net", blocks),
-        added("ones", blocks),
-        added("ones_variance", blocks),
-        added("larger", complete),
-        added("larger_variance", complete),
-        added("larger_net", complete),
+        first=min(block.first for block in blocks),
+        last=max(block.last for block in blocks),
+        **{name: added(name, blocks) for name in ("net", "ones", "ones_variance")},
+        **{name: added(name, complete) for name in ("larger", "larger_variance", "larger_net")},
     )
 
 
@@ -114,7 +110,7 @@ def improved(
     of_larger: Contrasts,
     partial: Sequence[bool],
 ) -> tuple[FloatArray, FloatArray]:
-    """One-way counts and variances, weighted by inverse variance with the sums of the larger marginals.
+    """Return one-way counts and variances, weighted by inverse variance with the sums of the larger marginals.
 
     A single difference says nothing of one attribute, nor does a `partial` marginal, which leaves rows out. The one-way
     marginal of attribute `a` is marginal `a` of its layout.
@@ -150,30 +146,27 @@ class Evidence:
     past: StepBlock | None = None
 
     def with_recent(self, block: StepBlock) -> Evidence:
-        """After a measurement of one-way marginals."""
-        recent = (*self.recent, block)
-        if self.ttl_steps is None:
-            recent = (together(recent),)
-        return Evidence(self.settled, recent, self.ttl_steps, self.past)
+        """Return what is known after a measurement of one-way marginals."""
+        return replace(self, recent=self._merged((*self.recent, block)))
 
     def settle(self, block: StepBlock) -> Evidence:
-        """After the recent blocks were replaced by one whose measurement is over."""
-        settled = (*self.settled, block)
-        if self.ttl_steps is None:
-            settled = (together(settled),)
-        return Evidence(settled, (), self.ttl_steps, self.past)
+        """Return what is known once a block whose measurement is over has replaced the recent ones."""
+        return replace(self, settled=self._merged((*self.settled, block)), recent=())
+
+    def _merged(self, blocks: tuple[StepBlock, ...]) -> tuple[StepBlock, ...]:
+        return (together(blocks),) if self.ttl_steps is None else blocks
 
     def widened(self, ones: tuple[Marginals, Marginals], larger: tuple[Marginals, Marginals]) -> Evidence:
         """See `StepBlock.widened`."""
-        return Evidence(
-            tuple(block.widened(ones, larger) for block in self.settled),
-            tuple(block.widened(ones, larger) for block in self.recent),
-            self.ttl_steps,
-            None if self.past is None else self.past.widened(ones, larger),
+        return replace(
+            self,
+            settled=tuple(block.widened(ones, larger) for block in self.settled),
+            recent=tuple(block.widened(ones, larger) for block in self.recent),
+            past=None if self.past is None else self.past.widened(ones, larger),
         )
 
     def at(self, step: int) -> Evidence:
-        """What is left of it after this step: blocks wholly past their ttl are past, but for the newest block.
+        """Return what is left of it after this step: blocks wholly past their ttl are past, but for the newest block.
 
         Recent blocks stay whatever their age: a measurement of larger marginals covers them all.
         """
@@ -182,16 +175,14 @@ class Evidence:
         past = step - self.ttl_steps
         newest = max((block.last for block in (*self.settled, *self.recent)), default=past)
         gone = [block for block in self.settled if block.last <= past and block.last != newest]
+        if not gone:
+            return self
         known = [] if self.past is None else [self.past.weighted(KEPT)]
-        return Evidence(
-            tuple(block for block in self.settled if block.last > past or block.last == newest),
-            self.recent,
-            self.ttl_steps,
-            together([*known, *gone]) if gone else self.past,
-        )
+        settled = tuple(block for block in self.settled if block.last > past or block.last == newest)
+        return replace(self, settled=settled, past=together([*known, *gone]))
 
     def sums(self, step: int) -> tuple[StepBlock | None, StepBlock | None]:
-        """Settled and recent blocks, each as one, weighted by what a ttl leaves of them after this step."""
+        """Return settled and recent blocks, each as one, weighted by what a ttl leaves of them after this step."""
         return self._one(self.settled, step), self._one(self.recent, step)
 
     def _one(self, blocks: Sequence[StepBlock], step: int) -> StepBlock | None:
@@ -215,17 +206,15 @@ class Evidence:
         return state
 
     def restored(self, state: Mapping[str, np.ndarray]) -> Evidence:
-        """Raises: EngineInputError if arrays are missing."""
-        try:
+        """Return what `arrays` were of. Raises: EngineInputError if some are missing, or do not fit together."""
+        with reading():
             settled, recent, past = state["blocks/count"].tolist()
             if settled < 0 or recent < 0 or past not in (0, 1):
-                raise ValueError("numbers of blocks")
+                raise EngineInputError("state has impossible numbers of blocks")
             blocks = [StepBlock.of(state, f"blocks/{index}/") for index in range(settled + recent + past)]
-        except (KeyError, ValueError) as error:
-            raise EngineInputError(f"state lacks {error}") from None
-        return Evidence(
-            tuple(blocks[:settled]),
-            tuple(blocks[settled : settled + recent]),
-            self.ttl_steps,
-            blocks[-1] if past else None,
+        return replace(
+            self,
+            settled=tuple(blocks[:settled]),
+            recent=tuple(blocks[settled : settled + recent]),
+            past=blocks[-1] if past else None,
         )

@@ -21,7 +21,6 @@ import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
-from engines.core.counters import Counter
 from engines.core.noise import NoiseSource
 from engines.core.state import flag_of, head, numbers_of
 from engines.tabular.growing.blocks import Evidence
@@ -137,12 +136,12 @@ class GrowingBlocks:
         )
 
     def _totals_json(self, totals: Totals) -> dict[str, Any]:
-        """Running sums since the start, with noise; `variance` is that of each."""
+        """Return the running sums since the start, with noise; `variance` is that of each."""
         (inserts, deletes), variance = totals.published()
         return {"totals": {"inserts": inserts, "deletes": deletes}, "variance": variance}
 
     def _marginals_json(self, config: GrowingConfig, measured: Sequence[ClosedBlock]) -> list[dict[str, Any]]:
-        """One object for each marginal of a closed block.
+        """Return one object for each marginal of a closed block.
 
         `increment` holds noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
         or one `difference`, see `Contrasts`. `variance` is that of the noise of each. `usual` has for each attribute
@@ -173,13 +172,10 @@ class GrowingBlocks:
         return found
 
     @property
-    def totals_counter(self) -> Counter:
-        """What counts inserts and deletes."""
-        return self.config.totals_counter
-
-    @property
     def marginals(self) -> dict[Clique, FloatArray]:
-        """Released estimates of all marginals of two or more values, in rows; even ones before the first block."""
+        """Return the released estimates of all marginals of two or more values, in rows; even ones before the first
+        block.
+        """
         config, learnt = self.config, self._learnt
         fitted = learnt.fitted or config.fitter.start()
         alive = learnt.totals.alive
@@ -214,16 +210,16 @@ class GrowingBlocks:
             finder = finder.restored(state, attribute, steps=step)
             config = config.with_found(attribute.texts(finder.found))
         known = replace(_nothing(config), usual=restored(state, config.larger, config.binary))
-        learnt = GrowingState(
-            known.totals.restored(state),
-            Line.restored(state, "ones", config.of_ones.measured),
-            Line.restored(state, "larger", known.counted(config)),
-            flag_of(early),
-            blocks,
-            known.evidence.restored(state),
-            Fitted.of(state),
-            known.usual,
-            flag_of(crowded),
+        learnt = replace(
+            known,
+            totals=known.totals.restored(state),
+            ones=Line.restored(state, "ones", config.of_ones.measured),
+            larger=Line.restored(state, "larger", known.counted(config)),
+            early=flag_of(early),
+            blocks=blocks,
+            evidence=known.evidence.restored(state),
+            fitted=Fitted.of(state),
+            crowded=flag_of(crowded),
         )
         rows, budgets = Rows.of(state, config.domain), self._budgets.restored(state)
         self.config, self._finder = config, finder
@@ -237,11 +233,11 @@ class GrowingBlocks:
 def _nothing(config: GrowingConfig) -> GrowingState:
     """Return what is known before the first step."""
     return GrowingState(
-        Totals(config.totals_counter, config.ttl_steps),
-        Line(np.zeros(config.of_ones.measured.cells, np.int64)),
-        Line(np.zeros(config.of_larger.measured.cells, np.int64)),
-        config.schedule.early(0.0),
-        0,
-        Evidence(ttl_steps=config.ttl_steps),
-        None,
+        totals=Totals(config.totals_counter, config.ttl_steps),
+        ones=Line(np.zeros(config.of_ones.measured.cells, np.int64)),
+        larger=Line(np.zeros(config.of_larger.measured.cells, np.int64)),
+        early=config.schedule.early(0.0),
+        blocks=0,
+        evidence=Evidence(ttl_steps=config.ttl_steps),
+        fitted=None,
     )

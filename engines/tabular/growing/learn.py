@@ -17,6 +17,7 @@ import numpy as np
 from engines.core.contract import State
 from engines.core.noise import LEAST_VARIANCE, NoiseSource
 from engines.core.shares import CellNoise
+from engines.core.state import reading
 from engines.tabular.contrasts import Contrasts
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
 from engines.tabular.growing.config import GrowingConfig, parts_of
@@ -48,7 +49,7 @@ def measure(counts: IntArray, layout: Marginals, laws: Sequence[CellNoise], nois
 
 
 def variances(laws: Sequence[CellNoise]) -> FloatArray:
-    """`(marginals,)` variance of the noise of one cell, `LEAST_VARIANCE` at least."""
+    """Return the variance of the noise of one cell of each marginal, `(marginals,)`, `LEAST_VARIANCE` at least."""
     known = {law: max(LEAST_VARIANCE, law.variance) for law in set(laws)}
     return np.array([known[law] for law in laws])
 
@@ -69,15 +70,15 @@ class Line:
     step: int = -1
 
     def plus(self, counts: IntArray) -> Line:
-        """With the PRIVATE counts of a step's events."""
+        """Return the line with the PRIVATE counts of a step's events, too."""
         return replace(self, pending=self.pending + counts)
 
     def widened(self, before: Marginals, after: Marginals) -> Line:
-        """With the same counts, over what is measured of a table with more values."""
+        """Return the line with the same counts, over what is measured of a table with more values."""
         return replace(self, pending=before.widened(self.pending, after))
 
     def closed(self, totals: Totals, step: int, layout: Marginals) -> Line:
-        """After its block was measured: an event that was in it is never looked at again.
+        """Return the line after its block was measured: an event that was in it is never looked at again.
 
         Args: layout: of the next block.
         """
@@ -92,11 +93,9 @@ class Line:
     @staticmethod
     def restored(state: Mapping[str, np.ndarray], name: str, layout: Marginals) -> Line:
         """Return the line of this name. Raises: EngineInputError if arrays are missing or of another layout."""
-        try:
+        with reading():
             pending = np.array(state[f"{name}/pending"], np.int64)
             covered, grown, step = state[f"{name}/public"].tolist()
-        except (KeyError, ValueError):
-            raise EngineInputError(f"state lacks {name}") from None
         if pending.shape != (layout.cells,):
             raise EngineInputError(f"state has another number of cells in {name}")
         return Line(pending, covered, grown, int(step))
@@ -120,7 +119,7 @@ class GrowingState:
     """Whether a block lost too many rows to pairs that leave some out: no later block does."""
 
     def counted(self, config: GrowingConfig) -> Marginals:
-        """What is counted of the open block of larger marginals."""
+        """Return what is counted of the open block of larger marginals."""
         return config.of_larger.measured if self.usual is None else self.usual.measured
 
     def widened(self, before: GrowingConfig, after: GrowingConfig) -> GrowingState:
@@ -215,14 +214,14 @@ class Learning:
         counts = measure(now.ones.pending, config.of_ones.measured, laws, self.noise.child("ones"))
         self.measured.append(ClosedBlock(False, now.ones.step, counts, laws, config.of_ones))
         block = StepBlock(
-            now.ones.step,
-            step,
-            now.totals.grown - now.ones.grown,
-            config.of_ones.tables(counts),
-            variances(laws) * config.of_ones.finer,
-            np.zeros(0),
-            np.zeros(0),
-            np.zeros(0),
+            first=now.ones.step,
+            last=step,
+            net=now.totals.grown - now.ones.grown,
+            ones=config.of_ones.tables(counts),
+            ones_variance=variances(laws) * config.of_ones.finer,
+            larger=np.zeros(0),
+            larger_variance=np.zeros(0),
+            larger_net=np.zeros(0),
         )
         if larger:
             evidence = now.evidence.settle(self._settled(together([*now.evidence.recent, block])))
@@ -271,19 +270,17 @@ class Learning:
             table, noise = usual.completed(table, noise, rows, net)
         # Where rows are deleted, only the plain sum is what is left.
         weight = block_weights(recent.net, noise) if config.sampled else np.ones(len(noise))
-        return StepBlock(
-            recent.first,
-            recent.last,
-            recent.net,
-            ones,
-            variance,
-            table * config.larger.spread(weight),
-            noise * (weight * weight),
-            recent.net * weight,
+        return replace(
+            recent,
+            ones=ones,
+            ones_variance=variance,
+            larger=table * config.larger.spread(weight),
+            larger_variance=noise * (weight * weight),
+            larger_net=recent.net * weight,
         )
 
     def _parts(self, share: Fraction, finer: FloatArray, rest: float) -> tuple[int, ...]:
-        """By which the larger marginals share their budget.
+        """Return the parts by which the larger marginals share their budget.
 
         Args: finer: see `Contrasts`. rest: see `larger_weights`.
         """
@@ -314,7 +311,9 @@ class Learning:
         return config.usual(now.fitted.ones, parts)
 
     def _apart(self) -> FloatArray:
-        """L1 distance that larger marginals may have from their priors, as a share: as fitted, or what noise hides."""
+        """Return the L1 distance that larger marginals may have from their priors, as a share: as fitted, or what noise
+        hides.
+        """
         now, config = self.learnt, self.config
         settled, _ = now.evidence.sums(self.step)
         hidden = np.full(len(config.larger), UNKNOWN)

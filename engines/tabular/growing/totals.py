@@ -11,7 +11,7 @@ With a ttl the rows alive are the inserts of the last `ttl_steps` steps: a diffe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from math import sqrt
 
 import numpy as np
@@ -42,7 +42,7 @@ class Trend:
     steps: int = 0
 
     def after(self, observed: float, variance: float) -> Trend:
-        """The trend after one more step, of which `observed` is the running sum with noise of this variance."""
+        """Return the trend after one more step, of which `observed` is the running sum with noise of this variance."""
         if self.steps == 0:
             start = max(observed, 0.0)
             return Trend(start, start, variance, variance, variance, 0.0, 1)
@@ -108,7 +108,7 @@ class Totals:
         return self.inserts.steps
 
     def after(self, changes: IntArray, noise: NoiseSource) -> Totals:
-        """After one more step, of which `changes` `(2,)` int64 are the PRIVATE numbers of inserts and deletes."""
+        """Return the totals after one more step. Args: changes: `(2,)` int64, its PRIVATE inserts and deletes."""
         counter = self.counter
         state = counter.initial(2) if self.counter_state is None else self.counter_state
         increments, state = counter.step(changes, state, noise)
@@ -119,23 +119,21 @@ class Totals:
         levels = self.levels
         if self.ttl_steps is not None and trend.steps % self.stride == 0:
             levels = np.append(levels, trend.level)[-(-(-self.ttl_steps // self.stride) + 2) :]
-        return Totals(
-            self.counter,
-            self.ttl_steps,
-            state,
-            released,
-            trend,
-            self.deletes.after(deletes, variance),
-            levels,
+        return replace(
+            self,
+            counter_state=state,
+            released=released,
+            inserts=trend,
+            deletes=self.deletes.after(deletes, variance),
+            levels=levels,
         )
 
     def published(self) -> tuple[list[int], float]:
-        """Noisy inserts and deletes in whole events, and the variance of each."""
+        """Return noisy inserts and deletes in whole events, and the variance of each."""
         counter = self.counter
         rounding = 0.0 if counter.resolution == 1 else 1 / 12
-        return np.rint(self.released / counter.resolution).astype(np.int64).tolist(), counter.variance(
-            self.steps
-        ) + rounding
+        whole = np.rint(self.released / counter.resolution).astype(np.int64)
+        return whole.tolist(), counter.variance(self.steps) + rounding
 
     @property
     def events(self) -> float:
@@ -172,7 +170,7 @@ class Totals:
         return max(self.rate, 2 * (self.rate - doubt)) + 2 * expired
 
     def _level(self, steps: int) -> float:
-        """Level of the inserts after so many steps."""
+        """Return the level of the inserts after so many steps."""
         if steps <= 0:
             return 0.0
         # The newest kept level is that after `newest` steps.
@@ -184,7 +182,7 @@ class Totals:
         return float(self.levels[low] + share * (self.levels[high] - self.levels[low]))
 
     def arrays(self) -> State:
-        """The state. `counter/...` holds noise, which is PRIVATE."""
+        """Return what `restored` takes. `counter/...` holds noise, which is PRIVATE."""
         counter = {} if self.counter_state is None else self.counter_state
         return {
             "totals/released": self.released.copy(),
@@ -194,12 +192,12 @@ class Totals:
         }
 
     def restored(self, state: Mapping[str, np.ndarray]) -> Totals:
-        """Raises: EngineInputError if arrays are missing or of another counter."""
+        """Return what `arrays` were of. Raises: EngineInputError if some are missing, or of another counter."""
         with reading():
             released = np.array(state["totals/released"], np.int64)
-            trends = np.array(state["totals/trends"], np.float64)
+            inserts, deletes = map(Trend.of, np.array(state["totals/trends"], np.float64))
             levels = np.array(state["totals/levels"], np.float64)
         counter = {name: array.copy() for name, array in below("counter/", state).items()} or None
         if counter is not None:
             self.counter.running_sum(counter)  # refuses the state of another counter
-        return Totals(self.counter, self.ttl_steps, counter, released, Trend.of(trends[0]), Trend.of(trends[1]), levels)
+        return replace(self, counter_state=counter, released=released, inserts=inserts, deletes=deletes, levels=levels)

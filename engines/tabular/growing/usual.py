@@ -24,6 +24,7 @@ from math import ceil
 import numpy as np
 
 from engines.core.contract import State
+from engines.core.state import reading
 from engines.tabular.contrasts import Contrasts
 from engines.tabular.marginals import Marginals
 from schemas.arrays import BoolArray, FloatArray, IntArray
@@ -181,10 +182,8 @@ def restored(state: Mapping[str, np.ndarray], pairs: Marginals, binary: tuple[bo
     """Return what a block has, or None where it has nothing. Raises: EngineInputError if arrays do not fit."""
     if "usual/values" not in state:
         return None
-    try:
+    with reading():
         values, parts, (limit,) = (state[f"usual/{name}"].tolist() for name in ("values", "parts", "limit"))
-    except (KeyError, ValueError) as error:
-        raise EngineInputError(f"state lacks usual values: {error}") from None
     fits = len(values) == len(pairs.sizes) and len(parts) == len(pairs) + 1 and 0 < max(parts, default=0) <= limit
     if not fits or not all(-1 <= value < size for value, size in zip(values, pairs.sizes, strict=True)):
         raise EngineInputError("state has usual values of another table")

@@ -59,7 +59,7 @@ class JunctionTree:
 
     @staticmethod
     def over(sizes: Sequence[int], marginals: Iterable[Clique]) -> JunctionTree:
-        """The tree that holds these marginals, by eliminating the attribute whose clique is smallest."""
+        """Return the tree that holds these marginals, by eliminating the attribute whose clique is smallest."""
         linked: dict[int, set[int]] = {attribute: set() for attribute in range(len(sizes))}
         for marginal in marginals:
             for left, right in combinations(marginal, 2):
@@ -84,7 +84,7 @@ class JunctionTree:
     def largest(
         sizes: Sequence[int], wanted: Sequence[Clique], *, max_cells: int, needed: Sequence[Clique] = ()
     ) -> JunctionTree:
-        """The tree within `max_cells` that holds what is needed and, of what is wanted, a spanning part and the
+        """Return the tree within `max_cells` that holds what is needed and, of what is wanted, a spanning part and the
         smallest.
 
         Raises: EngineInputError if what is needed does not fit.
@@ -127,23 +127,29 @@ class JunctionTree:
         return self.home(marginal) is not None
 
     def home(self, marginal: Clique) -> int | None:
-        """The index of the smallest maximal clique that holds a marginal; None if it has to be computed."""
+        """Return the index of the smallest maximal clique that holds a marginal; None if it has to be computed."""
         homes = [i for i, clique in enumerate(self.cliques) if set(marginal) <= set(clique)]
         return min(homes, key=lambda i: (_cells(self.sizes, self.cliques[i]), i), default=None)
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """Of a maximal clique's table."""
+        """Return the shape of a maximal clique's table."""
         return tuple(self.sizes[attribute] for attribute in self.cliques[index])
+
+    def cut(self, vector: FloatArray) -> list[FloatArray]:
+        """Return the table of each maximal clique, of their cells side by side; views."""
+        shapes = [self.shape(index) for index in range(len(self.cliques))]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        return [part.reshape(shape) for part, shape in zip(np.split(vector, ends[:-1]), shapes, strict=True)]
 
     def neighbours(self, index: int) -> list[int]:
         return _beside(self.edges, index)
 
     def behind(self, at: int, index: int) -> frozenset[int]:
-        """Attributes of clique `index` and of all cliques that are reached from its neighbour `at` through it."""
+        """Return the attributes of clique `index`, and of all cliques that its neighbour `at` reaches through it."""
         return self._behind[at, index]
 
     def shared(self, left: int, right: int) -> Clique:
-        """Attributes that two cliques have in common."""
+        """Return the attributes that two cliques have in common."""
         return tuple(sorted(set(self.cliques[left]) & set(self.cliques[right])))
 
 
@@ -161,7 +167,7 @@ def _join(part: list[int], clique: Clique) -> None:
 
 
 def _spanning(cliques: Sequence[Clique]) -> tuple[tuple[int, int], ...]:
-    """Prim's algorithm: the tree whose edges share as many attributes as possible."""
+    """Return the tree whose edges share as many attributes as possible, by Prim's algorithm."""
     edges: list[tuple[int, int]] = []
     outside = set(range(1, len(cliques)))
     best = {child: (len(set(cliques[0]) & set(cliques[child])), 0) for child in outside}
@@ -196,13 +202,10 @@ class Beliefs:
 
     @staticmethod
     def of(tree: JunctionTree, potentials: FloatArray, *, total: float) -> Beliefs:
-        """The distribution whose logarithm is the sum of these tables, all cliques' side by side, up to a constant.
-
-        Message passing in logarithms, up to the root and down again.
+        """Return the distribution whose logarithm is the sum of these tables, all cliques' side by side and up to a
+        constant: by message passing in logarithms, up to the root and down again.
         """
-        shapes = [tree.shape(index) for index in range(len(tree.cliques))]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        logs = [part.reshape(shape).copy() for part, shape in zip(np.split(potentials, ends[:-1]), shapes, strict=True)]
+        logs = [table.copy() for table in tree.cut(potentials)]
         up: dict[int, FloatArray] = {}
         for parent, child in reversed(tree.edges):
             up[child] = _log_sums(logs[child], tree.cliques[child], tree.shared(parent, child))
@@ -215,7 +218,7 @@ class Beliefs:
         return Beliefs(tree, tuple(table * (total / table.sum()) for table in tables), total)
 
     def marginal(self, wanted: Clique) -> FloatArray:
-        """The table of any marginal, whether or not a maximal clique holds it."""
+        """Return the table of any marginal, whether or not a maximal clique holds it."""
         home = self.tree.home(wanted)
         if home is not None:
             return _summed(self.tables[home], self.tree.cliques[home], wanted)
@@ -224,13 +227,13 @@ class Beliefs:
         return _einsum([table, kept], wanted)
 
     def vector(self, layout: Marginals) -> FloatArray:
-        """All marginals of a layout, side by side."""
+        """Return all marginals of a layout, side by side."""
         if not len(layout):
             return np.zeros(0)
         return np.concatenate([self.marginal(clique).ravel() for clique in layout.cliques])
 
     def _gathered(self, at: int, came_from: int | None, wanted: frozenset[int]) -> tuple[Clique, FloatArray]:
-        """Wanted attributes at and behind clique `at`, jointly with what it shares with the clique asking.
+        """Return wanted attributes at and behind clique `at`, jointly with what it shares with the clique asking.
 
         Given what is shared, what lies behind is independent of the rest: it comes as a conditional table.
         """
@@ -255,7 +258,7 @@ class Beliefs:
 
 
 def _einsum(parts: Sequence[Any], kept: Clique) -> FloatArray:
-    """Tables and their attributes in turn: multiplied, and summed over all attributes but those kept, in this order."""
+    """Multiply tables, each given before its attributes, and sum over all attributes but those kept, in their order."""
     einsum: Any = np.einsum
     arguments = [list(part) if isinstance(part, tuple) else part for part in parts]
     return np.asarray(einsum(*arguments, list(kept), optimize="greedy"), np.float64)
@@ -273,6 +276,6 @@ def _log_sums(logs: FloatArray, clique: Clique, kept: Clique) -> FloatArray:
 
 
 def _aligned(table: FloatArray, attributes: Clique, clique: Clique) -> FloatArray:
-    """The table of some of a clique's attributes, to be added to one of all."""
+    """Return the table of some of a clique's attributes in a shape that can be added to one of all."""
     shape = iter(table.shape)
     return table.reshape([next(shape) if attribute in attributes else 1 for attribute in clique])

@@ -4,8 +4,8 @@
 by processes that fit with it (extra `pgm`), and everything that has a shape is fixed by the domain: a measurement that
 there is not has weight zero. One program is compiled for each domain and serves every step.
 
-Source: [mckenna2019],
-algorithm 1, with a step length that is searched for. Message passing, and the model that it is about, are `mbi`'s.
+Source: [mckenna2019], algorithm 1, with a step length that is searched for. Message passing, and the model that it is
+about, are `mbi`'s.
 See `fitting` for what a fit promises. Float64 throughout.
 """
 
@@ -53,16 +53,13 @@ class PrivatePgm(ModelFitter):
             index = self.marginals.index(each.clique)
             counts[index] = each.counts.reshape(counts[index].shape)
             weights[index] = 1.0 / each.variance
-        shapes = [self.tree.shape(index) for index in range(len(self.tree.cliques))]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        cut = [part.reshape(shape) for part, shape in zip(np.split(potentials, ends[:-1]), shapes, strict=True)]
-        fitted = _program(self.tree, self.marginals)(cut, counts, weights, float(total))
+        fitted = _program(self.tree, self.marginals)(self.tree.cut(potentials), counts, weights, float(total))
         return np.concatenate([np.asarray(table).ravel() for table in fitted])
 
 
 @lru_cache(maxsize=16)
 def _program(tree: JunctionTree, marginals: tuple[Clique, ...]) -> Callable[..., Any]:
-    """Potentials, counts of all marginals, their weights and the total go in; fitted potentials come out."""
+    """Return what makes fitted potentials of potentials, counts of all marginals, their weights and the total."""
     domain = mbi.Domain(tuple(range(len(tree.sizes))), tree.sizes)
     cliques = tree.cliques
     homes = [tree.home(marginal) for marginal in marginals]

@@ -123,17 +123,20 @@ class Paper:
 def _probabilities(noisy: Noisy, edges: tuple[IntArray, IntArray], count: int) -> tuple[csr_matrix, FloatArray]:
     """Return the probabilities of moves between different cells, and of staying in each."""
     source, target = edges
-    values = np.maximum(noisy.values, 0.0)
-    sums, degrees = np.bincount(source, values, minlength=count), np.bincount(source, minlength=count)
-    values = np.where(sums[source] > 0, values / np.maximum(sums[source], 1e-300), 1.0 / degrees[source])
+    values = _shares(np.maximum(noisy.values, 0.0), source, count)
     staying = np.minimum(values[source == target], STAYING)
     moving = source != target
-    source, target, values = source[moving], target[moving], values[moving]
-    sums, degrees = np.bincount(source, values, minlength=count), np.bincount(source, minlength=count)
-    values = np.where(sums[source] > 0, values / np.maximum(sums[source], 1e-300), 1.0 / np.maximum(degrees[source], 1))
+    source, target = source[moving], target[moving]
+    values = _shares(values[moving], source, count)
     matrix = csr_matrix((np.maximum(values, 1e-9), (source, target)), (count, count))
     matrix.sort_indices()
     return matrix, staying
+
+
+def _shares(values: FloatArray, source: IntArray, count: int) -> FloatArray:
+    """Return the share of each move in all that begin in its cell; the same for all where they have no values."""
+    sums, degrees = np.bincount(source, values, minlength=count), np.bincount(source, minlength=count)
+    return np.where(sums[source] > 0, values / np.maximum(sums[source], 1e-300), 1.0 / degrees[source])
 
 
 def _lengths(starts: IntArray, ends: IntArray, weights: csr_matrix, limits: Limits, noise: NoiseSource) -> IntArray:
