@@ -42,7 +42,7 @@ class StepClock:
 
     @classmethod
     def from_stream(cls, stream: Stream) -> StepClock:
-        """The clock of a configured stream. Raises: ConfigError while it starts "now": `run` resolves that."""
+        """Return the clock of a configured stream. Raises: ConfigError while it starts "now": `run` resolves that."""
         steps = stream.time.steps
         if steps is None:
             key = f"streams.{stream.name}.time.start"
@@ -50,18 +50,18 @@ class StepClock:
         return cls(steps, stream.time.max_ahead)
 
     def step_of(self, times_us: IntArray) -> IntArray:
-        """The step that covers each time; negative before the start."""
+        """Return the step that covers each time; negative before the start."""
         return self.steps.indices(times_us)
 
     def start_of(self, step: int) -> int:
         return self.steps.begin(step)
 
     def end_of(self, step: int) -> int:
-        """First microsecond after the step."""
+        """Return the first microsecond after the step."""
         return self.start_of(step + 1)
 
     def last_over(self, now_us: int, *, grace_us: int) -> int:
-        """The last step whose end plus grace is reached, of all that there can be; -1 or less before any.
+        """Return the last step whose end plus grace is reached, of all that there can be; -1 or less before any.
 
         >>> from schemas.steps import FixedSteps
         >>> StepClock(FixedSteps(start_us=100, step_us=10), max_ahead=1).last_over(125, grace_us=5)
@@ -72,7 +72,7 @@ class StepClock:
     def assign(
         self, times_us: IntArray, *, ticked: IntArray | int, arrivals_us: IntArray | None = None
     ) -> tuple[IntArray, ReasonArray]:
-        """The step that each event joins: its own, or the open one where its own is already closed.
+        """Return the step that each event joins: its own, or the open one where its own is already closed.
 
         Args:
             ticked: last closed step before each event in its partition, -1 before any.

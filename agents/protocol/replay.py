@@ -353,12 +353,12 @@ class RowTimes:
 
 
 def place_in_turn(rows: Sequence[Row], first: int, partitions: int) -> tuple[list[bytes | None], list[int]]:
-    """A `Place` for events without users: no key, partitions in turn by row number."""
+    """Return a `Place` for events without users: no key, partitions in turn by row number."""
     return [None] * len(rows), [(first + index) % partitions for index in range(len(rows))]
 
 
 def place_by_user(field: str, partitioner: Partitioner, mapping: FieldMap | None = None) -> Place:
-    """A `Place` for events of users: their id as key, and the partition where a producer with `partitioner` puts it.
+    """Return a `Place` for events of users: their id as key, and the partition to which `partitioner` puts it.
 
     A row whose user is missing or unusable has no key and goes where its number says: a dead letter anywhere.
     """

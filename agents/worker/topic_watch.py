@@ -47,7 +47,7 @@ class Looks:
         self._missing: dict[str, int] = {}
 
     def look(self, found: Mapping[str, TopicIdentity], untold: Collection[str] = ()) -> dict[str, str]:
-        """Topic -> what has happened to it; each is told once. Of those that are `untold` nothing is known now."""
+        """Tell what has happened to which topic, each thing once. Of those that are `untold` nothing is known now."""
         lost: dict[str, str] = {}
         for topic, before in self._known.items():
             if topic in untold:
@@ -64,8 +64,8 @@ class Looks:
 
 
 def concerned(topic: str, config: Config) -> list[tuple[str, Part]]:
-    """The streams that cannot go on without a topic of the job, and which part of them. Their sources are looked at by
-    the ingest, see `agents.kafka.fingerprint`.
+    """Return the streams that cannot go on without a topic of the job, and which part of them. Their sources are looked
+    at by the ingest, see `agents.kafka.fingerprint`.
     """
     topics, found = config.topics, list[tuple[str, Part]]()
     for stream in config.streams:

@@ -80,15 +80,15 @@ class EngineCase:
     of_default: Sequence[Variant] = ()
 
     def dearest_of(self, domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
-        """Raw records of one contribution that costs most."""
+        """Return the raw records of one contribution that costs most."""
         return [self.event(domain, chance)] if self.dearest is None else self.dearest(domain, chance)
 
     def tried(self, mode: str) -> Sequence[Variant]:
-        """All variants of a mode: those above, and what every engine that can is tried with."""
+        """Return all variants of a mode: those above, and what every engine that can is tried with."""
         return (*self.variants, *([{"privacy": {"surplus": 2}}] if self._counts_surplus(mode) else []))
 
     def coupled(self, mode: str) -> Sequence[Variant]:
-        """All variants that are coupled in a mode: those of `tried` first."""
+        """Return all variants that are coupled in a mode: those of `tried` first."""
         more = {"privacy": {"surplus": 1, "max_contributions": 3, "per": "8h"}}
         gathered = {"privacy": {"surplus": 2}, "options": {"initial_steps": 8}}
         gathers = "initial_steps" in ENGINES[self.engine].options.model_fields
@@ -97,8 +97,8 @@ class EngineCase:
         return (*self.tried(mode), *self.longer, *own, *(counted if self._counts_surplus(mode) else []))
 
     def coupled_wide(self, mode: str) -> Sequence[Variant]:
-        """All wide variants of a mode: its own, and what every engine that can is tried with: a surplus under a cap, a
-        delta for many contributions in periods.
+        """Return all wide variants of a mode: its own, and what every engine that can is tried with: a surplus under a
+        cap, a delta for many contributions in periods.
         """
         facts, many = ENGINES[self.engine].facts, {"max_contributions": 12, "max_per_step": 5}
         surplus = {"privacy": {**many, "surplus": 3}}
@@ -113,7 +113,7 @@ class EngineCase:
         return mode in ENGINES[self.engine].facts.counts_surplus
 
     def stream(self, mode: str, variant: Variant | None = None) -> Stream:
-        """A stream of this engine, with the changes of a variant."""
+        """Return a stream of this engine, with the changes of a variant."""
         privacy = {"epsilon": 2.0, "unit": "user", "user": "u", "max_contributions": 2}
         document: dict[str, Any] = {
             "name": "s",
@@ -138,6 +138,6 @@ class EngineCase:
 
 @cache  # inputs ask it for every event
 def contract_case(engine: str) -> EngineCase:
-    """That of an installed engine. Raises: PrivstreamError if it has none."""
+    """Return the case of an installed engine. Raises: PrivstreamError if it has none."""
     case: EngineCase = part(engine, "contract_case")
     return case

@@ -70,7 +70,7 @@ def _require(promise: str, kept: bool) -> None:
 
 
 def contents(release: Release) -> tuple[Any, ...]:
-    """All that a release lets out, in a form that can be compared."""
+    """Return all that a release lets out, in a form that can be compared."""
     return (
         release.step,
         [(record.id, dict(record.fields), record.step, record.weight) for record in release.added],
@@ -85,7 +85,7 @@ def contents(release: Release) -> tuple[Any, ...]:
 
 
 def same_state(left: State, right: State) -> bool:
-    """True if two states have the same names, types, shapes and bytes."""
+    """Return whether two states have the same names, types, shapes and bytes."""
     return left.keys() == right.keys() and all(
         array.dtype == right[name].dtype
         and array.shape == right[name].shape
@@ -294,7 +294,7 @@ def check_pays_for_noise(make_engine: MakeEngine, batches: Sequence[Batch], *, s
 
 
 def measured(release: Release) -> dict[str, int]:
-    """Noisy increments by what they are of."""
+    """Return noisy increments by what they are of."""
     return {str(measurement["cell"]): int(measurement["increment"]) for measurement in release.measurements}
 
 

@@ -66,7 +66,10 @@ class LaplaceCells:
         return DiscreteLaplace(self.scale).variance / self.unit**2
 
     def added(self, counts: IntArray, source: NoiseSource) -> IntArray:
-        """Noisy counts `(n,)` of PRIVATE ones. Raises: EngineInputError if the cost is too small for exact noise."""
+        """Return noisy counts `(n,)` of PRIVATE ones.
+
+        Raises: EngineInputError if the cost is too small for exact noise.
+        """
         return laplace_mechanism(counts, self.scale, source)
 
 
@@ -102,7 +105,7 @@ class GaussianCells:
         return (noise + (1 / 12 if self.refined else 0.0)) / self.unit**2
 
     def added(self, counts: IntArray, source: NoiseSource) -> IntArray:
-        """Noisy counts `(n,)` of PRIVATE ones.
+        """Return noisy counts `(n,)` of PRIVATE ones.
 
         Sums beyond int64 wrap around. That is post-processing of the noisy count, and raises no error.
         Raises: EngineInputError if the cost is too small for exact noise.

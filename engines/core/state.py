@@ -113,7 +113,7 @@ def below(prefix: str, state: Mapping[str, np.ndarray]) -> State:
 
 @cache
 def arrays_of(kind: type[Any]) -> Mapping[str, type[np.generic]]:
-    """Names of a class's arrays and the types of their entries; all that it annotates are arrays.
+    """Return the names of a class's arrays and the types of their entries; all that it annotates are arrays.
 
     >>> arrays_of(Folded)
     {'keys': <class 'numpy.uint64'>, 'counts': <class 'numpy.int64'>}

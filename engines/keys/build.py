@@ -33,7 +33,7 @@ def domain(stream: Stream) -> KeysDomain:
 
 
 def selection(stream: Stream) -> KeySelection:
-    """The tests of a period, or of all steps to the horizon."""
+    """Return the tests of a period, or of all steps to the horizon."""
     section = KeysDomainSection.from_stream(stream)
     privacy, options, public = stream.privacy, KeysOptions.from_stream(stream), stream.mode == PUBLIC
     return KeySelection(

@@ -265,15 +265,15 @@ class KeySelection:
         return _thresholds(self)
 
     def threshold(self, test: int) -> float:
-        """tau of a test, from 1, in people."""
+        """Return tau of a test, from 1, in people."""
         return self.thresholds[test - 1] / RESOLUTION
 
     def deviation(self, test: int) -> float:
-        """Standard deviation of the counts of a test, from 1, in people."""
+        """Return the standard deviation of the counts of a test, from 1, in people."""
         return sqrt(self.counter.variance(test))
 
     def value_deviation(self, test: int) -> float:
-        """Standard deviation of the sums of values of a test, from 1, in largest values."""
+        """Return the standard deviation of the sums of values of a test, from 1, in largest values."""
         [counter] = self.sums
         return sqrt(counter.variance(test)) / LEVELS
 

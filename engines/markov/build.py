@@ -23,7 +23,7 @@ def domain(stream: Stream) -> StatesDomain:
 
 
 def transition(stream: Stream) -> Transition | None:
-    """The declared chain, or None where it is learnt. Raises: EngineInputError."""
+    """Return the declared chain, or None where it is learnt. Raises: EngineInputError."""
     matrix = StatesDomainSection.from_stream(stream).matrix
     if matrix is None:
         return None
@@ -32,7 +32,10 @@ def transition(stream: Stream) -> Transition | None:
 
 
 def allocation(stream: Stream) -> Allocation | None:
-    """Budgets of the steps under `allocation = "leakage"`, else None. Raises: EngineInputError if there are none."""
+    """Return the budgets of the steps under `allocation = "leakage"`, else None.
+
+    Raises: EngineInputError if there are none.
+    """
     chain = transition(stream)
     if MarkovOptions.from_stream(stream).allocation != "leakage" or chain is None:
         return None

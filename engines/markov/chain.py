@@ -110,7 +110,7 @@ class Transition:
         return np.asarray(self._squared @ (variances - counts) + self._forward @ counts)
 
     def backward(self, values: FloatArray) -> FloatArray:
-        """`matrix @ values`, `(states,)`."""
+        """Return `matrix @ values`, `(states,)`."""
         return np.asarray(self.matrix @ values)
 
     def backward_squared(self, values: FloatArray) -> FloatArray:
@@ -123,7 +123,7 @@ class Transition:
 
 
 def covariance_step(matrix: FloatArray, mean: FloatArray, covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean `P'm` and covariance `P'SP + sum_l m_l (diag P_l - P_l P_l')` of the next step's counts, P dense.
+    """Return mean `P'm` and covariance `P'SP + sum_l m_l (diag P_l - P_l P_l')` of the next step's counts, P dense.
 
     Args:
         matrix: `(states, states)`. mean: `(states,)`. covariance: `(states, states)`.

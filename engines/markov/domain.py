@@ -55,7 +55,7 @@ class StatesDomain:
         return (self.field_name,)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
+        """Return keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
 
         >>> states = StatesDomain("zone", ("a", "b"))
         >>> columns = Columns({}, {"zone": ["b", "c", "a"]}, np.int8([1, 1, 1]))
@@ -72,7 +72,7 @@ class StatesDomain:
 
     @aggregate
     def counts(self, events: Folded) -> IntArray:
-        """`(states,)` users in each state; private.
+        """Count the users in each state, `(states,)`; private.
 
         Raises: EngineInputError if events are not of this domain; it names what, never a value.
         """

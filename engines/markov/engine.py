@@ -92,11 +92,11 @@ class MarkovConfig:
         return len(self.domain.values) + self.unseen
 
     def budget(self, step: int) -> Fraction:
-        """Epsilon of a step, for one replaced record."""
+        """Return the epsilon of a step, for one replaced record."""
         return self.epsilon if self.allocation is None else self.allocation.at(step)
 
     def estimator(self) -> CountsEstimator:
-        """What makes counts of noisy ones in this mode."""
+        """Return what makes counts of noisy ones in this mode."""
         total = float(self.population)
         # A worker loads what its mode draws on.
         if self.transition is None:
@@ -207,7 +207,7 @@ class Markov:
         return f"{step}.{state}"
 
     def _records(self, estimate: Estimate) -> list[SyntheticRecord]:
-        """One for each state: its count, standard error, and 90 % interval."""
+        """Return one for each state: its count, standard error, and 90 % interval."""
         config = self.config
         most = float(config.population)
         records = []

@@ -132,7 +132,7 @@ class DenseFilter:
         return Belief(mean, (spread + spread.T) / 2), later.spread @ turned
 
     def variances(self, belief: Belief) -> FloatArray:
-        """`(states,)`, not negative."""
+        """Return the variance of each count, `(states,)`, not negative."""
         return np.maximum(np.diag(belief.spread), 0.0)
 
 
@@ -192,7 +192,7 @@ class DiagonalFilter:
         return Belief(mean, np.clip(spread, _LEAST_SPREAD, np.maximum(belief.spread, counts)))
 
     def variances(self, belief: Belief) -> FloatArray:
-        """`(states,)`."""
+        """Return the variance of each count, `(states,)`."""
         return belief.spread
 
 
@@ -372,7 +372,7 @@ class Collective:
         return after, self._estimates(after, step, last=last)
 
     def _starts(self) -> tuple[float, ...]:
-        """Concentrations of the first step's beliefs: people crowd in a few states, are anywhere, are evenly spread."""
+        """Return concentrations of the first beliefs: people crowd in a few states, are anywhere, are evenly spread."""
         return (CROWDED, float(self.transition.states), float("inf"))
 
     def _kept(self, weights: FloatArray, beliefs: list[Belief]) -> npt.NDArray[np.intp]:

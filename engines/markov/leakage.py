@@ -67,7 +67,7 @@ class Correlation:
         return Correlation(np.minimum(q[kept], 1.0), d[kept])
 
     def step(self, leakage: float) -> float:
-        """L(leakage).
+        """Return L(leakage).
 
         >>> Correlation.from_matrix(np.eye(2)).step(0.7), Correlation.from_matrix(np.full((2, 2), 0.5)).step(0.7)
         (0.7, 0.0)

@@ -225,7 +225,7 @@ class Learner:
         return after, (Estimate(step, project(mean, self.total), spread),)
 
     def _chain(self, state: State, step: int, noisy: FloatArray, scale: float) -> tuple[State, Belief, float]:
-        """The learnt chain's state, belief and log evidence after this step; learns at growing intervals."""
+        """Return the learnt chain's state, belief and log evidence after this step; learns at growing intervals."""
         matrix, window, due = state["chain/matrix"], state["chain/window"], int(state["chain/next"][0])
         everyone = np.ones(self.states, np.bool_)
         engine = DenseFilter(matrix, self.total, everyone)

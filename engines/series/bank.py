@@ -77,12 +77,12 @@ class Clock:
         return np.array([*daily, 1.0, *(1 / k for k, _ in self._waves(WEEKEND_HARMONICS))])
 
     def regressors(self, first: int, count: int) -> FloatArray:
-        """`(count, regressors)`: waves of the day, and a level and waves of the weekend's own."""
+        """Return waves of the day, and a level and waves of the weekend's own: `(count, regressors)`."""
         table = _table(self)
         return table[np.arange(first, first + count) % len(table)]
 
     def table(self) -> FloatArray:
-        """`(steps, regressors)`: those of one round, after which all of them repeat."""
+        """Return those of one round, after which all of them repeat: `(steps, regressors)`."""
         steps = np.arange(self.period * (1 if self.weekday is None else _WEEK)) + self.phase
         turn = 2 * np.pi * (steps % self.period) / self.period
         columns = [np.cos(k * turn - lag) for k, lag in self._waves(HARMONICS)]
@@ -94,7 +94,7 @@ class Clock:
         return np.stack(columns, axis=1)
 
     def _waves(self, most: int) -> list[tuple[int, float]]:
-        """(multiple of the base frequency, lag): cosine and sine, only the cosine at the highest one."""
+        """Return (multiple of the base frequency, lag) of each: cosine and sine, only the cosine at the highest one."""
         return [
             (k, lag)
             for k in range(1, min(most, self.period // 2) + 1)
@@ -132,7 +132,7 @@ class Filters:
     """Filters of the same size of state; `mean`, `covariance` and `weight` are what they know."""
 
     def __init__(self, hypotheses: Hypotheses, regressor_scales: FloatArray, level_scale: float) -> None:
-        """Before any data. Args: `level_scale`: of the level's prior, which is around zero."""
+        """Begin before any data. Args: `level_scale`: of the level's prior, which is around zero."""
         size = 2 + len(regressor_scales)
         self.hypotheses = hypotheses
         self.mean = np.zeros((len(hypotheses), size))
@@ -243,7 +243,7 @@ class Inflation:
         self._weight -= self._weight.max()
 
     def added(self, spread: float, noise: float, most: float) -> float:
-        """Variance to add to that of the estimate after the measurement.
+        """Return the variance to add to that of the estimate after the measurement.
 
         An estimate is the prediction moved by the part K = spread / (spread + noise) of its error, so its own error has
         the variance (1 - K)**2 factor spread + K**2 noise, which is what the bank believes where the factor is 1.
@@ -417,7 +417,7 @@ class FilterBank:
         return profile
 
     def _profile(self) -> tuple[FloatArray | None, float]:
-        """Expected values of the coming period relative to their root mean square, and now."""
+        """Return the expected values of the coming period relative to their root mean square, and now."""
         if len(self._groups) == 1 or self.clock is None or self._seen < self.clock.period:
             return None, 1.0
         weight, group = self._weights[1], self._groups[1]
@@ -486,7 +486,7 @@ class FilterBank:
         self._next()
 
     def _mixture(self, parts: list[tuple[FloatArray, FloatArray]]) -> tuple[float, float]:
-        """Mean and variance under the present weights. Args: those of the filters, by group."""
+        """Return mean and variance under the present weights. Args: those of the filters, by group."""
         weights = self._weights
         mean = float(sum(float((w * estimate).sum()) for w, (estimate, _) in zip(weights, parts, strict=True)))
         variance = sum(

@@ -103,11 +103,11 @@ class Presence:
         return whole + rest**2 * leading[full] if rest else whole
 
     def where(self, step: int) -> tuple[int, int]:
-        """(number of the span, step in it) of a step of the stream; both from 0."""
+        """Return the number of a step's span, and the step in it; both from 0."""
         return divmod(step, self.steps) if self.renews and self.steps is not None else (0, step)
 
     def over(self, step: int) -> bool:
-        """True beyond a horizon: nothing may be released any more."""
+        """Return whether a step is beyond a horizon: nothing may be released any more."""
         return self.steps is not None and not self.renews and step >= self.steps
 
 
@@ -139,12 +139,13 @@ class WeightSchedule:
 
     @staticmethod
     def of_paper(weight: Fraction, decay: Fraction | None) -> WeightSchedule:
-        """That of the AR(1) releaser: w = 1 at t <= 2, inside the total."""
+        """Return the schedule of the AR(1) releaser: w = 1 at t <= 2, inside the total."""
         return WeightSchedule(weight=weight, decay=decay, full=_FIRST)
 
     def squared(self, step: int) -> Fraction:
-        """The squared weight of a step, from 0. Under `decay` rounded down to a multiple of 2**-60, and zero in the
-        end: then nothing may be released."""
+        """Return the squared weight of a step, from 0. Under `decay` it is rounded down to a multiple of 2**-60, and 0
+        in the end: then nothing may be released.
+        """
         if step < self.full:
             return Fraction(1)
         square = self.weight**2
@@ -155,7 +156,7 @@ class WeightSchedule:
         return square * Fraction(int(power * _GRAIN), _GRAIN)
 
     def worst(self, presence: Presence) -> Fraction:
-        """Largest sum of (events * weight)**2 that one unit can meet in one span, exact or above.
+        """Return the largest sum of (events * weight)**2 that one unit can meet in one span, exact or above.
 
         Raises: EngineInputError if it is infinite.
         """
@@ -220,16 +221,16 @@ class GaussianBudget:
         return mu_squared_for(self.epsilon, self.delta)
 
     def accountant(self) -> Accountant:
-        """An unspent budget of one span."""
+        """Return an unspent budget of one span."""
         return Accountant(epsilon=self.epsilon, delta=self.delta, rule="gaussian")
 
     def refinement(self, field: int) -> int:
-        """Exponent of the factor that makes the lattice fine enough for all of the budget in one draw."""
+        """Return the exponent of the factor that makes the lattice fine enough for all of the budget in one draw."""
         least = self.shifts[field] / sqrt(self.mu_squared)
         return max(0, ceil(log2(_LEAST_SIGMA / least)))
 
     def sigma_squared(self, field: int, *, moved: Fraction, mu_squared: Fraction) -> Fraction:
-        """Noise on the refined lattice for which a field costs at most `mu_squared`.
+        """Return the noise on the refined lattice for which a field costs at most `mu_squared`.
 
         Args:
             moved: squared events that a unit moves it by, all in all.
@@ -276,7 +277,7 @@ class PureBudget:
         return scale_for(self.presence.most, self.epsilon * self.shares[field])
 
     def accountant(self) -> Accountant:
-        """An unspent budget of one span."""
+        """Return an unspent budget of one span."""
         return Accountant(epsilon=self.epsilon)
 
     def measure(self, field: int, counts: Total, noise: NoiseSource) -> NoisyTotal:

@@ -39,7 +39,7 @@ def domain(stream: Stream) -> SeriesDomain:
 
 
 def presence(stream: Stream) -> Presence:
-    """Where one unit may be: in all readings; or in as many steps as its bounds allow."""
+    """Return where one unit may be: in all readings; or in as many steps as its bounds allow."""
     section, privacy = SeriesDomainSection.from_stream(stream), stream.privacy
     renews = stream.period_steps is not None
     steps = stream.period_steps if renews else SeriesOptions.from_stream(stream).horizon
@@ -51,7 +51,7 @@ def presence(stream: Stream) -> Presence:
 
 
 def clock(stream: Stream) -> Clock | None:
-    """Days of shorter steps, weeks of daily ones; none where a day is no whole number of steps.
+    """Return days of shorter steps, weeks of daily ones; none where a day is no whole number of steps.
 
     Places in the day go by the local time of the start; a change to summer time is not followed. Days of the calendar
     are days, whatever their length.
@@ -72,7 +72,7 @@ def clock(stream: Stream) -> Clock | None:
 
 
 def config_class(mode: str) -> type[SeriesConfig]:
-    """Of the recipe of a mode."""
+    """Return the class of the recipe of a mode."""
     if mode in SeriesConfig.modes:
         return SeriesConfig
     from engines.series.papers.ar1 import PaperSeriesConfig
@@ -81,7 +81,7 @@ def config_class(mode: str) -> type[SeriesConfig]:
 
 
 def config(stream: Stream) -> SeriesConfig:
-    """The recipe of a configured stream. Raises: EngineInputError."""
+    """Return the recipe of a configured stream. Raises: EngineInputError."""
     options = SeriesOptions.from_stream(stream)
     return config_class(stream.mode)(
         name=stream.name,

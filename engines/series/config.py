@@ -35,7 +35,7 @@ class SeriesEstimator(Protocol):
         ...
 
     def skip(self) -> None:
-        """The present step has no measurement."""
+        """Pass over a step without a measurement."""
         ...
 
     def arrays(self) -> State: ...
@@ -163,7 +163,7 @@ class SeriesConfig:
         return FilterBank(variance**0.5, self.clock, span, limits)
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """What the mode promises for a span."""
+        """Return what the mode promises for a span."""
         if self.pure:
             return tuple(
                 Mechanism(
@@ -190,7 +190,7 @@ class SeriesConfig:
         return self.measurements("discrete Gaussian", sigma)
 
     def measurements(self, distribution: str, sigma: Callable[[int], float]) -> tuple[Mechanism, ...]:
-        """All measurements of each field, as one mechanism; its epsilon is that of its share of mu squared."""
+        """Return all measurements of each field, as one mechanism; its epsilon is that of its share of mu squared."""
         mu = gaussian.mu_for(self.epsilon, self.delta)
         mechanisms = []
         for index, (field, share) in enumerate(zip(self.domain.fields, self.shares, strict=True)):

@@ -221,5 +221,5 @@ def _fields(name: str, *numbers: float | None) -> dict[str, float | None]:
 
 
 def _short(number: float) -> float:
-    """Without digits that are noise, and make records long."""
+    """Return a number without digits that are noise, and make records long."""
     return float(f"{number:.{_DIGITS}g}")

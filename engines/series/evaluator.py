@@ -39,11 +39,11 @@ class SeriesEvaluator:
         return ("step", *by, *(part for name in self._names for part in (name, f"{name}_se")))
 
     def size(self, truth: Folded) -> int:
-        """Events of the step."""
+        """Return the number of events of the step."""
         return truth.total
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """Of the records that the step added, one for each group. Not a number where there is none."""
+        """Compare the records that the step added, one for each group. Not a number where there is none."""
         found: dict[str, float] = {}
         true, by = self._numbers(truth), self.domain.by
         groups = [None] * len(synthetic["step"]) if by is None else list(synthetic[by.field])

@@ -154,7 +154,7 @@ class SeriesField:
         return (np.floor(scaled) if self.of == "value" else np.rint(scaled)).astype(np.int64)
 
     def real(self, total: float) -> float:
-        """A total in the field's units; the middle of the lattice step where values are rounded down."""
+        """Return a total in the field's units; the middle of the lattice step where values are rounded down."""
         return (total + (0.5 if self.of == "value" else 0.0)) * self.unit
 
 
@@ -286,8 +286,8 @@ class SeriesDomain:
         return outside
 
     def totals(self, events: Folded) -> tuple[list[Total], bool]:
-        """Totals of a step in lattice steps, one for each of `parts`, exact up to 2**60; and whether there are any. Of
-        a histogram, `(bins,)` events in each bin, exact up to 2**40.
+        """Return the totals of a step in lattice steps, one for each of `parts`, exact up to 2**60; and whether there
+        are any. Of a histogram they are the events in each bin, `(bins,)`, exact up to 2**40.
 
         A step without events has totals of 0. A step without readings has none: the second value is False. Totals are
         private; whether there are any is public.
@@ -297,7 +297,7 @@ class SeriesDomain:
 
     @aggregate
     def sums(self, events: Folded) -> list[Total]:
-        """The totals of `totals`; private. One event moves each by its field's shift at most."""
+        """Return the totals of `totals`; private. One event moves each by its field's shift at most."""
         if events.keys.ndim != 2 or events.keys.shape[1] != self.words or (events.counts <= 0).any():
             raise EngineInputError("events are of another domain")
         values = events.keys.view(np.int64)
@@ -349,6 +349,6 @@ def readings_came(events: Folded) -> bool:
 
 
 def shares(fields: Sequence[SeriesField]) -> tuple[Fraction, ...]:
-    """Shares of the budget that add up to one."""
+    """Return shares of the budget that add up to one."""
     whole = sum((field.share for field in fields), Fraction(0))
     return tuple(field.share / whole for field in fields)

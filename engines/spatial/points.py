@@ -49,21 +49,21 @@ class Placement:
         object.__setattr__(self, "_key", np.frombuffer(digest[:16], "<u8").astype(np.uint64))
 
     def words(self, nodes: IntArray) -> WordArray:
-        """One uniform-looking word per heap number, `(nodes,)`."""
+        """Return one uniform-looking word per heap number, `(nodes,)`."""
         return mixed(nodes.astype(np.uint64) * GAMMA + self._key[:1])
 
     def first_child(self, nodes: IntArray) -> IntArray:
-        """`(nodes,)` 0 or 1: the child that takes points 0, 2, 4, ... of a cell of equal halves, or an odd one."""
+        """Return which child takes points 0, 2, 4, ... of a cell of equal halves, or an odd one: `(nodes,)` 0 or 1."""
         return (self.words(nodes) & np.uint64(1)).astype(np.int64)
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
-        """`(nodes,)` True where a cell above the finest level has children."""
+        """Tell which cells above the finest level have children, `(nodes,)`."""
         if self.domain is None or self.domain.halved:
             return np.ones(len(nodes), np.bool_)
         return self.domain.divisible(nodes, depths)
 
     def first_of(self, nodes: IntArray, depths: IntArray, counts: IntArray) -> IntArray:
-        """`(nodes,)`: how many of a cell's first `counts` points go to its first child.
+        """Return how many of a cell's first `counts` points go to its first child, `(nodes,)`.
 
         With `w / 2**b` the first child's share it is `(n w + c) >> b`, c fixed per cell: one more or as many for one
         point more, so the first n points of a cell are the first points of its children.
@@ -73,7 +73,7 @@ class Placement:
         return self._shared(nodes, depths, counts)[0]
 
     def child_of(self, nodes: IntArray, depths: IntArray, indices: IntArray) -> tuple[IntArray, IntArray]:
-        """The child, 0 or 1, that a cell's point with this index goes to, and its index there; `(nodes,)` each."""
+        """Return the child, 0 or 1, that a cell's point of this index goes to, and its index there; `(nodes,)` each."""
         if self.domain is None or self.domain.halved:
             return (indices & 1) ^ self.first_child(nodes), indices >> 1
         before, after = self._shared(nodes, depths, indices)
@@ -88,7 +88,7 @@ class Placement:
         return exact >> SHARE_BITS, (exact + shares) >> SHARE_BITS
 
     def fractions(self, nodes: IntArray) -> FloatArray:
-        """`(nodes,)` in [0, 1), fixed per cell: rounds fractional counts so that they are right on average."""
+        """Return `(nodes,)` in [0, 1), fixed per cell: they round fractional counts so that the average is right."""
         return fractions(self.words(nodes))
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -116,7 +116,7 @@ class Counts:
 
     @staticmethod
     def nothing() -> Counts:
-        """The whole domain as one empty leaf."""
+        """Return the whole domain as one empty leaf."""
         return Counts(np.ones(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     @staticmethod
@@ -142,7 +142,7 @@ class Counts:
 
 
 def node_depths(nodes: IntArray) -> IntArray:
-    """`(nodes,)` int64 depths of heap numbers below 2**53."""
+    """Return the depths of heap numbers below 2**53, `(nodes,)` int64."""
     return np.frexp(nodes.astype(np.float64))[1].astype(np.int64) - 1
 
 
@@ -168,7 +168,7 @@ class TreeOrder:
         return TreeOrder(depths, inner, list(pairwise(bounds)))
 
     def down(self) -> list[tuple[IntArray, slice]]:
-        """Positions of the inner nodes of each level from the root down, and of their children, in pairs."""
+        """Return positions of the inner nodes of each level from the root down, and of their children, in pairs."""
         return [(self.inner[first:end], slice(2 * first + 1, 2 * end + 1)) for first, end in self.levels]
 
 
@@ -204,7 +204,7 @@ class Prefixes:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def finest(self, rows: range) -> tuple[IntArray, IntArray]:
-        """Finest cells of some of the points, as heap numbers, and indices there; `(rows,)` int64 each."""
+        """Return finest cells of some of the points, as heap numbers, and indices there; `(rows,)` int64 each."""
         place = np.arange(rows.start, rows.stop, rows.step)
         cell = np.searchsorted(self.ends, place, side="right")
         indices = self.last[cell] - (self.ends[cell] - place)
@@ -234,7 +234,7 @@ class PointRecords(ManyRecords):
         return self._points.finest(range(len(self)))[0]
 
     def coordinates(self) -> tuple[np.ndarray, ...]:
-        """The records' fields, column by column: of all points at once."""
+        """Return the records' fields, column by column: of all points at once."""
         columns = self._domain.placed(self._points.placement, *self._points.finest(range(len(self))))
         return tuple(np.array(column) for column in columns)
 

@@ -32,7 +32,8 @@ _TERMS = 64
 
 @lru_cache(maxsize=len(_LOG))
 def path_cost(fanout: int) -> Fraction:
-    """What all bits of one path cost together, in reciprocals of the scale: 1 + sum over j >= 0 of 1/(2 fanout**j - 1).
+    """Return what all bits of one path cost together, in reciprocals of the scale: 1 + the sum over j >= 0 of
+    1/(2 fanout**j - 1).
 
     Rounded up, to a multiple of `UNIT`: the terms left out are below fanout**-j each, since 2 fanout**j - 1 is at least
     fanout**j, so together below fanout**(1 - _TERMS) / (fanout - 1). Source: docs/guarantee.md, theorem P.
@@ -88,7 +89,7 @@ class SplitRule:
         )
 
     def margins(self, scores: IntArray, *, depth: int, threshold: int) -> IntArray:
-        """What the noise of each cell has to exceed, `(cells,)` in `UNIT`s.
+        """Return what the noise of each cell has to exceed, `(cells,)` in `UNIT`s.
 
         At the floor an event changes nothing: deep cells cost no privacy, and half a child on average ends the tree.
         """

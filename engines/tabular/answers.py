@@ -402,7 +402,7 @@ def _runs(
 def _covering(
     lines: Mapping[CountedParts, Mapping[Run, MarginalBlock]], run: Run
 ) -> list[tuple[CountedParts, list[Run]]]:
-    """Marginals that were measured over all of a run, and their own runs."""
+    """Return marginals that were measured over all of a run, and their own runs."""
     covers = []
     for line, runs in lines.items():
         inside = sorted(piece for piece in runs if run[0] <= piece[0] and piece[1] <= run[1])
@@ -412,7 +412,7 @@ def _covering(
 
 
 def _gaps(runs: Iterable[Run], asked: Run) -> Iterator[Run]:
-    """Steps of a question that no run covers."""
+    """Yield steps of a question that no run covers."""
     at = asked[0]
     for begin, end in sorted(runs):
         if begin > at:
@@ -438,7 +438,7 @@ class _Totals:
         self._nodes: tuple[FloatArray, FloatArray] | None = None
 
     def sum(self, weights: Mapping[Run, float]) -> Sum:
-        """The weighted sum of these runs' net rows. A run beyond the last step ends there."""
+        """Return the weighted sum of these runs' net rows. A run beyond the last step ends there."""
         at: dict[int, float] = {}
         for (begin, end), weight in weights.items():
             begin, end = min(begin, self._steps - 1), min(end, self._steps - 1)
@@ -449,7 +449,7 @@ class _Totals:
         return Sum(value, float(noises.sum()), float((noises**2).sum()))
 
     def _noises(self, at: Mapping[int, float]) -> FloatArray:
-        """What each node's noise adds to the variance; of inserts and deletes, both."""
+        """Return what each node's noise adds to the variance; of inserts and deletes, both."""
         known = {step: weight for step, weight in at.items() if step >= 0 and weight}
         if self._steps > EXACT_STEPS:
             bound = sum(abs(weight) * self._alone[step] ** 0.5 for step, weight in known.items()) ** 2

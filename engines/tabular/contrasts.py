@@ -75,6 +75,6 @@ class Contrasts:
         object.__setattr__(self, "_parts", np.concatenate(parts))
 
     def tables(self, measured: npt.NDArray[Any]) -> FloatArray:
-        """`(cells,)` of the marginals: what was measured of each. What is not of a difference is left out of a cell."""
+        """Return what was measured of each marginal, `(cells,)`. What is not of a difference is left out of a cell."""
         tables: FloatArray = measured[self._sources] * self._parts
         return tables

@@ -277,7 +277,7 @@ class Numeric(Attribute):
         return 0, Reason.NOT_FINITE if isinstance(value, float) else Reason.WRONG_TYPE
 
     def decode(self, codes: IntArray, fractions: FloatArray) -> list[Scalar]:
-        """`encode` gives the code back, whatever the fraction."""
+        """Return values of which `encode` gives the code back, whatever the fraction."""
         special: dict[int, Scalar] = {self.listed: self.other} if self.unknown == "other" else {}
         if self.missing:
             special[self.size - 1] = None
@@ -302,7 +302,7 @@ class Numeric(Attribute):
 
 
 def _number(value: object) -> float:
-    """The number, or nan for what is none."""
+    """Return the number, or nan for what is none."""
     if type(value) is float:
         return value
     if type(value) is int:
@@ -345,7 +345,7 @@ class RowKeys:
         return len(self._limits)
 
     def pack(self, codes: IntArray, operations: npt.NDArray[np.int8]) -> KeyArray:
-        """`(rows, words)` uint64 keys of `(rows, attributes)` codes; operations are +1 insert, -1 delete."""
+        """Return keys `(rows, words)` uint64 of codes `(rows, attributes)`; operations are +1 insert, -1 delete."""
         keys = np.zeros((len(codes), self.words), np.uint64)
         keys[:, 0] = operations < 0
         for attribute, (word, stride) in enumerate(self._places):
@@ -353,7 +353,7 @@ class RowKeys:
         return keys
 
     def codes(self, keys: KeyArray) -> IntArray:
-        """`(rows, attributes)` int64 codes of keys."""
+        """Return codes of keys, `(rows, attributes)` int64."""
         codes = np.empty((len(keys), len(self.sizes)), np.int64)
         for attribute, ((word, stride), size) in enumerate(zip(self._places, self.sizes, strict=True)):
             codes[:, attribute] = keys[:, word] // np.uint64(stride) % np.uint64(size)
@@ -448,7 +448,7 @@ class TableDomain:
         return self.keys.words + (0 if self.discovered is None else self.discovered[1].words)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, words)` and reasons `(events,)`, see `engines.core.contract.Domain`.
+        """Return keys `(events, words)` and reasons `(events,)`, see `engines.core.contract.Domain`.
 
         Where values are found the words of a text follow those of the row.
         """
@@ -470,7 +470,7 @@ class TableDomain:
         self.keys.check(keys[:, : self.keys.words])
 
     def codes(self, keys: KeyArray) -> IntArray:
-        """`(rows, attributes)` codes of events, those of found values among them."""
+        """Return codes of events, `(rows, attributes)`, those of found values among them."""
         codes = self.keys.codes(keys)
         if self.discovered is not None:
             index, attribute = self.discovered
@@ -494,7 +494,7 @@ class TableDomain:
         return fields
 
     def encode_values(self, columns: Sequence[Sequence[object]], rows: int) -> tuple[IntArray, ReasonArray]:
-        """Codes `(rows, attributes)` of raw columns in the attributes' order, and reasons `(rows,)`."""
+        """Return codes `(rows, attributes)` of raw columns in the attributes' order, and reasons `(rows,)`."""
         codes = np.empty((rows, len(self.attributes)), np.int64)
         reasons = np.zeros(rows, np.uint8)
         for index, (attribute, column) in enumerate(zip(self.attributes, columns, strict=True)):
@@ -505,18 +505,18 @@ class TableDomain:
         return codes, reasons
 
     def decode_values(self, codes: IntArray, fractions: FloatArray) -> list[list[Scalar]]:
-        """Raw columns of `(rows, attributes)` codes; `fractions`, of the same shape, place numbers in their bins."""
+        """Return raw columns of codes `(rows, attributes)`; `fractions`, of that shape, place numbers in their bins."""
         return [a.decode(codes[:, i], fractions[:, i]) for i, a in enumerate(self.attributes)]
 
     def possible(self, codes: IntArray) -> BoolArray:
-        """`(rows,)` False where a row has a structural zero."""
+        """Tell which rows have no structural zero, `(rows,)`."""
         fine = np.ones(len(codes), np.bool_)
         for zero in self.impossible:
             fine &= ~(np.isin(codes[:, zero.left], zero.left_codes) & np.isin(codes[:, zero.right], zero.right_codes))
         return fine
 
     def possible_pairs(self, left: int, right: int) -> BoolArray:
-        """`(size of left, size of right)` False at structural zeros of these two attributes, left < right."""
+        """Return `(size of left, size of right)`, False at structural zeros of these two attributes; left < right."""
         fine = np.ones((self.sizes[left], self.sizes[right]), np.bool_)
         for zero in self.impossible:
             if (zero.left, zero.right) == (left, right):

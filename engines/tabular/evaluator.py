@@ -33,7 +33,7 @@ METRICS = ("avg_we", "max_we", "avg_rel_we", "max_rel_we")
 
 
 def workload_errors(true: FloatArray, synthetic: FloatArray, layout: Marginals, rows: float) -> dict[str, float]:
-    """The metrics of counts `(cells,)`; `rows` is the true number of rows.
+    """Return the metrics of counts `(cells,)`; `rows` is the true number of rows.
 
     >>> layout = Marginals((2,), ((0,),))
     >>> workload_errors(np.array([8.0, 0.0]), np.array([6.0, 2.0]), layout, 8.0)
@@ -129,7 +129,7 @@ def _texts(domain: TableDomain, events: Folded) -> list[str]:
 
 
 def cramers_v(counts: FloatArray | IntArray) -> float:
-    """V of a table of counts of rows `(values of one, values of the other)`: from 0, independent, to 1.
+    """Return V of a table of counts of rows `(values of one, values of the other)`: from 0, independent, to 1.
 
     0 where an attribute has one value only.
 

@@ -17,14 +17,14 @@ _LEAST = 1e-9
 
 
 def dependences(layout: Marginals, tables: FloatArray, independent: FloatArray) -> FloatArray:
-    """`(tables,)`: sum of (sqrt(p) - sqrt(q))^2 over the cells of each."""
+    """Return the sum of (sqrt(p) - sqrt(q))^2 over the cells of each, `(tables,)`."""
     gaps = np.sqrt(tables) - np.sqrt(independent)
     distances: FloatArray = layout.sums(gaps * gaps)
     return distances
 
 
 def spanning_forest(pairs: Sequence[tuple[int, int]], scores: FloatArray, attributes: int) -> list[int]:
-    """Indices of pairs of a maximum spanning forest; pairs without a positive score are left out."""
+    """Return indices of pairs of a maximum spanning forest; pairs without a positive score are left out."""
     root = list(range(attributes))
 
     def find(attribute: int) -> int:
@@ -44,7 +44,7 @@ def spanning_forest(pairs: Sequence[tuple[int, int]], scores: FloatArray, attrib
 def along_paths(
     edges: Mapping[tuple[int, int], FloatArray], ones: Sequence[FloatArray]
 ) -> dict[tuple[int, int], FloatArray]:
-    """Tables of all connected pairs (left < right) under the forest's model.
+    """Return tables of all connected pairs (left < right) under the forest's model.
 
     Args:
         edges: tables of the forest's pairs, left < right, whose margins are `ones`.

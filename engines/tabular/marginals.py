@@ -111,15 +111,15 @@ class Marginals:
         return np.diff(self.offsets)
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """Of one marginal as a table."""
+        """Return the shape of one marginal as a table."""
         return tuple(self.sizes[attribute] for attribute in self.cliques[index])
 
     def table(self, vector: npt.NDArray[Any], index: int) -> npt.NDArray[Any]:
-        """A view of one marginal as a table."""
+        """Return a view of one marginal as a table."""
         return vector[self.offsets[index] : self.offsets[index + 1]].reshape(self.shape(index))
 
     def cell_numbers(self, codes: IntArray) -> IntArray:
-        """`(rows, marginals)`: the cell of each row `(rows, attributes)` in each marginal."""
+        """Return the cell of each row `(rows, attributes)` in each marginal, `(rows, marginals)`."""
         wide = np.concatenate([codes, np.zeros((len(codes), 1), np.int64)], axis=1)
         numbers = wide.take(self._columns[:, 0], axis=1)
         for place in range(1, self._columns.shape[1]):
@@ -129,7 +129,7 @@ class Marginals:
         return numbers
 
     def counts(self, codes: IntArray, weights: IntArray, kept: Kept | None = None) -> IntArray:
-        """`(cells,)` int64: for each cell the sum of the weights of the rows in it, with their signs, exactly.
+        """Add up for each cell the weights of the rows in it, with their signs, exactly: `(cells,)` int64.
 
         Args:
             codes: `(rows, attributes)` int64. weights: `(rows,)` int64, of absolute sum below 2**53.
@@ -151,7 +151,7 @@ class Marginals:
 
     @aggregate
     def widened(self, vector: npt.NDArray[Any], wider: Marginals) -> npt.NDArray[Any]:
-        """A vector over these cells, private or not, over a layout whose attributes have more values: 0 in new cells.
+        """Return a vector over these cells, private or not, over a layout of more values: 0 in new cells.
 
         Nothing of a vector without cells. What one event moves of a marginal stays one number.
         Raises: ValueError if it is not the layout of the same marginals with the same signs: a difference has no cells
@@ -167,13 +167,13 @@ class Marginals:
         return wide
 
     def sums(self, vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """`(marginals,)`: sum of each marginal's cells."""
+        """Return the sum of each marginal's cells, `(marginals,)`."""
         if not len(self):
             return np.zeros(0, vector.dtype)
         return np.add.reduceat(vector, self.offsets[:-1])
 
     def spread(self, values: npt.NDArray[Any] | Sequence[float]) -> npt.NDArray[Any]:
-        """`(cells,)`: each marginal's value in all of its cells."""
+        """Return each marginal's value in all of its cells, `(cells,)`."""
         return np.repeat(np.asarray(values), self.lengths)
 
 
@@ -227,18 +227,18 @@ class EventRows:
     @staticmethod
     @aggregate
     def of(events: Folded, domain: TableDomain, attributes: IntArray | None = None) -> EventRows:
-        """The rows of a step's events, with these public attributes only, where they are given."""
+        """Return the rows of a step's events, with these public attributes only, where they are given."""
         codes, signs = domain.codes(events.keys), signs_of(events.keys)
         return EventRows(codes if attributes is None else codes[:, attributes], events.counts * signs)
 
     @aggregate
     def totals(self) -> IntArray:
-        """`(2,)` int64, rows inserted and rows deleted. One event moves one of both by one."""
+        """Return rows inserted and rows deleted, `(2,)` int64. One event moves one of both by one."""
         return np.array([self.signs[self.signs > 0].sum(), -self.signs[self.signs < 0].sum()], np.int64)
 
     @aggregate
     def counts(self, layout: Marginals, kept: Kept | None = None) -> IntArray:
-        """`(cells,)` int64, inserts minus deletes in each cell of a layout over the attributes, with its signs.
+        """Return inserts minus deletes in each cell of a layout over the attributes, with its signs: `(cells,)` int64.
 
         One event moves one cell of each marginal that counts it by one, up or down.
         """

@@ -184,7 +184,7 @@ class Keeper:
         object.__setattr__(self, "_lines", tuple(lines))
 
     def follow(self, rows: Rows, fitted: Fitted, *, total: int, most: int, new_fit: bool, noise: NoiseSource) -> Rows:
-        """The rows after a step.
+        """Return the rows after a step.
 
         Args:
             total: rows that there should be. most: rows that may be added and removed together.
@@ -200,24 +200,24 @@ class Keeper:
         return max(1, rows // BUNDLES) if self.bundled else 1
 
     def counts(self, codes: np.ndarray) -> IntArray:
-        """All marginals of rows with these active codes."""
+        """Count all marginals of rows with these active codes."""
         return self._all.counts(codes.astype(np.int64), np.ones(len(codes), np.int64))
 
     def counts_of(self, rows: Rows) -> IntArray:
-        """All marginals of a table: all of its rows are counted once, and later those that changed."""
+        """Count all marginals of a table: all of its rows are counted once, and later those that changed."""
         if rows.counted is not None and rows.counted[0] == self._all:
             return rows.counted[1]
         return self.counts(rows.codes[:, list(self.active)])
 
     def cells(self, codes: np.ndarray) -> IntArray:
-        """`(rows, marginals)` cells of rows with these active codes."""
+        """Return the cells of rows with these active codes, `(rows, marginals)`."""
         return self._all.cell_numbers(codes.astype(np.int64))
 
     def shares(self, fitted: Fitted) -> FloatArray:
         return np.concatenate([fitted.ones, fitted.larger])
 
     def draw(self, fitted: Fitted, count: int, noise: NoiseSource) -> np.ndarray:
-        """`(count, active)` codes drawn along the forest; rows that cannot be are left out."""
+        """Draw codes along the forest, `(count, active)`; rows that cannot be are left out."""
         places = np.zeros((count, len(self.active)), np.int64)
         drawn = np.zeros(len(self.active), np.bool_)
         for root in range(len(self.active)):
@@ -240,20 +240,20 @@ class Keeper:
         return narrowed(places[self.possible(places)], np.int16)
 
     def whole(self, codes: np.ndarray) -> np.ndarray:
-        """Rows of all attributes from active codes: an attribute with one value has code 0."""
+        """Return rows of all attributes from active codes: an attribute with one value has code 0."""
         full = np.zeros((len(codes), len(self.domain.attributes)), np.int16)
         full[:, list(self.active)] = codes
         return full
 
     def possible(self, codes: np.ndarray) -> BoolArray:
-        """`(rows,)` False where active codes have a structural zero."""
+        """Tell which active codes have no structural zero, `(rows,)`."""
         if not self.domain.impossible:
             return np.ones(len(codes), np.bool_)
         return self.domain.possible(self.whole(codes).astype(np.int64))
 
 
 def _choices(tables: FloatArray, given: IntArray, noise: NoiseSource) -> IntArray:
-    """One code for each row of `given`, in proportion to that line of the tables."""
+    """Draw one code for each row of `given`, in proportion to that line of the tables."""
     sums = np.cumsum(tables, axis=1)
     points = fractions(noise.words(len(given))) * sums[given, -1]
     chosen: IntArray = np.minimum((sums[given] <= points[:, None]).sum(axis=1), tables.shape[1] - 1)
@@ -316,7 +316,7 @@ class _Moving:
         return chosen
 
     def _crowding(self, codes: np.ndarray) -> FloatArray:
-        """`(rows,)`: how full the cells of each row are."""
+        """Return how full the cells of each row are, `(rows,)`."""
         crowding: FloatArray = self.excess[self.keeper.cells(codes)].sum(axis=1)
         return crowding
 
@@ -380,7 +380,7 @@ class _Moving:
         self.excess += self.keeper.counts(self.codes[gone])
 
     def rows(self) -> Rows:
-        """The table after the step: rows that are as before keep their id."""
+        """Return the table after the step: rows that are as before keep their id."""
         before, keeper = self.before, self.keeper
         old = self.place >= 0
         same = old & ~self.free
@@ -456,17 +456,17 @@ def _smallest(values: WordArray | FloatArray, count: int) -> IntArray:
 
 
 def stream_key(name: str) -> int:
-    """The public key of a stream's placement."""
+    """Return the public key of a stream's placement."""
     return int.from_bytes(hashlib.sha256(b"privstream/rows/1\0" + name.encode()).digest()[:8], "little")
 
 
 def record_id(serial: int) -> str:
-    """Key of the record with this serial number."""
+    """Return the key of the record with this serial number."""
     return f"{serial:x}"
 
 
 def places(key: int, origins: IntArray, attributes: int) -> FloatArray:
-    """`(rows, attributes)` in [0, 1): where numbers lie in their bins."""
+    """Return where numbers lie in their bins: `(rows, attributes)` in [0, 1)."""
     columns = mixed(np.arange(1, attributes + 1, dtype=np.uint64) * GAMMA + np.uint64(key))
     return fractions(mixed((origins.astype(np.uint64) * GAMMA)[:, None] + columns[None, :]))
 

@@ -35,7 +35,7 @@ def _mode(stream: Stream) -> TripMode:
 
 
 def shares(stream: Stream) -> Shares:
-    """What a trip may spend, and how its noise adds up over a user's trips."""
+    """Return what a trip may spend, and how its noise adds up over a user's trips."""
     privacy = stream.privacy
     if not privacy.delta:
         return PureShares(stream.event_epsilon)

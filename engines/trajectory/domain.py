@@ -232,7 +232,7 @@ class Assembly:
 
     @staticmethod
     def of(state: State) -> Assembly:
-        """Raises: EngineInputError."""
+        """Return the trips under way of a state. Raises: EngineInputError."""
         with reading():
             rows, closed = state["trips/rows"].copy(), state["trips/closed"].copy()
         if rows.shape[1:] != (WORDS + 1,) or closed.shape[1:] != (_NAME,):

@@ -124,7 +124,7 @@ class Truth:
 
     @staticmethod
     def of(trips: Trips, *, side: int = 40) -> Truth:
-        """`trips` is not empty; `side` is that of the scoring grid."""
+        """Work out true trips. Args: trips: at least one. side: of the scoring grid."""
         grid = Grid(side)
         cells, owners = grid.cells(trips.x, trips.y), trips.owners
         pairs, counts = np.unique(_pairs(cells, trips, grid), return_counts=True)

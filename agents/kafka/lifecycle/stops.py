@@ -67,7 +67,7 @@ def alone(stream: str) -> Iterator[None]:
 
 
 def unforeseen(stream: str, error: Exception) -> StepError:
-    """An error of the program, by its type and place; its text may hold values."""
+    """Return an error of the program as its type and place alone: its text may hold values."""
     return StepError(f"stream {stream}: {type(error).__name__}{place_of(error)}")
 
 

@@ -137,7 +137,7 @@ class PureFilter:
         users: npt.NDArray[np.uint64] | None,
         at_fault: dict[int, str],
     ) -> npt.NDArray[np.uint64]:
-        """Hashes of user and trip; of the trip alone where users are not told apart, for the operator's truth."""
+        """Hash user and trip; the trip alone where users are not told apart, for the operator's truth."""
         ids = IdBytes.from_ids(list(map(attrgetter("trip"), events)))
         assert self._spec.fields.trip is not None
         unusable = np.flatnonzero(~ids.usable & (reasons == 0)).tolist()
@@ -151,7 +151,7 @@ class PureFilter:
         return trips
 
     def _pairs(self, users: npt.NDArray[np.uint64] | None, keys: KeyArray) -> npt.NDArray[np.uint64]:
-        """Hashes of user and key, of the key as the domain encodes it: texts that it reads as one are one."""
+        """Hash user and key, the key as the domain encodes it: texts that it reads as one are one."""
         assert users is not None, "where pairs are bounded users are told apart"
         domain = self._spec.domain
         words = domain.pairs(keys) if isinstance(domain, PairDomain) else keys

@@ -364,7 +364,7 @@ class PartitionIngest:
         return block, gathered.letters
 
     def committed(self, *, at: int) -> None:
-        """The last sealed block is committed at offset `at` of the blocks topic; say so before sealing the next."""
+        """Note where on the blocks topic the last sealed block is committed, before the next one is sealed."""
         if self._uncommitted is not None:
             self._log.committed(self._uncommitted, at=at)
             self._uncommitted = None

@@ -113,7 +113,7 @@ class BucketLog:
         return new
 
     def committed(self, charged: np.ndarray, *, at: int) -> None:
-        """The sealed block stands at offset `at` of the blocks topic."""
+        """Note that the sealed block stands at offset `at` of the blocks topic."""
         self.last_block = at
         clean = charged[self._needs[charged] == CLEAN]
         self._needs[clean] = at

@@ -121,7 +121,7 @@ def probes(law: Law, private: Any, number: int) -> Iterator[tuple[Any, Given]]:
 
 
 def _rows(size: int, probe: int, *each: Sequence[int]) -> IntArray:
-    """`(len(each), size)`: for each of `size` numbers one entry of the product, another one in each probe."""
+    """Return for each of `size` numbers one entry of the product, another one in each probe: `(len(each), size)`."""
     every = np.array(list(product(*each)), np.int64)
     return every[(np.arange(size) + probe) % len(every)].T
 

@@ -91,7 +91,7 @@ class Private(Hidden):
         return Private(np.min(self._value))
 
     def tolist(self) -> list[Private]:
-        """One private number for each entry of a vector: the number of entries is public."""
+        """Return one private number for each entry of a vector: the number of entries is public."""
         return [Private(each) for each in self._value.tolist()]
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Private:

@@ -62,11 +62,11 @@ class Cost:
         return Cost(mu_squared=mu_squared)
 
     def __add__(self, other: Cost) -> Cost:
-        """Both, on the same data (sequential composition)."""
+        """Return the cost of both, on the same data (sequential composition)."""
         return Cost(self.pure + other.pure, self.pure_rho + other.pure_rho, self.mu_squared + other.mu_squared)
 
     def either(self, other: Cost) -> Cost:
-        """At most one of both, on disjoint data (parallel composition): an upper bound, part by part."""
+        """Return the cost of one of both at most, on disjoint data (parallel composition): a bound, part by part."""
         return Cost(
             max(self.pure, other.pure), max(self.pure_rho, other.pure_rho), max(self.mu_squared, other.mu_squared)
         )
@@ -217,7 +217,7 @@ def _refuse(what: str, spent: Fraction, budget: Fraction) -> None:
 
 
 def _short(value: Fraction) -> str:
-    """Six digits where that is enough to see it; two numbers that are compared must not look equal."""
+    """Write six digits where that is enough to see it; two numbers that are compared must not look equal."""
     rounded = f"{float(value):.6g}"
     return rounded if Fraction(rounded) == value or value.denominator > 10**6 else str(value)
 

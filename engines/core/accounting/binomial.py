@@ -15,7 +15,7 @@ from schemas.arrays import FloatArray
 
 
 def draw_epsilon(half: int, shift: npt.ArrayLike, delta: npt.ArrayLike) -> FloatArray:
-    """Lemma A.2 (ii): epsilon of one draw on an integer that moves by `shift`; infinite with too few coins.
+    """Return the epsilon of one draw on an integer that moves by `shift`, infinite for too few coins: lemma A.2 (ii).
 
     Args:
         shift, delta: numbers, or arrays of one shape.
@@ -31,7 +31,7 @@ def draw_epsilon(half: int, shift: npt.ArrayLike, delta: npt.ArrayLike) -> Float
 
 
 def advanced(squares: float, slack: float) -> tuple[float, float]:
-    """What theorem 3.5 adds to the drift for a sum of squared epsilons, and its derivative there.
+    """Return what theorem 3.5 adds to the drift for a sum of squared epsilons, and its derivative there.
 
     x sqrt(2 l(x)) with x = sqrt(squares) and l = log(e + x / slack) is concave in x**2: twice the derivative is
     sqrt(2) (sqrt(l) / x + l' / (2 sqrt(l))), where l' and 1 / sqrt(l) fall, and sqrt(l) / x does since x l' < 1 <= l.
@@ -44,7 +44,7 @@ def advanced(squares: float, slack: float) -> tuple[float, float]:
 
 
 def composed(plain: float, drift: float, squares: float, slack: float) -> float:
-    """Epsilon of all draws together, by [kairouz2015], theorem 3.5; rises with each of the sums.
+    """Return the epsilon of all draws together, by [kairouz2015], theorem 3.5; rises with each of the sums.
 
     Args:
         plain, drift, squares: sums over the draws of e, e (exp(e) - 1) / (exp(e) + 1) and e squared, e that of a draw.

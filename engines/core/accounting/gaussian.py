@@ -49,12 +49,12 @@ def log_delta(epsilon: Real, mu: Real) -> float:
 
 
 def _mills(x: float) -> float:
-    """(1 - Phi(x)) / phi(x)."""
+    """Return (1 - Phi(x)) / phi(x)."""
     return float(erfcx(x / math.sqrt(2))) * math.sqrt(math.pi / 2)
 
 
 def _mills_slope(x: float) -> tuple[float, float]:
-    """Minus the derivative of `_mills`, 1 - x * _mills(x) without its cancellation; and its second derivative."""
+    """Return minus the derivative of `_mills`, 1 - x * _mills(x) with no cancellation; and its second derivative."""
     if x < 30:
         slope = 1 - x * _mills(x)
         return slope, 2 * slope + x * (x * slope - _mills(x))

@@ -48,7 +48,7 @@ class UnitEvents:
 
     @staticmethod
     def from_stream(stream: Stream) -> UnitEvents:
-        """By the configuration alone."""
+        """Return the events of a unit, by the configuration alone."""
         privacy, expires = stream.privacy, stream.domain.lifetime is not None
         if privacy.unit == "event":
             changes = 2 if expires and measures_expiry(stream.engine, stream.mode) else 1
@@ -111,7 +111,7 @@ def _problems(stream: Stream, guarantee: Guarantee, accountants: Mapping[str, Ac
 def _overspent(
     guarantee: Guarantee, unit: UnitEvents, surplus: int, times: int, epsilon: Fraction, delta: float
 ) -> Iterator[str]:
-    """Mechanisms whose noise does not buy what stands beside it, and sums of them that are too large.
+    """Yield mechanisms whose noise does not buy what stands beside it, and sums of them that are too large.
 
     Args: delta: of noise alone.
     """
@@ -148,7 +148,7 @@ def _overspent(
 def _held(
     guarantee: Guarantee, accountants: Mapping[str, Accountant], times: int, epsilon: Fraction, delta: float
 ) -> Iterator[str]:
-    """Accounts that nobody keeps, and accountants that would let more be spent."""
+    """Yield accounts that nobody keeps, and accountants that would let more be spent."""
     for account in guarantee.accounts:
         kept = any(f"budget/{account}/" in name for name in accountants) if account else bool(accountants)
         if not kept:

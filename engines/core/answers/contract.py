@@ -165,7 +165,7 @@ class Sum:
 def answered(
     shared: Sum, whole: Sum, touched: Sum, *, pending: float = 0.0, bounded: bool = True, signed: bool = False
 ) -> CountAnswer:
-    """The answer of three sums: with cut parts shared out, without them, and with all of them.
+    """Return the answer of three sums: with cut parts shared out, without them, and with all of them.
 
     Where nothing is cut the three are the same. Else the truth lies between the last two, but for their noise, where
     events are only inserted; so does the interval of whatever of it is the question's ([imbens2004]).

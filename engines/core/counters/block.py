@@ -32,7 +32,7 @@ class BlockedCounter(LaplaceCounter):
 
     @abstractmethod
     def _ends(self, t: IntArray) -> BoolArray:
-        """True where activation number t is the last of its block."""
+        """Tell where activation number t is the last of its block."""
 
     def _memory(self, width: int) -> dict[str, IntArray]:
         zeros = np.zeros(width, dtype=np.int64)

@@ -345,7 +345,7 @@ def gaussian_node(rows: int, sigma_squared: Fraction, source: NoiseSource) -> In
 
 
 def largest_gaussian(sigma_squared: Fraction) -> int:
-    """64 sigma, rounded up: what noise is checked against, so that no later product can leave int64."""
+    """Return 64 sigma, rounded up: what noise is checked against, so that no later product can leave int64."""
     return _CERTAIN * (isqrt(int(sigma_squared)) + 1)
 
 

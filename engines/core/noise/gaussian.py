@@ -157,7 +157,7 @@ class DiscreteGaussian:
         return s2 * (1 - 2 * rate * _series(2, rate) / _series(0, rate))
 
     def pmf(self, k: int) -> float:
-        """P(X = k).
+        """Return P(X = k).
 
         >>> round(DiscreteGaussian(Fraction(1)).pmf(0), 6)
         0.398942
@@ -165,7 +165,7 @@ class DiscreteGaussian:
         return self._weight(k) / self._total
 
     def tail(self, k: int) -> float:
-        """P(X >= k).
+        """Return P(X >= k).
 
         >>> law = DiscreteGaussian(Fraction(7, 3))
         >>> math.isclose(law.tail(-2) - law.tail(-1), law.pmf(-2))

@@ -134,12 +134,12 @@ class DiscreteLaplace:
         return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
     def pmf(self, k: int) -> float:
-        """P(X = k)."""
+        """Return P(X = k)."""
         rate = float(1 / self.scale)
         return math.tanh(rate / 2) * math.exp(-rate * abs(k))
 
     def tail(self, k: int) -> float:
-        """P(X >= k).
+        """Return P(X >= k).
 
         >>> law = DiscreteLaplace(Fraction(7, 3))
         >>> math.isclose(law.tail(-2) - law.tail(-1), law.pmf(-2))

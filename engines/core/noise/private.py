@@ -53,7 +53,7 @@ def _opened(value: Any) -> Any:
 
 
 def _hidden_in(*values: Any) -> Hidden | None:
-    """The first private value among these, or in a list, tuple or mapping of them."""
+    """Return the first private value among these, or in a list, tuple or mapping of them."""
     for value in values:
         found: Hidden | None = None
         if isinstance(value, Hidden):
@@ -77,7 +77,7 @@ def _hidden_in(*values: Any) -> Hidden | None:
 
 
 def is_private(*values: Any) -> bool:
-    """True if one of these values is private, or a list, tuple or mapping holds one that is."""
+    """Return whether one of these values is private, or a list, tuple or mapping holds one that is."""
     return _hidden_in(*values) is not None
 
 

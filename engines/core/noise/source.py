@@ -29,7 +29,7 @@ Label = str | int | bytes
 
 
 def repeated_seed(number: int, stream: str, step: int) -> bytes:
-    """The seed of a step of which the noise can be repeated, and subtracted: NOT PRIVATE. For tests and comparisons.
+    """Return the seed of a step whose noise can be repeated, and subtracted: NOT PRIVATE. For tests and comparisons.
 
     The job, `simulate` and the library agree on it, so that with one number they release the same bytes.
     """
@@ -128,7 +128,7 @@ class NoiseSource:
         return child
 
     def _alike(self) -> Self:
-        """A source that counts calls with this one, before its context is begun."""
+        """Return a source that counts calls with this one, before its context is begun."""
         made = object.__new__(type(self))
         made._seed, made._calls = self._seed, self._calls
         return made

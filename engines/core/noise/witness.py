@@ -162,7 +162,7 @@ class Witness(Protocol):
         ...
 
     def gave(self, source: WitnessedSource, words: WordArray) -> None:
-        """A source gave these words."""
+        """Note that a source gave these words."""
         ...
 
 

@@ -88,7 +88,7 @@ class Moments:
         self.count += 1
 
     def parameters(self, *, positive: bool = False) -> Parameters | None:
-        """What the values so far say; None before there are two."""
+        """Return what the values so far say; None before there are two."""
         n = self.count
         if n < _FEWEST:
             return None
@@ -106,7 +106,7 @@ class Moments:
         return Parameters(mean + self._first, variance, min(max(corrected, 0.0), _MOST))
 
     def arrays(self) -> State:
-        """State, as one array."""
+        """Return the state, as one array."""
         sums = [self.count, self._first, self._last, self._sum, self._squares, self._products, self._noise]
         return {"moments": np.array(sums, np.float64)}
 
@@ -150,7 +150,7 @@ class Releaser:
         return guess, known.variance * (1 - known.correlation**2 * kept)
 
     def skip(self) -> None:
-        """The present step has no measurement: the next one is guessed from what would have been guessed here."""
+        """Pass over a step without a measurement: the next one is guessed from what would have been guessed here."""
         known = self._moments.parameters(positive=self._positive)
         if known is not None:
             self._last = self._guess(known, 0.0)[0]
@@ -207,7 +207,7 @@ class _Draws:
     most: int
 
     def worst(self, cost: DrawCost, *, few: int | None = None, many: DrawCost | None = None) -> float:
-        """At least the sum, over all draws of any arrangement of the events, of the cost of a draw's epsilon.
+        """Return at least the sum, over all draws of any arrangement of the events, of the cost of a draw's epsilon.
 
         A step with q events costs at most r q plus the largest of cost(q') - r q' over all q', or plus 0, for every
         price r >= 0 of an event. Summed over the steps: r `most`, and that excess for each step. Every r gives a
@@ -255,20 +255,20 @@ class BinomialBudget:
             )
 
     def coarse(self, field: int) -> int:
-        """Bits of a total that are dropped, so that a unit moves a step's total by some 4 to 16 times the root of
-        `per_step`: much less, and spread events, each of which can move a total by one, would decide how much noise
-        there is.
+        """Return the bits of a total that are dropped, so that a unit moves a step's total by some 4 to 16 times the
+        root of `per_step`: much less, and spread events, each of which can move a total by one, would decide how much
+        noise there is.
         """
         root = min(_MOST_ROOT, ((self.presence.per_step - 1).bit_length() + 1) // 2)
         return max(0, (self.shifts[field] * self.presence.per_step).bit_length() - _MOST_SHIFT.bit_length() - root)
 
     def shift(self, field: int) -> int:
-        """How far a unit moves the coarse total of a step: floor(a) - floor(b) is at most ceil(a - b)."""
+        """Return how far a unit moves the coarse total of a step: floor(a) - floor(b) is at most ceil(a - b)."""
         moved = self.shifts[field] * self.presence.per_step
         return -(-moved >> self.coarse(field))
 
     def half(self, field: int, weight: Fraction, base: float) -> int:
-        """Coins of a draw, halved: `base` at weight 1, full share and a shift of 1."""
+        """Return the coins of a draw, halved: `base` at weight 1, full share and a shift of 1."""
         return ceil(base * self.shift(field) ** 2 / float(weight * self.shares[field]))
 
     @property
@@ -278,7 +278,7 @@ class BinomialBudget:
         return most
 
     def _moves(self, field: int) -> tuple[FloatArray, FloatArray]:
-        """Steps by which a unit can move the coarse total, and the fewest events in a step that do it.
+        """Return the steps by which a unit can move the coarse total, and the fewest events in a step that do it.
 
         Fewer events have less of delta, hence the larger epsilon: no other number of events need be looked at.
         """
@@ -286,7 +286,7 @@ class BinomialBudget:
         return moves.astype(float), (((moves - 1) << self.coarse(field)) // self.shifts[field] + 1).astype(float)
 
     def _draws(self, field: int, base: float) -> _Draws:
-        """All that a unit can meet in a field."""
+        """Return all that a unit can meet in a field."""
         moves, events = self._moves(field)
         each = self.delta * (1 - _MARGIN) / (2 * len(self.shifts) * self._most)
         steps = self.presence.most_steps
@@ -299,7 +299,7 @@ class BinomialBudget:
         return _Draws(events, tuple(kinds), self._most)
 
     def _total(self, base: float) -> float:
-        """Epsilon of a span, by theorem A.3, for the dearest arrangement of a unit's events; infinite beyond 10**4."""
+        """Return a span's epsilon for the dearest arrangement of events, by theorem A.3; infinite beyond 10**4."""
         slack = self.delta * (1 - _MARGIN) / 2
         fields = [self._draws(field, base) for field in range(len(self.shifts))]
         plain = sum(draws.worst(_itself) for draws in fields)

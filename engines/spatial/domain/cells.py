@@ -186,8 +186,9 @@ class CellTree:
         return codes, end, there
 
     def nearest(self, finest: IntArray) -> IntArray:
-        """Codes of cells beside finest grid cells that are not in the tree, `(cells,)`: from the root down, each time
-        into the half on their side, and where there is none into the other."""
+        """Return codes of cells beside finest grid cells that are not in the tree, `(cells,)`: from the root down, each
+        time into the half on their side, and where there is none into the other.
+        """
         column, row = self.grid.grid(finest)
         nodes, depths = np.ones(len(finest), np.int64), np.zeros(len(finest), np.int64)
         going = self.divisible(nodes, depths)

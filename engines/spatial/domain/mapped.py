@@ -202,8 +202,9 @@ class _Renamed:
 
 
 def _later(public: PublicWords, nodes: IntArray, indices: IntArray, *, attempt: int) -> tuple[FloatArray, FloatArray]:
-    """Two numbers in [0, 1) for a later attempt, unrelated to the first ones: what these say of where a draw is refused
-    must not say where the next one lands."""
+    """Return two numbers in [0, 1) for a later attempt, unrelated to the first ones: what these say of where a draw is
+    refused must not say where the next one lands.
+    """
     words = public.words(nodes).view(np.int64) ^ public.words((indices << 8) + attempt).view(np.int64)
     first = public.words(words)
     second = public.words(first.view(np.int64))

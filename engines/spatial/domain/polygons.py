@@ -203,8 +203,9 @@ class Chords:
         return x, y
 
     def _frames_of(self, pieces: IntArray) -> FloatArray:
-        """`(3, pieces)`: the most that a piece's chords of one height are together, the lowest height that has any, and
-        the highest; worked out when they are first asked for."""
+        """Return `(3, pieces)`: the most that a piece's chords of one height are together, the lowest height that has
+        any, and the highest; worked out when they are first asked for.
+        """
         unknown = np.unique(pieces[np.isnan(self._frames[0, pieces])])
         for start in range(0, len(unknown), _CHUNK):
             some = unknown[start : start + _CHUNK]

@@ -58,19 +58,19 @@ class HeldTree:
 
     @staticmethod
     def full(domain: SpatialDomain, start: int) -> HeldTree:
-        """The tree whose leaves are all cells of depth `start`, or finest cells above, empty."""
+        """Return the tree whose leaves are all cells of depth `start`, or finest cells above, empty."""
         nodes = nodes_to(domain, start)
         zeros = {name: np.zeros(len(nodes), entries) for name, entries in arrays_of(HeldTree).items()}
         return HeldTree(domain, zeros | {"nodes": nodes})
 
     def copy(self) -> HeldTree:
-        """A tree that can be changed without changing this one."""
+        """Return a tree that can be changed without changing this one."""
         arrays = {name: getattr(self, name).copy() for name in arrays_of(HeldTree)}
         return HeldTree(self.domain, arrays, shares=self._shares.copy())
 
     @staticmethod
     def of(domain: SpatialDomain, state: Mapping[str, np.ndarray]) -> HeldTree:
-        """Raises: EngineInputError if arrays are missing, of different lengths, or not a tree."""
+        """Return a stored tree. Raises: EngineInputError if arrays are missing, of different lengths, or no tree."""
         arrays = loaded(HeldTree, "tree", state)
         check_tree(arrays["nodes"])
         if int(arrays["nodes"][-1]) >> (domain.depth + 1):
@@ -102,7 +102,7 @@ class HeldTree:
         return 0.5 if self.domain.halved else self._shares[self.inner]
 
     def room(self, at: IntArray) -> IntArray:
-        """`(nodes,)`: how often nodes can be divided, all parts alike; more than twice is not told from twice."""
+        """Return how often nodes can be divided, all parts alike, `(nodes,)`; more often than twice counts as twice."""
         if self.domain.halved:
             return self.depth - self.depths[at]
         nodes, depths = self.nodes[at], self.depths[at]
@@ -111,7 +111,7 @@ class HeldTree:
         return once.astype(np.int64) + (once & both)
 
     def released(self) -> Counts:
-        """The released counts of the leaves, in the order of the domain."""
+        """Return the released counts of the leaves, in the order of the domain."""
         return Counts(self.nodes[self.leaves], self.depths[self.leaves], self.counts[self.leaves])
 
     def split(self, at: IntArray, halvings: IntArray, *, now: int) -> None:
@@ -142,7 +142,7 @@ class HeldTree:
         self._derive()
 
     def sibling_leaves(self) -> tuple[IntArray, IntArray]:
-        """Parents whose children are both leaves, and their left children; positions."""
+        """Return positions of the parents whose children are both leaves, and of their left children."""
         leaf = np.zeros(len(self.nodes), np.bool_)
         leaf[self.leaves] = True
         left = 2 * np.arange(len(self.inner)) + 1

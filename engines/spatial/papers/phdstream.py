@@ -96,7 +96,7 @@ class NodeCounters:
         )
 
     def variances(self, nodes: IntArray) -> FloatArray:
-        """`(nodes,)` exact variances of the noise in all that these cells' counters released; 0 where there is none."""
+        """Return the variances of the noise in what these cells' counters released, `(nodes,)`; 0 for none."""
         result = np.zeros(len(nodes))
         if len(self.nodes):
             at = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
@@ -109,7 +109,7 @@ class NodeCounters:
         return {_NODES: self.nodes.copy()} | under(_STATES, {name: a.copy() for name, a in self.state.items()})
 
     def restored(self, arrays: Mapping[str, np.ndarray]) -> NodeCounters:
-        """Raises: EngineInputError if the state is missing or is of another counter or cost."""
+        """Return stored counters. Raises: EngineInputError if arrays are missing or are of another counter or cost."""
         state = {name: array.copy() for name, array in below(_STATES, arrays).items()}
         with reading():
             nodes = np.array(arrays[_NODES], np.int64)
@@ -261,7 +261,7 @@ class PHDStream:
     def _measurements(
         self, nodes: IntArray, depths: IntArray, increments: IntArray, estimates: IntArray, variances: FloatArray
     ) -> list[dict[str, Any]]:
-        """One object for each leaf of this step's partition, see `Release.measurements`.
+        """Return one object for each leaf of this step's partition, see `Release.measurements`.
 
         `increment` is what is new in the noisy count of the cell's counter (its first noisy count, the first time),
         `estimate` the cell's consistent count, `standard_error` that of the noise in it before it was made consistent.

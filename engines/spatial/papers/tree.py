@@ -57,13 +57,13 @@ class Tree:
 
     @staticmethod
     def of(state: Mapping[str, np.ndarray]) -> Tree:
-        """Raises: EngineInputError if arrays are missing, of different lengths, or not a tree."""
+        """Return a stored tree. Raises: EngineInputError if arrays are missing, of different lengths, or no tree."""
         tree = Tree(**loaded(Tree, "tree", state))
         check_tree(tree.nodes)
         return tree
 
     def find(self, nodes: IntArray) -> tuple[IntArray, BoolArray]:
-        """Positions of nodes, or where they would have to be inserted, and whether they are there; `(nodes,)` each."""
+        """Return positions of nodes, or where they would be inserted, and whether they are there; `(nodes,)` each."""
         at = np.searchsorted(self.nodes, nodes)
         there = self.nodes[np.minimum(at, len(self.nodes) - 1)] == nodes
         return at, there
@@ -83,7 +83,7 @@ class Partition:
     net: IntArray
 
     def leaf_nodes(self) -> tuple[IntArray, IntArray]:
-        """Heap numbers and depths of the leaves, `(leaves,)` each, in the order of `net`."""
+        """Return heap numbers and depths of the leaves, `(leaves,)` each, in the order of `net`."""
         nodes = self.nodes[self.leaves]
         return nodes, node_depths(nodes)
 
@@ -155,7 +155,7 @@ def _prior_of_children(
 
 
 def shared_from_above(own: IntArray | FloatArray, order: TreeOrder, *, share: float = 0.5) -> FloatArray:
-    """C_a of every node, `(nodes,)`: half of its parent's C_a and C_n; of variances, a quarter. `own` is C_n."""
+    """Return C_a of every node, `(nodes,)`: half of its parent's C_a and C_n; of variances a quarter. `own` is C_n."""
     above = np.zeros(len(own))
     for at, children in order.down():
         above[children] = np.repeat(share * (above[at] + own[at]), 2)
@@ -163,7 +163,7 @@ def shared_from_above(own: IntArray | FloatArray, order: TreeOrder, *, share: fl
 
 
 def gathered_from_below(own: Numbers, below: Numbers, order: TreeOrder) -> Numbers:
-    """C_d of every node, `(nodes,)`: what its children measured and have below them. Leaves keep what `below` says."""
+    """Return C_d of every node, `(nodes,)`: what was measured at its children and below. Leaves keep `below`."""
     result = below.copy()
     for at, children in reversed(order.down()):
         result[at] = (own[children] + result[children]).reshape(-1, 2).sum(axis=1)
@@ -171,7 +171,7 @@ def gathered_from_below(own: Numbers, below: Numbers, order: TreeOrder) -> Numbe
 
 
 def project_pair(totals: IntArray, estimates: FloatArray, first_child: IntArray) -> IntArray:
-    """Counts of pairs of children, nearest to their estimates among non-negative integers that add up to `totals`.
+    """Return counts of pairs of children: non-negative integers that add up to `totals`, nearest to their estimates.
 
     Args:
         totals: `(cells,)` int64, not negative. estimates: `(2 * cells,)` in pairs. first_child: `(cells,)` 0 or 1, who
@@ -192,7 +192,7 @@ def project_pair(totals: IntArray, estimates: FloatArray, first_child: IntArray)
 
 
 def project(estimates: FloatArray, first_child: IntArray, order: TreeOrder) -> IntArray:
-    """Non-negative integer counts of a whole tree, `(nodes,)`, every inner node's being the sum of its children's.
+    """Return non-negative integer counts of a tree, `(nodes,)`, every inner node's being the sum of its children's.
 
     Args:
         estimates: C_a + C_n + C_d. first_child: `(nodes,)` 0 or 1, see `project_pair`.
@@ -205,7 +205,7 @@ def project(estimates: FloatArray, first_child: IntArray, order: TreeOrder) -> I
 
 
 def measured(tree: Tree, partition: Partition, increments: IntArray, *, step: int) -> Tree:
-    """The tree with the cells of this step's partition, and what was measured in its leaves added to their C_n.
+    """Return the tree with the cells of this step's partition, and what was measured in leaves added to their C_n.
 
     Args:
         increments: `(leaves,)` in the order of `partition.leaf_nodes()`, in the tree's unit.
@@ -223,7 +223,7 @@ def measured(tree: Tree, partition: Partition, increments: IntArray, *, step: in
 def counted(
     tree: Tree, live: BoolArray, variances: FloatArray, *, placement: Placement, depth: int, resolution: int
 ) -> tuple[Tree, Counts, FloatArray]:
-    """Consistent extension and projection on some of a tree's cells.
+    """Extend consistently and project on some of a tree's cells.
 
     Args:
         live: `(nodes,)` True where a cell is part of this release: a tree itself, from the root.

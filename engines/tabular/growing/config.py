@@ -194,12 +194,12 @@ class GrowingConfig(TableConfig):
         return self.ones_share + self.larger_share
 
     def line_shares(self, *, early: bool) -> tuple[Fraction, Fraction]:
-        """Of the one-way line and of the larger one; they always add up to the same."""
+        """Return shares of the one-way line and of the larger one; they always add up to the same."""
         larger = self.larger_share * (self.schedule.early_share if early else 1)
         return self.marginals_share - larger, larger
 
     def laws(self, share: Fraction, parts: Sequence[int], limit: int | None = None) -> tuple[CellNoise, ...]:
-        """Noise of each marginal of a line, which share its budget by these parts.
+        """Return the noise of each marginal of a line, which share its budget by these parts.
 
         Args: limit: that the parts of marginals that count one row add up to at most; None if all of them may.
         """
@@ -218,7 +218,7 @@ class GrowingConfig(TableConfig):
 
 
 def parts_of(weights: npt.ArrayLike) -> tuple[int, ...]:
-    """Whole numbers nearly in proportion to positive weights.
+    """Return whole numbers nearly in proportion to positive weights.
 
     >>> one, same, twice = parts_of([1.0, 1.0, 2.0])
     >>> one == same, twice == 2 * one
@@ -251,7 +251,7 @@ def finding_of(attribute: Discovered, shares: GaussianShares, delta: float, **ti
 
 
 def _possible(domain: TableDomain, clique: Clique) -> np.ndarray:
-    """A mask of what can be, of a marginal's shape."""
+    """Return a mask of what can be, of a marginal's shape."""
     mask = np.ones(tuple(domain.sizes[a] for a in clique), np.bool_)
     for left in range(len(clique)):
         for right in range(left + 1, len(clique)):

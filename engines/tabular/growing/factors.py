@@ -29,7 +29,7 @@ _GOLDEN = 2654435761
 def low_rank(
     residual: FloatArray, variances: FloatArray, margins: FloatArray, *, pairs: Marginals, ones: Marginals
 ) -> FloatArray:
-    """`(cells of pairs,)`: what factors explain of the residual.
+    """Return what factors explain of the residual, `(cells of pairs,)`.
 
     Args:
         residual: `(cells of pairs,)` noisy counts less those of independence.
@@ -69,7 +69,7 @@ def low_rank(
 def blended(
     residual: FloatArray, variances: FloatArray, one: FloatArray, other: FloatArray, *, pairs: Marginals
 ) -> FloatArray:
-    """Of two explanations of a residual, the mixture that each pair shows: least squares, held to a half of both.
+    """Return the mixture of two explanations of a residual that each pair shows: least squares, held to half of both.
 
     Args:
         residual, one, other: `(cells of pairs,)`. variances: `(pairs,)` of the noise of one cell.
@@ -104,7 +104,7 @@ class _Evidence:
         ]
 
     def times(self, vectors: FloatArray) -> FloatArray:
-        """The product with vectors `(values, k)`."""
+        """Return the product with vectors `(values, k)`."""
         products = [
             np.einsum("ij,jk->ik", line, vectors[others]) for line, others in zip(self.lines, self.others, strict=True)
         ]
@@ -112,7 +112,7 @@ class _Evidence:
 
 
 def _start(evidence: _Evidence, trust: FloatArray, likely: FloatArray, attribute: IntArray) -> FloatArray:
-    """Leading directions of the evidence, by subspace iteration, each as long as fits the evidence best."""
+    """Return the leading directions of the evidence, by subspace iteration, each as long as fits the evidence best."""
     scale = np.sqrt(likely)
     numbers = np.arange(1, len(scale) + 1)[:, None] * np.arange(1, FACTORS + 1) * _GOLDEN % 2**32
     basis = _orthonormal(numbers / 2.0**31 - 1)
@@ -131,7 +131,7 @@ def _start(evidence: _Evidence, trust: FloatArray, likely: FloatArray, attribute
 
 
 def _orthonormal(basis: FloatArray) -> FloatArray:
-    """Gram-Schmidt, column by column; what is left of a column that depends on others is zero."""
+    """Make columns orthonormal by Gram-Schmidt; what is left of a column that depends on others is zero."""
     columns: list[FloatArray] = []
     for column in basis.T:
         for other in columns:
@@ -141,7 +141,7 @@ def _orthonormal(basis: FloatArray) -> FloatArray:
 
 
 def inverses(matrices: FloatArray) -> FloatArray:
-    """Of many symmetric positive definite ones, by Gauss and Jordan; these need no pivots."""
+    """Return the inverses of symmetric positive definite ones, by Gauss and Jordan; these need no pivots."""
     size = matrices.shape[-1]
     found = matrices.copy()
     for k in range(size):

@@ -85,7 +85,7 @@ class FindingRule:
         )
 
     def threshold(self, test: int) -> float:
-        """That of a test, from 1, in events."""
+        """Return the threshold of a test, from 1, in events."""
         return self.thresholds[test - 1] / RESOLUTION
 
     def begin(self, step: int) -> tuple[int, int]:

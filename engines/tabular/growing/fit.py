@@ -43,7 +43,7 @@ _CAUTION = 4.0
 
 
 def simplex(values: FloatArray, total: float) -> FloatArray:
-    """The nearest non-negative vector of this sum, which is positive.
+    """Return the nearest non-negative vector of this sum, which is positive.
 
     >>> simplex(np.array([3.0, -1.0, 1.0]), 2.0)
     array([2., 0., 0.])
@@ -56,7 +56,7 @@ def simplex(values: FloatArray, total: float) -> FloatArray:
 
 
 def shrunken(counts: FloatArray, variance: float, total: float) -> FloatArray:
-    """Noisy counts of one attribute, drawn towards even ones as far as noise explains their spread; on the simplex."""
+    """Draw noisy counts of one attribute towards even ones as far as noise explains their spread; on the simplex."""
     size = len(counts)
     spread = counts - counts.mean()
     signal = max(0.0, 1 - variance * (size - 1) / max(float((spread * spread).sum()), _TINY))
@@ -64,7 +64,7 @@ def shrunken(counts: FloatArray, variance: float, total: float) -> FloatArray:
 
 
 def news_share(residual: FloatArray, variance: float, *, least: float) -> float:
-    """How much of a centred residual to believe: 0 below `least` times the noise, then 1 less the share of noise."""
+    """Return how much of a centred residual to believe: 0 below `least` times the noise, then 1 less its share."""
     size = len(residual)
     noise = variance * max(size - 1, 1)
     ratio = float((residual * residual).sum()) / max(noise, _TINY)
@@ -121,7 +121,7 @@ class Sides:
 
     @staticmethod
     def of(layout: Marginals, below: Marginals) -> Sides:
-        """Args: layout: cliques of one size, whose sides all are cliques of `below`."""
+        """Return the sides of tables. Args: layout: cliques of one size, whose sides all are cliques of `below`."""
         places = {clique: index for index, clique in enumerate(below.cliques)}
         ways = len(layout.cliques[0]) if layout.cliques else 0
         groups: list[list[IntArray]] = [[] for _ in range(ways)]
@@ -147,11 +147,11 @@ class Sides:
         )
 
     def targets(self, below: FloatArray) -> list[FloatArray]:
-        """What the sides are to be, for each axis, given the tables below."""
+        """Return what the sides are to be, for each axis, given the tables below."""
         return [below[source] for source in self.sources]
 
     def centred(self, tables: FloatArray) -> FloatArray:
-        """What remains of tables without their sides: mean zero along every axis."""
+        """Return what remains of tables without their sides: mean zero along every axis."""
         for group, source in zip(self.groups, self.sources, strict=True):
             sizes = np.bincount(group, minlength=len(source))
             tables = tables - (np.bincount(group, tables, len(source)) / sizes)[group]
@@ -160,7 +160,7 @@ class Sides:
     def rake(
         self, tables: FloatArray, targets: Sequence[FloatArray], *, rounds: int, tolerance: float = 1e-3
     ) -> FloatArray:
-        """Iterative proportional fitting of non-negative tables to their sides."""
+        """Fit non-negative tables to their sides, by iterative proportional fitting."""
         for _ in range(rounds):
             worst = 0.0
             for group, target in zip(self.groups, targets, strict=True):
@@ -174,7 +174,7 @@ class Sides:
     def posterior(
         self, noisy: FloatArray, prior: FloatArray, variances: FloatArray, *, kurtosis: float = PURE.kurtosis
     ) -> FloatArray:
-        """Empirical Bayes: prior plus the believed part of the residual's interaction, cell by cell.
+        """Return the prior plus the believed part of the residual's interaction, cell by cell, by empirical Bayes.
 
         A cell's true residual is taken to have variance tau^2 w, where w is the prior to the power 5/4 (likely cells
         deviate more), scaled to mean 1 in each table; tau^2 comes from weighted moments, in three rounds, and is
@@ -230,7 +230,7 @@ class MarginalFitter:
         object.__setattr__(self, "_triples", Sides.of(triples, pairs))
 
     def start(self) -> Fitted:
-        """Even shares."""
+        """Return even shares."""
         larger = 1 / self.larger.spread(self.larger.lengths.astype(np.float64))
         ones = 1 / self.ones.spread(self.ones.lengths.astype(np.float64))
         return Fitted(ones, larger, np.zeros(len(self.larger)), 0.0, np.zeros(0, np.int64))
@@ -250,7 +250,7 @@ class MarginalFitter:
     def _ones(
         self, settled: StepBlock | None, recent: StepBlock | None, past: StepBlock | None, rows: float
     ) -> tuple[FloatArray, float]:
-        """Counts of all attributes, and the drift."""
+        """Return counts of all attributes, and the drift."""
         margins, drift = [], 0.0
         for attribute in range(len(self.ones)):
             counts, news = self._one(attribute, settled, recent, past, rows)
@@ -295,7 +295,7 @@ class MarginalFitter:
     def _fit_pairs(
         self, margins: FloatArray, known: Sequence[StepBlock], rows: float
     ) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Pairs, what they would be if attributes were independent, and the forest's edges."""
+        """Return pairs, what they would be if attributes were independent, and the forest's edges."""
         sides = self._pairs
         targets = sides.targets(margins)
         independent = targets[0][sides.groups[0]] * targets[1][sides.groups[1]] / rows
@@ -333,7 +333,7 @@ class MarginalFitter:
         return [self.ones.table(margins, attribute) for attribute in range(len(self.ones))]
 
     def _fit_triples(self, pairs: FloatArray, known: Sequence[StepBlock], rows: float) -> tuple[FloatArray, FloatArray]:
-        """Marginals of three, and what they would be without an interaction of three."""
+        """Return marginals of three, and what they would be without an interaction of three."""
         sides = self._triples
         if not len(sides.layout):
             return np.zeros(0), np.zeros(0)
@@ -354,7 +354,7 @@ class MarginalFitter:
 
 
 def _mean(seen: Sequence[tuple[FloatArray, FloatArray]], layout: Marginals) -> tuple[FloatArray, FloatArray]:
-    """Noisy counts and variances of several blocks as one, by inverse variance."""
+    """Return noisy counts and variances of several blocks as one, by inverse variance."""
     weights, counts = 1 / seen[0][1], seen[0][0] * layout.spread(1 / seen[0][1])
     for noisy, variances in seen[1:]:
         weights, counts = weights + 1 / variances, counts + noisy * layout.spread(1 / variances)
@@ -367,7 +367,7 @@ def _usable(block: StepBlock) -> bool:
 
 
 def _scaled(block: StepBlock, layout: Marginals, first: int, cell: int, rows: float) -> tuple[FloatArray, FloatArray]:
-    """Noisy counts of a table of so many rows and their variances, of a layout that begins at a marginal and a cell."""
+    """Return noisy counts of so many rows and their variances, of a layout that begins at a marginal and a cell."""
     part = slice(first, first + len(layout))
     scale = rows / block.larger_net[part]
     counts = block.larger[cell : cell + layout.cells] * layout.spread(scale)

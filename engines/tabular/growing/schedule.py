@@ -63,15 +63,15 @@ class Recipe:
 
     @staticmethod
     def of(shares: Shares) -> Recipe:
-        """That of a kind of noise."""
+        """Return the recipe for a kind of noise."""
         return PURE if isinstance(shares, PureShares) else GAUSSIAN
 
     def scale(self, share: Fraction) -> float:
-        """Of the noise if a share of the budget went to one marginal: 1/epsilon, or 1/mu."""
+        """Return the scale of the noise if a share of the budget went to one marginal: 1/epsilon, or 1/mu."""
         return 1 / float(share) if self.power == 0.5 else 1 / sqrt(share)
 
     def best(self, costs: FloatArray) -> FloatArray:
-        """Weights by which marginals share their budget, from what a unit of noise costs in each."""
+        """Return the weights by which marginals share their budget, from what a unit of noise costs in each."""
         weights: FloatArray = np.sqrt(costs) if self.power == 0.5 else costs**self.power
         return weights
 
@@ -83,7 +83,7 @@ GAUSSIAN = Recipe(
 
 
 def pure_epsilons(shares: Shares, ones: Fraction, larger: Fraction, counts: tuple[int, int]) -> tuple[float, float]:
-    """Of an event: epsilons at which pure noise in the one-way, and in the larger marginals, would be as large.
+    """Return epsilons of an event at which pure noise in one-way, and in larger marginals, would be as large.
 
     Thresholds of the schedule are in events times epsilon.
 
@@ -122,7 +122,7 @@ class BlockSchedule:
     larger: int
 
     def early(self, events: float) -> bool:
-        """True while most of the budget goes to the one-way marginals: so few events would drown in larger ones.
+        """Tell whether most of the budget goes to the one-way marginals: so few events would drown in larger ones.
 
         Not where rows can be deleted: noise of early blocks would stay.
         """
@@ -145,7 +145,7 @@ class BlockSchedule:
         return max(self.attributes, 1) / 15
 
     def ones_due(self, fresh: float, covered: float, alive: float) -> bool:
-        """True if a block of one-way marginals with so many fresh events closes."""
+        """Tell whether a block of one-way marginals with so many fresh events closes."""
         least = ONES_LEAST * self._attributes / self.ones_epsilon
         growth = ONES_DELETABLE if self.deletable else ONES_GROWTH
         if covered > 0:
@@ -153,7 +153,7 @@ class BlockSchedule:
         return fresh >= max(least, growth * self._size(covered, alive))
 
     def larger_due(self, fresh: float, covered: float, alive: float, drift: float, noise: float = 1.0) -> bool:
-        """True if a block of larger marginals closes, sooner where the one-way ones have drifted.
+        """Tell whether a block of larger marginals closes, sooner where the one-way ones have drifted.
 
         Args: noise: of them, beside that of marginals that count all rows.
         """
@@ -181,7 +181,7 @@ def larger_weights(
     rest: float,
     recipe: Recipe,
 ) -> FloatArray:
-    """Weights by which larger marginals share their budget.
+    """Return the weights by which larger marginals share their budget.
 
     Noise of marginal i costs w_i = plain_i / cells^1.2 a row in the wrong cell, so w_i cells_i in all, and its best
     share is in proportion to a power of that. Marginals that may be closer to their prior than noise would allow to see
@@ -207,7 +207,7 @@ def larger_weights(
 
 
 def block_weights(net: float, variances: FloatArray) -> FloatArray:
-    """Weights of a block's larger marginals `(marginals,)` beside those of other blocks of the same table.
+    """Return the weights of a block's larger marginals `(marginals,)` beside other blocks of the same table.
 
     By inverse variance, as for samples of one law; times the root of the rows only, since that law changes.
     """

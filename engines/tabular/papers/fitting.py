@@ -155,7 +155,7 @@ def _normalised(log_weights: FloatArray, total: float) -> FloatArray:
 
 
 def _loss(table: FloatArray, observed: Sequence[Observed]) -> tuple[float, FloatArray]:
-    """Weighted squares of what is off, and their derivative by each cell of the table."""
+    """Return weighted squares of what is off, and their derivative by each cell of the table."""
     loss, slope = 0.0, np.zeros_like(table)
     for each in observed:
         axes = tuple(axis for axis in range(table.ndim) if axis not in each.clique)

@@ -123,7 +123,7 @@ class JunctionTree:
         return sum(_cells(self.sizes, clique) for clique in self.cliques)
 
     def holds(self, marginal: Clique) -> bool:
-        """True if the marginal is one of a maximal clique."""
+        """Return whether the marginal is one of a maximal clique."""
         return self.home(marginal) is not None
 
     def home(self, marginal: Clique) -> int | None:

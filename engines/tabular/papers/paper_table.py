@@ -109,7 +109,7 @@ class PaperTable:
         )
 
     def _followed(self, learnt: LearntStep, noise: NoiseSource) -> Rows:
-        """The rows, closer to what was released.
+        """Return the rows, closer to what was released.
 
         A step may change a share of the rows, and twice what came or went: an event changes one value in each
         attribute's marginal by one, so what those changed by, in the mean, says how many events there were.
@@ -130,7 +130,7 @@ class PaperTable:
         )
 
     def _shares(self, learnt: LearntStep, *, draw: bool) -> Fitted:
-        """Released marginals as shares of the rows, and, to draw the first rows along, a forest of pairs."""
+        """Return released marginals as shares of the rows, and, to draw the first rows along, a forest of pairs."""
         ones, larger = self.config.ones, self.config.larger
         sums = self._released.sums(learnt.released)
         even = 1 / self._released.spread(self._released.lengths.astype(np.float64))
@@ -154,7 +154,7 @@ class PaperTable:
         return LearntStep(rounded(outcome.beliefs.vector(self._released)), outcome.memory.total, outcome.measured)
 
     def _measurements(self, learnt: LearntStep) -> list[dict[str, Any]]:
-        """One object for each measurement of this step, see `Release.measurements`.
+        """Return one object for each measurement of this step, see `Release.measurements`.
 
         `increment` is a noisy marginal of this step's inserts minus deletes, the last attribute's values fastest,
         `variance` that of the noise in each of its cells, and `estimate` what the release says of all rows alive.

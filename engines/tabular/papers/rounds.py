@@ -50,7 +50,7 @@ LEAST_TOTAL = 1.0
 
 
 def whole_weights(weights: Sequence[Fraction]) -> IntArray:
-    """`(marginals,)` int64 weights in proportion, from 1 to `WEIGHT`. Public."""
+    """Return weights in proportion, from 1 to `WEIGHT`, `(marginals,)` int64. Public."""
     heaviest = max(weights)
     return np.array([max(1, int(weight * WEIGHT / heaviest)) for weight in weights], np.int64)
 
@@ -86,7 +86,7 @@ class Selection:
         return max(1, min(_LARGEST, _ROOM // int(self.layout.lengths.max())))
 
     def scores(self, events: IntArray, *, public: FloatArray, penalties: FloatArray) -> IntArray:
-        """`(marginals,)` int64 scores in quanta. Private.
+        """Return scores in quanta, `(marginals,)` int64. Private.
 
         Args:
             events: `(cells,)` int64, inserts minus deletes of this step in every cell of the layout; private.
@@ -99,7 +99,7 @@ class Selection:
         return scores
 
     def choose(self, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
-        """The index of a marginal; safe to publish.
+        """Choose a marginal; its index is safe to publish.
 
         Args:
             scores: from `scores`. allowed: `(marginals,)` which may be chosen, at least one; from releases alone.
@@ -189,7 +189,7 @@ class Rounds:
         return self.rounds * self.counting.cost
 
     def empty(self) -> Memory:
-        """Before the first step: an empty table, and the uniform model."""
+        """Return what is known before the first step: an empty table, and the uniform model."""
         zeros = np.zeros(self.layout.cells)
         counters = self.counting.initial([int(length) for length in self.layout.lengths])
         return Memory(self.fitter.initial(), zeros, zeros, counters, 0.0)
@@ -231,24 +231,24 @@ class Rounds:
 
 
 def rounded(values: FloatArray, grid: Fraction = QUANTUM) -> FloatArray:
-    """To multiples of `grid`: what is released, and decides what is measured next, has no last bits to differ in."""
+    """Round to multiples of `grid`: what is released, or decides what is measured, has no last bits to differ in."""
     return np.asarray(np.rint(values * float(1 / grid)) * float(grid))
 
 
 def increment_variance(counter: Counter, activation: int) -> float:
-    """Variance of the noise in a counter's increment, an upper bound where increments share noise."""
+    """Return the variance of the noise in a counter's increment, an upper bound where increments share noise."""
     if activation == 1:
         return counter.variance(1)
     return counter.variance(activation) + counter.variance(activation - 1)
 
 
 def expected_noise(counter: Counter) -> float:
-    """Expected size of the noise in one cell of a first increment, taken as Laplace noise."""
+    """Return the expected size of the noise in one cell of a first increment, taken as Laplace noise."""
     return float(np.sqrt(counter.variance(1) / 2))
 
 
 def estimated_total(observed: Sequence[Observed]) -> float:
-    """Inverse-variance mean of the sums of noisy marginals. Public."""
+    """Return the inverse-variance mean of the sums of noisy marginals. Public."""
     sums = np.array([each.counts.sum() for each in observed])
     weights = np.array([1.0 / (each.counts.size * each.variance) for each in observed])
     return float(rounded((weights * sums).sum() / weights.sum()))

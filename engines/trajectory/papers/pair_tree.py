@@ -50,7 +50,7 @@ class _Members:
 
     @aggregate
     def sizes(self, count: int) -> IntArray:
-        """`(count,)` trips in each node of the level; a trip is in one at most."""
+        """Count the trips in each node of the level, `(count,)`; a trip is in one at most."""
         return np.bincount(self.node[self.node >= 0], minlength=count)
 
     @aggregate
