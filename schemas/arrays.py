@@ -1,8 +1,9 @@
-"""Type aliases for arrays. What the entries and the shape of an array mean is documented where the array is used."""
+"""Type aliases for arrays, and arrays by name. What their entries and shapes mean is documented where they are used."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -16,6 +17,8 @@ KeyArray = NDArray[np.uint64]
 """`(events, words)`: events as a domain encodes them."""
 ReasonArray = NDArray[np.uint8]
 """`(events,)` of `schemas.events.Reason`; 0 means that the event is accepted."""
+
+_Named = TypeVar("_Named")
 
 _DENSE_SPAN = 1 << 16
 """Values within so narrow a range are counted by `np.bincount`, which is faster than sorting them."""
@@ -33,6 +36,16 @@ def narrowed(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
     if values.size and not limits.min <= int(values.min()) <= int(values.max()) <= limits.max:
         raise OverflowError(f"a number outside of {limits.min} to {limits.max} would be stored as another one")
     return values.astype(dtype)
+
+
+def under(prefix: str, parts: Mapping[str, _Named]) -> dict[str, _Named]:
+    """Return the parts of a whole, with a prefix before their names."""
+    return {f"{prefix}{name}": part for name, part in parts.items()}
+
+
+def below(prefix: str, whole: Mapping[str, _Named]) -> dict[str, _Named]:
+    """Return the parts whose names begin with a prefix, which is taken away: what `under` was given."""
+    return {name.removeprefix(prefix): part for name, part in whole.items() if name.startswith(prefix)}
 
 
 def distinct(values: IntArray) -> list[int]:

@@ -4,8 +4,7 @@ A head says which version of the code wrote a state, for which stream, and a few
 public settings written as text: a stored state outlives the code that wrote it, so the text holds no name of a class. A
 dataclass is written under its `written_as`, which stays as it is when the class is renamed. Names and order of its
 fields are in the text too.
-`stored` and `loaded` write and read the arrays of a class under a prefix, by its annotations; `under` and `below` put a
-state of a part into that of the whole, and take it out.
+`stored` and `loaded` write and read the arrays of a class under a prefix, by its annotations.
 `Gathered` are events that wait for the first release, and `Expiry` deletes that `ttl` makes of inserts: PRIVATE.
 """
 
@@ -23,7 +22,7 @@ import numpy as np
 
 from engines.core.contract import Batch, State
 from engines.core.noise import aggregate
-from schemas.arrays import IntArray, KeyArray
+from schemas.arrays import IntArray, KeyArray, under
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
@@ -99,16 +98,6 @@ def reading() -> Iterator[None]:
         raise
     except ValueError:
         raise EngineInputError("an array of the state has another shape") from None
-
-
-def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> State:
-    """Return the same arrays, with a prefix before their names."""
-    return {f"{prefix}{name}": array for name, array in arrays.items()}
-
-
-def below(prefix: str, state: Mapping[str, np.ndarray]) -> State:
-    """Return the arrays whose names begin with a prefix, which is taken away: what `under` was given."""
-    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
 @cache

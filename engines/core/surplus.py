@@ -24,8 +24,8 @@ from engines.core.accounting.budgets import Budgets
 from engines.core.accounting.promise import SURPLUS
 from engines.core.contract import Batch, Engine, Release, State
 from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
-from engines.core.state import below, check_step, head, numbers_of, reading, under
-from schemas.arrays import IntArray
+from engines.core.state import check_step, head, numbers_of, reading
+from schemas.arrays import IntArray, below, under
 from schemas.config.privacy import SURPLUS_SHARE
 from schemas.guarantee import Guarantee, Mechanism
 

@@ -28,5 +28,4 @@ def mixed(words: WordArray) -> WordArray:
 
 def fractions(words: WordArray) -> FloatArray:
     """Return the upper 53 bits of each word as a number in [0, 1)."""
-    numbers: FloatArray = (words >> np.uint64(11)) * _UNIT
-    return numbers
+    return (words >> np.uint64(11)) * _UNIT

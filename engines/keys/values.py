@@ -61,8 +61,7 @@ class BoundedValue:
 
     def clipped(self, values: FloatArray) -> BoolArray:
         """Return which values are beyond the limits."""
-        beyond: BoolArray = (values < self.low) | (values > self.high)
-        return beyond
+        return (values < self.low) | (values > self.high)
 
     def sums(self, people: FloatArray, levels: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the sum of the values of each key, and their mean, which lies within the limits.

@@ -25,9 +25,10 @@ from engines.core.accounting import Accountant, Cost
 from engines.core.contract import Batch, Release, State, SyntheticRecord
 from engines.core.intervals import NORMAL_90
 from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
-from engines.core.state import below, check_step, head, identity_of, numbers_of, under, written
+from engines.core.state import check_step, head, identity_of, numbers_of, written
 from engines.markov.chain import SPARSE_ABOVE, CountsEstimator, Estimate, Transition
 from engines.markov.domain import StatesDomain
+from schemas.arrays import below, under
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 

@@ -27,10 +27,9 @@ from fractions import Fraction
 import numpy as np
 
 from engines.core.contract import State
-from engines.core.state import below, under
 from engines.markov.chain import Estimate, laplace_moments, likeliest, matched_scale, project
 from engines.markov.filters import Belief, DenseFilter
-from schemas.arrays import FloatArray
+from schemas.arrays import FloatArray, below, under
 
 PERSISTENCE = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.998)
 LIVELINESS = (0.3, 1.0, 3.0)
@@ -71,8 +70,7 @@ class Bank:
 
     def _stationary(self, level: FloatArray) -> FloatArray:
         share = np.clip(level / self.total, 1e-4, 1 - 1e-4)
-        variance: FloatArray = self.members[1] * np.maximum(self.total * share * (1 - share), 0.5)
-        return variance
+        return self.members[1] * np.maximum(self.total * share * (1 - share), 0.5)
 
     def observe(
         self, state: State, step: int, noisy: FloatArray, scale: float

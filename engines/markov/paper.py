@@ -138,8 +138,7 @@ def _settled(counts: FloatArray, free: BoolArray, total: float) -> FloatArray:
 
 def _trigamma(x: FloatArray) -> FloatArray:
     """Return psi'(x) for x >= 1, within 2 %: it only steers Newton's method."""
-    slope: FloatArray = 1 / x + 1 / (2 * x * x) + 1 / (6 * x * x * x)
-    return slope
+    return 1 / x + 1 / (2 * x * x) + 1 / (6 * x * x * x)
 
 
 def _inverse_digamma(values: FloatArray) -> FloatArray:

@@ -18,11 +18,12 @@ from typing import Any
 from engines.core.contract import Batch, Release, State, SyntheticRecord
 from engines.core.intervals import NORMAL_90
 from engines.core.noise import NoiseSource
-from engines.core.state import below, check_step, head, numbers_of, reading, under
+from engines.core.state import check_step, head, numbers_of, reading
 from engines.series.budget import NoisyTotal
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField, Total
 from engines.series.histograms import NoisyHistogram
+from schemas.arrays import below, under
 from schemas.config.engines.series import SUFFIXES
 from schemas.guarantee import Guarantee
 

@@ -76,5 +76,4 @@ class Contrasts:
 
     def tables(self, measured: npt.NDArray[Any]) -> FloatArray:
         """Return what was measured of each marginal, `(cells,)`. What is not of a difference is left out of a cell."""
-        tables: FloatArray = measured[self._sources] * self._parts
-        return tables
+        return measured[self._sources] * self._parts

@@ -226,8 +226,7 @@ class Discovered(Attribute):
         wanted = row_bytes(texts)
         places = np.minimum(np.searchsorted(known[order], wanted), len(order) - 1)
         same = (codes == OTHER) & (known[order][places] == wanted) & (texts != self.nameless).any(axis=1)
-        placed: IntArray = np.where(same, order[places] + FOUND, codes)
-        return placed
+        return np.where(same, order[places] + FOUND, codes)
 
 
 OTHER, MISSING, FOUND = 0, 1, 2

@@ -19,8 +19,7 @@ _LEAST = 1e-9
 def dependences(layout: Marginals, tables: FloatArray, independent: FloatArray) -> FloatArray:
     """Return the sum of (sqrt(p) - sqrt(q))^2 over the cells of each, `(tables,)`."""
     gaps = np.sqrt(tables) - np.sqrt(independent)
-    distances: FloatArray = layout.sums(gaps * gaps)
-    return distances
+    return layout.sums(gaps * gaps)
 
 
 def spanning_forest(pairs: Sequence[tuple[int, int]], scores: FloatArray, attributes: int) -> list[int]:

@@ -312,8 +312,7 @@ class _Moving:
         wanted = -(-count // each)
         candidates = self.codes[uniform_below(len(self.codes), CANDIDATES * wanted, noise)]
         best = _smallest(self._crowding(candidates), wanted)
-        chosen: np.ndarray = candidates[np.repeat(best, each)[:count]]
-        return chosen
+        return candidates[np.repeat(best, each)[:count]]
 
     def _crowding(self, codes: np.ndarray) -> FloatArray:
         """Return how full the cells of each row are, `(rows,)`."""

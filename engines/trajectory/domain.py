@@ -159,8 +159,7 @@ class Closing:
         last = admitted + self.life - 1
         if self.period is None:
             return last
-        ends: IntArray = np.minimum(last, (admitted // self.period + 1) * self.period - 1)
-        return ends
+        return np.minimum(last, (admitted // self.period + 1) * self.period - 1)
 
     def together(self, trips: int, per_step: int | None) -> int:
         """Return how many of a user's contributions may close in one step.

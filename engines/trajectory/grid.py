@@ -40,8 +40,7 @@ class Grid:
 
     def cells(self, x: IntArray, y: IntArray) -> IntArray:
         """Return the cells of lattice points, `(points,)`."""
-        cells: IntArray = (x * self.side >> LATTICE_BITS) * self.side + (y * self.side >> LATTICE_BITS)
-        return cells
+        return (x * self.side >> LATTICE_BITS) * self.side + (y * self.side >> LATTICE_BITS)
 
     def hops(self, left: IntArray, right: IntArray) -> IntArray:
         """Return the least moves between neighbouring cells from one cell to another (Chebyshev)."""

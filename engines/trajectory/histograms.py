@@ -37,8 +37,7 @@ def equal_shares(parts: IntArray) -> IntArray:
     >>> equal_shares(np.array([1, 3, 0])).tolist()
     [1048576, 349525, 0]
     """
-    shares: IntArray = np.where(parts > 0, UNIT // np.maximum(parts, 1), 0)
-    return shares
+    return np.where(parts > 0, UNIT // np.maximum(parts, 1), 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from agents.protocol.fingerprint import Fingerprint
+from schemas.arrays import below, under
 from schemas.errors import StateFileError, WireError
 from schemas.wire import Kind, decode, encode
 
@@ -75,7 +76,7 @@ class JournalEntry:
         parts: dict[str, bytes] = {"fingerprint": self.fingerprint, "key": self.key, "seed": self.seed}
         parts["candidate"], parts["state"] = self.candidate, self.state
         parts |= {f"block/{index}": block for index, block in enumerate(self.blocks)}
-        parts |= {f"snapshot/{bucket}": value for bucket, value in self.snapshots.items()}
+        parts |= under("snapshot/", self.snapshots)
         parts["alive"] = b"".join(self.alive.values())
         parts |= {f"waiting/{step}": marks for step, marks in self.waiting.items()}
         header = {
@@ -102,18 +103,14 @@ class JournalEntry:
             key=parts["key"],
             first_block=header["first_block"],
             blocks=tuple(parts[f"block/{index}"] for index in range(header["blocks"])),
-            snapshots={
-                name.removeprefix("snapshot/"): part for name, part in parts.items() if name.startswith("snapshot/")
-            },
+            snapshots=below("snapshot/", parts),
             candidate=parts["candidate"],
             state=parts["state"],
             taken=header["taken"],
             seed=parts["seed"],
             begun=header["begun"],
             batches=header["batches"],
-            waiting={
-                int(name.removeprefix("waiting/")): part for name, part in parts.items() if name.startswith("waiting/")
-            },
+            waiting={int(step): part for step, part in below("waiting/", parts).items()},
             alive=alive,
         )
 

@@ -16,6 +16,7 @@ from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.record_formats import JsonRecords, RecordFormat
 from engines.core.contract import Evaluator
 from engines.core.registry import build_evaluator
+from schemas.arrays import below, under
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.config.records import WEIGHT
@@ -170,7 +171,7 @@ class HeldOutAudit:
             "progress": self.merge.progress(),
             "expiring": [step for step, _ in self._expiring],
         }
-        arrays: dict[str, np.ndarray] = {f"merge/{name}": array for name, array in self.merge.arrays().items()}
+        arrays = under("merge/", self.merge.arrays())
         arrays["truth/keys"], arrays["truth/counts"] = self._truth.keys, self._truth.counts
         for step, folded in self._expiring:
             arrays[f"expiring/{step}/keys"], arrays[f"expiring/{step}/counts"] = folded.keys, folded.counts
@@ -182,9 +183,7 @@ class HeldOutAudit:
         header, arrays = decode(Kind.TRUTH, body)
         if header["stream"] != self.stream.name:
             raise WireError(f"audit state of stream {header['stream']} where {self.stream.name} was expected")
-        prefix = "merge/"
-        merged = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        self.merge.restore(header["progress"], merged)
+        self.merge.restore(header["progress"], below("merge/", arrays))
         self.step, self.synthetic_offset = header["step"], header["synthetic_offset"]
         self._events, self._reasons = header["events"], dict(header["reasons"])
         self._truth = Folded(arrays["truth/keys"], arrays["truth/counts"])

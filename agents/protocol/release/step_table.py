@@ -100,8 +100,7 @@ class Letters:
         for at, (place, stride) in enumerate(zip(self.places, self._strides, strict=True)):
             if len(numbers):
                 cells[:, at] = np.frombuffer(place, np.uint8)[numbers // stride % len(place)]
-        ids: IdArray = cells.view(f"S{len(self.places)}")[:, 0]
-        return ids
+        return cells.view(f"S{len(self.places)}")[:, 0]
 
     def renumbered(self, numbers: np.ndarray, others: Letters) -> np.ndarray:
         """Return the numbers that the same ids have by other letters, which have all of these."""
@@ -321,5 +320,4 @@ def _joined(planes: npt.NDArray[np.uint8] | None, kind: np.dtype[np.generic]) ->
     """Undo `_planes`; None: of no values."""
     if planes is None:
         return np.zeros(0, kind)
-    joined: np.ndarray = np.ascontiguousarray(planes.T).view(kind)[:, 0]
-    return joined
+    return np.ascontiguousarray(planes.T).view(kind)[:, 0]

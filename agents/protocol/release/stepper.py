@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from agents.protocol.clock import StepClock
 from agents.protocol.release.dating import Dating
 from agents.protocol.release.merge import BlockMerge
@@ -22,6 +20,7 @@ from engines.core.contract import Batch, Engine, Release
 from engines.core.many_records import RecordColumns
 from engines.core.noise import NoiseSource
 from engines.core.registry import build_domain, build_engine
+from schemas.arrays import below, under
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.errors import GapError, WireError
@@ -134,7 +133,7 @@ class Stepper:
         )
         previous_chain, self.chain, self.step, self.release = self.chain, chain, step + 1, release
         self.measured = step if release.measurements else self.measured
-        arrays: dict[str, np.ndarray] = {f"engine/{name}": array for name, array in state.items()}
+        arrays = under("engine/", state)
         return Candidate(
             stream=self.stream.name,
             step=step,
@@ -165,10 +164,7 @@ class Stepper:
         if (arrays := candidate.arrays) is None:
             raise WireError(f"stream {self.stream.name}: the candidate of step {candidate.step} is without its state")
         self.merge.restore(candidate.progress, arrays)
-        prefix = "engine/"
-        self.engine.restore(
-            {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        )
+        self.engine.restore(below("engine/", arrays))
         if self._dating is not None:
             self._dating.restore(arrays, candidate.kept)
         self.step, self.measured = candidate.step + 1, candidate.measured

@@ -26,8 +26,7 @@ def draw_epsilon(half: int, shift: npt.ArrayLike, delta: npt.ArrayLike) -> Float
     moved = np.asarray(shift, float)
     room = half - moved + 1 - np.sqrt(half * np.log(1 / np.asarray(delta, float)))
     enough = room > 0
-    epsilons: FloatArray = np.where(enough, moved * np.log((2 * half + 1) / np.where(enough, room, 1.0) - 1), inf)
-    return epsilons
+    return np.where(enough, moved * np.log((2 * half + 1) / np.where(enough, room, 1.0) - 1), inf)
 
 
 def advanced(squares: float, slack: float) -> tuple[float, float]:

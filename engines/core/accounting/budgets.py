@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from engines.core.accounting.accountant import Accountant, Cost, State
+from schemas.arrays import below, under
 from schemas.errors import BudgetError
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -55,21 +56,19 @@ class Budgets:
         return budgets
 
     def arrays(self) -> State:
-        return {
-            f"{_PREFIX}{name}/{key}": array
-            for name, accountant in self.accountants.items()
-            for key, array in accountant.state().items()
-        }
+        arrays: State = {}
+        for name, accountant in self.accountants.items():
+            arrays |= under(f"{_PREFIX}{name}/", accountant.state())
+        return arrays
 
     def restored(self, state: State) -> Budgets:
         """Return the budgets whose `arrays()` these are. Raises: EngineInputError if they are missing or of others."""
-        restored = {}
-        for name, accountant in self.accountants.items():
-            prefix = f"{_PREFIX}{name}/"
-            restored[name] = accountant.restore(
-                {key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)}
-            )
-        return Budgets(restored)
+        return Budgets(
+            {
+                name: accountant.restore(below(f"{_PREFIX}{name}/", state))
+                for name, accountant in self.accountants.items()
+            }
+        )
 
 
 def _cost(guarantee: Guarantee, account: str) -> Cost:

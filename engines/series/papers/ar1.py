@@ -188,8 +188,7 @@ def _light(slope: float, epsilons: FloatArray) -> FloatArray:
 
 
 def _drift(epsilons: FloatArray) -> FloatArray:
-    drift: FloatArray = epsilons * np.tanh(epsilons / 2)
-    return drift
+    return epsilons * np.tanh(epsilons / 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -127,8 +127,7 @@ class CellTree:
         deeper = depths - self.end_depth[end]
         halvings = np.where(self.piece[end] < 0, self.depth - self.end_level[end], 0)
         # Of an end's last names only the first is a cell: the others are zeros that follow it.
-        result: BoolArray = deeper < halvings
-        return result
+        return deeper < halvings
 
     def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
         """See `SpatialDomain`. A cell that lies inside is shared by the area of its parts on the globe."""

@@ -83,8 +83,7 @@ def _edges(parts: Any) -> FloatArray:
     rings = shapely.get_parts(shapely.boundary(parts)) if shapely.get_type_id(parts[0]) in _POLYGONS else parts
     points, ring = shapely.get_coordinates(rings, return_index=True)
     same = ring[1:] == ring[:-1]
-    result: FloatArray = np.stack([points[:-1][same], points[1:][same]], axis=1)
-    return result
+    return np.stack([points[:-1][same], points[1:][same]], axis=1)
 
 
 def _check(points: FloatArray, *, edges: FloatArray) -> None:

@@ -62,8 +62,7 @@ class SegmentPieces:
     def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
         _, ymin, _, ymax = cells
         _, north = metres_per_degree((ymin + ymax) / 2)
-        result: FloatArray = (ymax - ymin) * north * (CRUMB * 0.5 ** (halvings // 2))
-        return result
+        return (ymax - ymin) * north * (CRUMB * 0.5 ** (halvings // 2))
 
     def full(self) -> BoolArray:
         return np.zeros(self.count, np.bool_)
@@ -72,8 +71,7 @@ class SegmentPieces:
         """Return each segment's metres, `(segments,)`, by the scale of the map at its middle."""
         east, north = metres_per_degree((self.ends[:, 1] + self.ends[:, 3]) / 2)
         dx, dy = (self.ends[:, 2] - self.ends[:, 0]) * east, (self.ends[:, 3] - self.ends[:, 1]) * north
-        result: FloatArray = np.sqrt(dx * dx + dy * dy)
-        return result
+        return np.sqrt(dx * dx + dy * dy)
 
     def sorted(self) -> tuple[Ragged, FloatArray]:
         """Sort segments by cell: return where each cell's begin, and the segments, `(segments, 4)`."""

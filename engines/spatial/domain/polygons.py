@@ -28,8 +28,7 @@ from schemas.arrays import BoolArray, FloatArray, IntArray
 def areas_of(cells: CellBounds) -> FloatArray:
     """Return the square metres of cells, `(cells,)`."""
     xmin, ymin, xmax, ymax = cells
-    result: FloatArray = (xmax - xmin) * (band(ymax) - band(ymin))
-    return result
+    return (xmax - xmin) * (band(ymax) - band(ymin))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +78,7 @@ class RingPieces:
         heights = mean_band(self.y, self.y[following]) - band(cells[1])[of_vertex]
         areas = np.bincount(of_vertex, (self.x - self.x[following]) * heights, minlength=len(self.cover))
         whole = areas_of(cells)
-        result: FloatArray = np.clip(areas + self.cover * whole, 0.0, whole)
-        return result
+        return np.clip(areas + self.cover * whole, 0.0, whole)
 
     def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
         return areas_of(cells) * (CRUMB * 0.5**halvings)

@@ -79,8 +79,7 @@ class ZoneDomain(SpatialDomain):
         return np.searchsorted(self.start, codes, side="right") - 1
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
-        result: BoolArray = depths < self._end_depth[self.zone_of(first_codes(nodes, depths, self.depth))]
-        return result
+        return depths < self._end_depth[self.zone_of(first_codes(nodes, depths, self.depth))]
 
     def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
         shares = np.full(len(nodes), WHOLE)

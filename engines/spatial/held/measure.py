@@ -152,8 +152,7 @@ def due(tree: HeldTree, counter: LeafCounter, *, now: int) -> BoolArray:
     variance = tree.rate_variance[at]
     arrivals = np.maximum(np.abs(tree.rate[at]), np.sqrt(variance) / 2)
     expected = arrivals * steps + steps * steps * variance + tree.doubt[at]
-    result: BoolArray = (expected >= WORTH * counter.variance * tree.parts[at]) | (steps >= counter.longest)
-    return result
+    return (expected >= WORTH * counter.variance * tree.parts[at]) | (steps >= counter.longest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,8 +283,7 @@ class Windows:
     def _gone(self, oldest: int) -> IntArray:
         """Return the part of each increment that is gone when steps up to `oldest` are too old."""
         length = self.until - self.after
-        gone: IntArray = self.increments * np.clip(oldest - self.after, 0, length) // length
-        return gone
+        return self.increments * np.clip(oldest - self.after, 0, length) // length
 
     def with_measured(self, measured: MeasuredLeaves, tree: HeldTree, *, now: int, ttl: int) -> Windows:
         """Remember a measurement just made at `tree`, where a part that came too long ago is gone at once."""

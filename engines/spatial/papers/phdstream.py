@@ -29,7 +29,6 @@ from engines.core.counters.by_name import COUNTERS
 from engines.core.noise import NoiseSource
 from engines.core.state import (
     Expiry,
-    below,
     check_batch,
     flag_of,
     head,
@@ -39,7 +38,6 @@ from engines.core.state import (
     numbers_of,
     reading,
     stored,
-    under,
     with_expired,
 )
 from engines.spatial.changes import Changes
@@ -47,7 +45,7 @@ from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.papers.tree import Tree, counted, descend, measured
 from engines.spatial.points import Counts, Placement, change, node_depths
 from engines.spatial.split import SplitRule
-from schemas.arrays import FloatArray, IntArray
+from schemas.arrays import FloatArray, IntArray, below, under
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism

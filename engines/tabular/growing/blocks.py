@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from engines.core.contract import State
-from engines.core.state import reading, under
+from engines.core.state import reading
 from engines.tabular.contrasts import Contrasts
 from engines.tabular.marginals import Marginals
-from schemas.arrays import FloatArray
+from schemas.arrays import FloatArray, under
 from schemas.errors import EngineInputError
 
 _PARTS = ("ones", "ones_variance", "larger", "larger_variance", "larger_net")

@@ -72,8 +72,7 @@ class Recipe:
 
     def best(self, costs: FloatArray) -> FloatArray:
         """Return the weights by which marginals share their budget, from what a unit of noise costs in each."""
-        weights: FloatArray = np.sqrt(costs) if self.power == 0.5 else costs**self.power
-        return weights
+        return np.sqrt(costs) if self.power == 0.5 else costs**self.power
 
 
 PURE = Recipe(totals=Fraction(1, 10), ones=Fraction(3, 10), power=0.5, absolute=0.7, kurtosis=5.0, early=Fraction(1, 4))
@@ -202,8 +201,7 @@ def larger_weights(
     most = int(np.argmin(noise + missed.sum() - np.cumsum(missed[order]))) + 1
     kept = np.zeros(len(best), np.bool_)
     kept[order[:most]] = True
-    weights: FloatArray = np.where(kept, best, rest * best)
-    return weights
+    return np.where(kept, best, rest * best)
 
 
 def block_weights(net: float, variances: FloatArray) -> FloatArray:
@@ -211,5 +209,4 @@ def block_weights(net: float, variances: FloatArray) -> FloatArray:
 
     By inverse variance, as for samples of one law; times the root of the rows only, since that law changes.
     """
-    weights: FloatArray = sqrt(max(abs(net), 1.0)) / variances
-    return weights
+    return sqrt(max(abs(net), 1.0)) / variances

@@ -19,8 +19,8 @@ import numpy as np
 from engines.core.contract import State
 from engines.core.counters.linear import Counter, CounterState
 from engines.core.noise import NoiseSource
-from engines.core.state import below, reading, under
-from schemas.arrays import FloatArray, IntArray
+from engines.core.state import reading
+from schemas.arrays import FloatArray, IntArray, below, under
 
 WANDER = 0.05
 """Standard deviation of a step's change of the rate, as a share of the rate."""

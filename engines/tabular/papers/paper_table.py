@@ -20,13 +20,13 @@ import numpy as np
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
 from engines.core.noise import NoiseSource
-from engines.core.state import Expiry, below, head, numbers_of, reading, under, with_expired
+from engines.core.state import Expiry, head, numbers_of, reading, with_expired
 from engines.tabular.forest import dependences, spanning_forest
 from engines.tabular.marginals import EventRows, Marginals, check_batch
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.rounds import MeasuredMarginal, Memory, rounded
 from engines.tabular.records import Fitted, Rows, stream_key
-from schemas.arrays import FloatArray
+from schemas.arrays import FloatArray, below, under
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 

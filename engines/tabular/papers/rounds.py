@@ -95,8 +95,7 @@ class Selection:
         quanta = QUANTUM.denominator
         kept = np.clip(events, -self.largest, self.largest)
         sums: IntArray = self.layout.sums(np.abs(kept * quanta + _quantised(public, self.largest)))
-        scores: IntArray = self.weights * (sums - _quantised(penalties, _LARGEST))
-        return scores
+        return self.weights * (sums - _quantised(penalties, _LARGEST))
 
     def choose(self, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
         """Choose a marginal; its index is safe to publish.
