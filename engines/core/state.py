@@ -61,7 +61,7 @@ def identity_of(text: str, more: bytes = b"") -> np.ndarray:
     return np.frombuffer(hashlib.sha256(text.encode() + more).digest(), np.uint8)
 
 
-def head(version: int, identity: np.ndarray, *numbers: int) -> dict[str, np.ndarray]:
+def head(version: int, identity: np.ndarray, *numbers: int) -> State:
     """Return the first arrays of a state: `header` `(1 + numbers,)` int64, and the identity of the configuration."""
     return {"header": np.array([version, *numbers], np.int64), "identity": identity.copy()}
 
@@ -233,7 +233,7 @@ class Expiry:
         now = [folded for due, folded in self.due if due <= step]
         return Folded.empty(self.words).merge(*now), Expiry(self.due[len(now) :], self.words)
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> State:
         parts = [folded for _, folded in self.due]
         return {
             "expiry/due": np.array([due for due, _ in self.due], np.int64),

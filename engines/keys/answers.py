@@ -172,9 +172,6 @@ class KeyAnswers:
             return named is not False
         return holds(where, dict(zip(self._domain.fields, each.values, strict=True)))
 
-    def _deviation(self, last: int) -> float:
-        return sqrt(self._selection.counter.variance(last % self._selection.tests + 1) + _ROUNDED)
-
     def _values(
         self,
         series: str,
@@ -206,11 +203,12 @@ class KeyAnswers:
         named: Mapping[Name, Reason | None] | None,
         listed: Mapping[Name, _Listed],
     ) -> CountAnswer:
-        tests, deviation = self._selection, self._deviation(last)
+        tests, test = self._selection, last % self._selection.tests + 1
+        deviation = sqrt(tests.counter.variance(test) + _ROUNDED)
         missing = [] if named is None else [reason for key, reason in named.items() if key not in listed]
         if len(met) == 1 and not missing and (named is not None or tests.public):
             return met[0].answer(COUNT)
-        threshold = 0.0 if tests.public else tests.threshold(last % tests.tests + 1)
+        threshold = 0.0 if tests.public else tests.threshold(test)
         total, reach = float(sum(each.count for each in met)), NORMAL_95 * deviation * sqrt(len(met))
         too_large = _of_zeros([each.count for each in met], deviation) if tests.public else 0.0
         near = not tests.public and named is None and any(each.count < threshold + _CLEAR * deviation for each in met)

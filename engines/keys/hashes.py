@@ -41,7 +41,7 @@ class KeyHash:
 
     @property
     def words(self) -> int:
-        """Of the keys that it takes."""
+        """Number of words of the keys that it takes."""
         return len(self.multipliers) // 2
 
     @staticmethod

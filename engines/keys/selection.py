@@ -228,17 +228,17 @@ class KeySelection:
 
     @property
     def mu_squared(self) -> Fraction:
-        """Of a user over a period."""
+        """Mu squared of a user over a period."""
         return mu_squared_for(self.epsilon, self.noise_delta)
 
     @property
     def counter(self) -> NormalisedCounter:
-        """That of each key: of the people who have it."""
+        """Counter of each key: of the people who have it."""
         return self._counter((1 - self.value_share) * self.mu_squared)
 
     @property
     def sums(self) -> tuple[NormalisedCounter, ...]:
-        """Those of each key for the sums of values, in whole numbers up to `LEVELS` a person; none without values."""
+        """Counters of each key for sums of values, in whole numbers up to `LEVELS` a person; none without values."""
         return (self._counter(self.value_share * self.mu_squared / LEVELS**2),) if self.value_share else ()
 
     def _counter(self, of_user: Fraction) -> NormalisedCounter:

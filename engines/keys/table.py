@@ -156,7 +156,7 @@ class PeriodTable:
 
     @property
     def counts(self) -> IntArray:
-        """`(candidates,)` people."""
+        """People who have each candidate, `(candidates,)`."""
         people: IntArray = self.totals[0]
         return people
 

@@ -94,7 +94,7 @@ class Transition:
 
     @property
     def dense(self) -> FloatArray:
-        """`(states, states)`, a copy."""
+        """The matrix, `(states, states)`; a copy."""
         return np.asarray(self.matrix.toarray())
 
     def forward(self, counts: FloatArray) -> FloatArray:

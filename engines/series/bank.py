@@ -70,7 +70,7 @@ class Clock:
 
     @property
     def scales(self) -> FloatArray:
-        """`(regressors,)` prior scale of each regressor's coefficient, relative to the first."""
+        """Prior scale of each regressor's coefficient, `(regressors,)`, relative to the first."""
         daily = [1 / k for k, _ in self._waves(HARMONICS)]
         if self.weekday is None:
             return np.array(daily)

@@ -68,7 +68,7 @@ class Presence:
 
     @property
     def everywhere(self) -> bool:
-        """True if a unit's events, as many in a step as may be, reach every step of a span."""
+        """Whether a unit's events, as many in a step as may be, reach every step of a span."""
         return self.fewest_steps == self.steps
 
     @property
@@ -217,7 +217,7 @@ class GaussianBudget:
 
     @property
     def mu_squared(self) -> Fraction:
-        """Of the whole span."""
+        """Mu squared of the whole span."""
         return mu_squared_for(self.epsilon, self.delta)
 
     def accountant(self) -> Accountant:

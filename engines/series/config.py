@@ -88,7 +88,7 @@ class SeriesConfig:
 
     @property
     def shifts(self) -> tuple[int, ...]:
-        """Of one event, by field."""
+        """Shifts of one event, by field."""
         return tuple(field.shift for field in self.domain.fields)
 
     @property
@@ -103,7 +103,7 @@ class SeriesConfig:
 
     @property
     def pure(self) -> bool:
-        """True where noise is Laplace noise: histograms, and no delta."""
+        """Whether noise is Laplace noise: histograms, and no delta."""
         return self.domain.histograms and not self.delta
 
     @property
@@ -122,7 +122,7 @@ class SeriesConfig:
 
     @property
     def adaptive(self) -> bool:
-        """True where the budget of a step depends on releases: a unit is in every step of a span that ends."""
+        """Whether the budget of a step depends on releases: a unit is in every step of a span that ends."""
         return (
             self.mode == "default"
             and not self.domain.histograms
@@ -215,7 +215,7 @@ class SeriesConfig:
 
     @property
     def version(self) -> int:
-        """Of the law of the noise, in `identity`."""
+        """Version of the law of the noise, in `identity`."""
         return 1
 
     @property

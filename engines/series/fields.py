@@ -206,7 +206,7 @@ class SeriesDomain:
 
     @property
     def readings(self) -> bool:
-        """True where every record is a reading of all fields."""
+        """Whether every record is a reading of all fields."""
         return self.fields[0].of == "value"
 
     @property
@@ -221,7 +221,7 @@ class SeriesDomain:
 
     @property
     def histograms(self) -> bool:
-        """True where every field is a histogram."""
+        """Whether every field is a histogram."""
         return self.fields[0].of == "histogram"
 
     @property

@@ -70,7 +70,7 @@ class NoisyHistogram:
 
     @cached_property
     def shares(self) -> FloatArray:
-        """`(n + 1,)` share of each bin. The total must be positive."""
+        """Share of each bin, `(n + 1,)`. The total must be positive."""
         # The level to take away from each count, so that those left above it add up to the total.
         ordered = np.sort(self.counts)[::-1]
         levels = (np.cumsum(ordered) - self.total) / np.arange(1, len(ordered) + 1)

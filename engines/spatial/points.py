@@ -230,7 +230,7 @@ class PointRecords(ManyRecords):
 
     @property
     def nodes(self) -> IntArray:
-        """`(points,)` int64 heap numbers of the finest cells that they lie in."""
+        """Heap numbers of the finest cells that they lie in, `(points,)` int64."""
         return self._points.finest(range(len(self)))[0]
 
     def coordinates(self) -> tuple[np.ndarray, ...]:

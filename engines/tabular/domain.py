@@ -168,7 +168,7 @@ class Discovered(Attribute):
 
     @property
     def words(self) -> int:
-        """Of a text in the key of an event."""
+        """Number of words of a text in the key of an event."""
         return self._texts.words
 
     @cached_property
@@ -177,7 +177,7 @@ class Discovered(Attribute):
 
     @cached_property
     def nameless(self) -> KeyArray:
-        """`(1, words)`: the text that stands for other values, which is never found; zeros where it is too long."""
+        """The text that stands for other values, `(1, words)`, which is never found; zeros where it is too long."""
         text = written(self.other)
         fits = isinstance(text, bytes) and len(text) <= self.max_key_bytes
         return self._texts.packed([text if fits and isinstance(text, bytes) else b""])
@@ -340,7 +340,7 @@ class RowKeys:
 
     @property
     def words(self) -> int:
-        """Of one key."""
+        """Number of words of one key."""
         return len(self._limits)
 
     def pack(self, codes: IntArray, operations: npt.NDArray[np.int8]) -> KeyArray:

@@ -102,12 +102,12 @@ class Marginals:
 
     @property
     def cells(self) -> int:
-        """Of all marginals."""
+        """Number of cells of all marginals."""
         return int(self.offsets[-1])
 
     @property
     def lengths(self) -> IntArray:
-        """`(marginals,)` cells of each."""
+        """Number of cells of each, `(marginals,)`."""
         return np.diff(self.offsets)
 
     def shape(self, index: int) -> tuple[int, ...]:

@@ -131,12 +131,12 @@ class CellPaths:
 
     @property
     def moves(self) -> IntArray:
-        """`(trips,)` moves between cells."""
+        """Moves between cells of each trip, `(trips,)`."""
         return np.diff(self.offsets) - 1
 
     @property
     def owners(self) -> IntArray:
-        """`(cells,)` the trip of each cell."""
+        """The trip of each cell, `(cells,)`."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
 

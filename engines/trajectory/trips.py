@@ -52,7 +52,7 @@ class Trips:
 
     @property
     def sizes(self) -> IntArray:
-        """`(trips,)` points of each trip."""
+        """Points of each trip, `(trips,)`."""
         return np.diff(self.offsets)
 
     def middles(self, bounds: tuple[float, float, float, float]) -> tuple[FloatArray, FloatArray]:
@@ -63,7 +63,7 @@ class Trips:
 
     @property
     def owners(self) -> IntArray:
-        """`(points,)` the trip of each point."""
+        """The trip of each point, `(points,)`."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     @staticmethod

@@ -197,7 +197,7 @@ class MovedKeys:
 
     @property
     def mu_squared(self) -> Fraction:
-        """Of all keys together: shifts of a key's tests add up, those of different keys are at right angles."""
+        """Mu squared of all keys: shifts of a key's tests add up, those of different keys are at right angles."""
         return sum((_mu_squared(counter, moved) for (counter, _, _), moved in self._moved.items()), Fraction(0))
 
 

@@ -57,12 +57,12 @@ class EpochsCounter(Counter):
 
     @property
     def measure(self) -> Measure:
-        """That of the family."""
+        """The measure of the family."""
         return _FAMILIES[self.family]
 
     @property
     def resolution(self) -> int:
-        """That of the family."""
+        """The resolution of the family's counters."""
         return self._counter(0).resolution
 
     def epoch_of(self, t: int) -> tuple[int, int]:

@@ -69,7 +69,7 @@ class Listed:
 
     @property
     def counts(self) -> IntArray:
-        """`(listed,)` noisy people."""
+        """Noisy numbers of people, `(listed,)`."""
         people: IntArray = self.totals[0]
         return people
 

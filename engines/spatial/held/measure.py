@@ -87,7 +87,7 @@ class Watch(_NoisyCounts):
 
     @property
     def there(self) -> BoolArray:
-        """`(2**depth,)`: True for the numbers of cells that the domain has."""
+        """Whether the domain has the cell of each number, `(2**depth,)`."""
         there = np.ones(1 << self.depth, np.bool_)
         there[list(self.missing)] = False
         return there

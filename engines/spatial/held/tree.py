@@ -98,7 +98,7 @@ class HeldTree:
 
     @property
     def shares(self) -> FloatArray | float:
-        """`(inner nodes,)`: the first child's share of each."""
+        """The first child's share of each, `(inner nodes,)`."""
         return 0.5 if self.domain.halved else self._shares[self.inner]
 
     def room(self, at: IntArray) -> IntArray:

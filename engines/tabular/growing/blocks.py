@@ -52,7 +52,7 @@ class StepBlock:
 
     @property
     def complete(self) -> bool:
-        """True if the larger marginals were measured."""
+        """Whether the larger marginals were measured."""
         return len(self.larger) > 0
 
     def weighted(self, share: float) -> StepBlock:
@@ -67,7 +67,7 @@ class StepBlock:
         """Return it over layouts with more values, which no row had. Args: ones, larger: before and after."""
         return replace(self, ones=ones[0].widened(self.ones, ones[1]), larger=larger[0].widened(self.larger, larger[1]))
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> State:
         return {
             "span": np.array([self.first, self.last], np.int64),
             "net": np.array([self.net]),

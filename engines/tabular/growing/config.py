@@ -96,22 +96,22 @@ class GrowingConfig(TableConfig):
 
     @cached_property
     def binary(self) -> tuple[bool, ...]:
-        """Of each active attribute, whether it has two values for ever."""
+        """Whether each active attribute has two values for ever."""
         return tuple(self.domain.attributes[attribute].binary for attribute in self.active)
 
     @cached_property
     def columns(self) -> IntArray:
-        """`(active,)`: the same as an index of columns."""
+        """The active attributes as an index of columns, `(active,)`."""
         return np.array(self.active, np.int64)
 
     @cached_property
     def weights(self) -> FloatArray:
-        """`(larger marginals,)` how much each matters."""
+        """How much each larger marginal matters, `(larger marginals,)`."""
         return np.array([float(weight) for weight in self.larger_weights.values()])
 
     @cached_property
     def names(self) -> tuple[tuple[str, ...], ...]:
-        """Of the attributes of each marginal, one-way ones first."""
+        """Names of the attributes of each marginal, one-way ones first."""
         return tuple(tuple(self.domain.names[a] for a in clique) for clique in self.cliques)
 
     @property
@@ -155,17 +155,17 @@ class GrowingConfig(TableConfig):
 
     @cached_property
     def totals_share(self) -> Fraction:
-        """Of the budget, for inserts and deletes."""
+        """Share of the budget for inserts and deletes."""
         return self.whole * self.recipe.totals
 
     @cached_property
     def ones_share(self) -> Fraction:
-        """Of the budget, for the one-way line."""
+        """Share of the budget for the one-way line."""
         return self.whole * self.recipe.ones if self.larger_weights else self.whole - self.totals_share
 
     @cached_property
     def larger_share(self) -> Fraction:
-        """Of the budget, for the line of larger marginals."""
+        """Share of the budget for the line of larger marginals."""
         return self.whole - self.totals_share - self.ones_share
 
     @cached_property
@@ -190,7 +190,7 @@ class GrowingConfig(TableConfig):
 
     @property
     def marginals_share(self) -> Fraction:
-        """Of both lines."""
+        """Share of the budget for both lines."""
         return self.ones_share + self.larger_share
 
     def line_shares(self, *, early: bool) -> tuple[Fraction, Fraction]:

@@ -70,12 +70,12 @@ class FindingRule:
 
     @cached_property
     def counter(self) -> NormalisedCounter:
-        """That of each value."""
+        """Counter of each value."""
         return NormalisedCounter(mu_squared=short(self.mu_squared), horizon=self.tests)
 
     @cached_property
     def thresholds(self) -> tuple[int, ...]:
-        """Of each test, in lattice steps."""
+        """Threshold of each test, in lattice steps."""
         each = self.delta * SURE / self.tests
         spread, one = exceeded(self.counter, each / self.changes), exceeded(self.counter, each)
         least = self.least_count - 1

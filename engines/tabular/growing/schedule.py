@@ -132,7 +132,7 @@ class BlockSchedule:
 
     @property
     def early_share(self) -> Fraction:
-        """Of the larger marginals' budget, what is left to them while the stream is early.
+        """What is left to the larger marginals of their budget while the stream is early.
 
         At 0 they gather nothing then. Early, those with the fewest cells are worth measuring, if there are few.
         """

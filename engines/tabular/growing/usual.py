@@ -110,7 +110,7 @@ class UsualValues:
 
     @property
     def empty(self) -> BoolArray:
-        """`(cells,)` of what is measured: whether a cell has a usual value, so that no row is counted there."""
+        """Whether a measured cell has a usual value, `(cells,)`, so that no row is counted there."""
         layout = self.contrasts.measured
         cells = np.zeros(layout.cells, np.bool_)
         for index, partial in enumerate(self.partial):
