@@ -251,9 +251,8 @@ class PartitionTasks:
             if task.closed:
                 log.info("%s of partition %s was revoked while it worked: dropped", task.role, task.partition)
                 return
-            while isinstance(
-                error, ExceptionGroup
-            ):  # a partition task may run several stream tasks; the first to fail is the cause
+            # A partition task may run several stream tasks; the first to fail is the cause.
+            while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             error.add_note(f"{task.role} of partition {task.partition}")
             await self._crash(error)

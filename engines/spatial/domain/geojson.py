@@ -23,14 +23,13 @@ _CUT = "cut it at the antimeridian into parts (RFC 7946, 3.1.9), or write longit
 class Shape:
     """Attributes:
 
-    geometry: one valid geometry of all polygons, prepared, or an array of lines; no wider than one turn.
-    lines: True for lines. west: where its longitudes begin; they may go on beyond 180.
-    repaired: how many polygons crossed themselves, and were cut where they do.
+    geometry: one valid geometry of all polygons, prepared, or an array of lines; no wider than one turn. Longitudes may
+        go on beyond 180.
+    lines: True for lines. repaired: how many polygons crossed themselves, and were cut where they do.
     """
 
     geometry: Any
     lines: bool
-    west: float
     repaired: int
 
 
@@ -70,12 +69,12 @@ def shape_of(geometries: Any) -> Shape:
                 raise EngineInputError("the geometry has no area: its polygons are flat")
     elif not (shapely.length(parts) > 0).any():
         raise EngineInputError("the geometry has no length: its lines begin where they end")
-    parts, west = _unwrapped(parts)
+    parts = _unwrapped(parts)
     if lines.all():
-        return Shape(parts, True, west, 0)
+        return Shape(parts, True, 0)
     whole = shapely.union_all(parts)
     shapely.prepare(whole)
-    return Shape(whole, False, west, repaired)
+    return Shape(whole, False, repaired)
 
 
 def _edges(parts: Any) -> FloatArray:
@@ -104,8 +103,8 @@ def _check(points: FloatArray, *, edges: FloatArray) -> None:
         raise EngineInputError(f"an edge of the geometry is longer than 180 degrees of longitude: {_CUT}")
 
 
-def _unwrapped(parts: Any) -> tuple[Any, float]:
-    """Move parts by whole turns to where together they are narrowest; return them and where longitudes begin there."""
+def _unwrapped(parts: Any) -> Any:
+    """Move parts by whole turns to where together they are narrowest."""
     west, _, east, _ = shapely.bounds(parts).T
     begin = west - 360 * np.floor((west + 180) / 360)
     order = np.argsort(begin, kind="stable")
@@ -116,11 +115,10 @@ def _unwrapped(parts: Any) -> tuple[Any, float]:
     best = int(np.argmax(gaps))
     natural = float(np.ptp(np.concatenate([west, east]))) if west.min() >= -180 and east.max() <= 180 else np.inf
     if 360 - gaps[best] > 0.9 * natural:
-        return parts, -180.0
+        return parts
     if gaps[best] < 0:
-        return _cut_up(parts), -180.0
-    cut = float(begin[best])
-    return _moved(parts, -360 * np.floor((west - cut) / 360)), cut
+        return _cut_up(parts)
+    return _moved(parts, -360 * np.floor((west - begin[best]) / 360))
 
 
 def _moved(parts: Any, by: FloatArray) -> Any:
