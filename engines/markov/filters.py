@@ -59,6 +59,11 @@ class Belief:
     spread: FloatArray
 
 
+def _alike(total: float, concentration: float) -> float:
+    """Return the variance of counts of people whose law has this concentration, beside that of independent ones."""
+    return 1.0 if np.isinf(concentration) else (total + concentration) / (1 + concentration)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseFilter:
     """Args: matrix: `(states, states)`. total: users. measured: `(states,)`, False where nothing is counted."""
@@ -75,7 +80,7 @@ class DenseFilter:
         Infinite: everyone is anywhere, independently. A small one allows that all are in one place.
         """
         share = 1 / len(self.matrix)
-        alike = 1.0 if np.isinf(concentration) else (self.total + concentration) / (1 + concentration)
+        alike = _alike(self.total, concentration)
         spread = self.total * alike * share * (np.eye(len(self.matrix)) - share)
         return Belief(np.full(len(self.matrix), self.total * share), spread)
 
@@ -159,7 +164,7 @@ class DiagonalFilter:
     def start(self, concentration: float) -> Belief:
         """See `DenseFilter.start`."""
         states = self.transition.states
-        alike = 1.0 if np.isinf(concentration) else (self.total + concentration) / (1 + concentration)
+        alike = _alike(self.total, concentration)
         mean = np.full(states, self.total / states)
         return Belief(mean, mean * alike * (1 - 1 / states) + _LEAST_SPREAD)
 
@@ -398,9 +403,7 @@ class Collective:
         now = [Belief(means[-1], spreads[-1]) for means, spreads in paths]
         estimates = [self._mixed(state, now, step, window - 1, revised=False)]
         if back:
-            smoothed = [
-                self._smoothed(mean, spread) for mean, spread in zip(state["means"], state["spreads"], strict=True)
-            ]
+            smoothed = [self._smoothed(means, spreads) for means, spreads in paths]
             for at in back:
                 beliefs = [each[at] for each in smoothed]
                 estimates.append(self._mixed(state, beliefs, step - (window - 1 - at), at, revised=True))

@@ -28,17 +28,6 @@ from schemas.config.engines.series import SUFFIXES
 from schemas.guarantee import Guarantee
 
 
-def guarantee(config: SeriesConfig) -> Guarantee:
-    """See `engines.core.contract.Engine.guarantee`."""
-    return Guarantee(
-        epsilon=config.epsilon,
-        delta=config.delta,
-        mechanisms=config.mechanisms(),
-        neighbouring="replace" if config.domain.readings else "add_remove",
-        note=" ".join(_notes(config)),
-    )
-
-
 def _notes(config: SeriesConfig) -> list[str]:
     presence = config.presence
     notes = []
@@ -194,7 +183,14 @@ class Series:
         """See `engines.core.contract.Engine.guarantee`: of one unit over a span, since one event is not the unit
         here.
         """
-        return guarantee(self.config)
+        config = self.config
+        return Guarantee(
+            epsilon=config.epsilon,
+            delta=config.delta,
+            mechanisms=config.mechanisms(),
+            neighbouring="replace" if config.domain.readings else "add_remove",
+            note=" ".join(_notes(config)),
+        )
 
 
 def _of_number(field: SeriesField, estimate: float, deviation: float) -> dict[str, float | None]:

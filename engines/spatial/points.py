@@ -22,7 +22,7 @@ import numpy as np
 
 from engines.core.many_records import Change, FixedIds, MadeWhenRead, ManyRecords, RecordColumns
 from engines.core.words import GAMMA, fractions, mixed
-from engines.spatial.domain.base import SHARE_BITS, SpatialDomain
+from engines.spatial.domain.base import SpatialDomain, first_shares
 from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray
 from schemas.errors import EngineInputError
 
@@ -63,11 +63,7 @@ class Placement:
         return self.domain.divisible(nodes, depths)
 
     def first_of(self, nodes: IntArray, depths: IntArray, counts: IntArray) -> IntArray:
-        """Return how many of a cell's first `counts` points go to its first child, `(nodes,)`.
-
-        With `w / 2**b` the first child's share it is `(n w + c) >> b`, c fixed per cell: one more or as many for one
-        point more, so the first n points of a cell are the first points of its children.
-        """
+        """Return how many of a cell's first `counts` points go to its first child, `(nodes,)`: see `first_shares`."""
         if self.domain is None or self.domain.halved:
             return (counts + 1 - self.first_child(nodes)) >> 1
         return self._shared(nodes, depths, counts)[0]
@@ -83,9 +79,7 @@ class Placement:
     def _shared(self, nodes: IntArray, depths: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
         """Count how many of the first `counts`, and of one more, go to the first child."""
         assert self.domain is not None
-        shares = self.domain.left_shares(nodes, depths)
-        exact = counts * shares + (self.words(nodes) >> np.uint64(64 - SHARE_BITS)).astype(np.int64)
-        return exact >> SHARE_BITS, (exact + shares) >> SHARE_BITS
+        return first_shares(counts, self.domain.left_shares(nodes, depths), self.words(nodes))
 
     def fractions(self, nodes: IntArray) -> FloatArray:
         """Return `(nodes,)` in [0, 1), fixed per cell: they round fractional counts so that the average is right."""

@@ -146,10 +146,10 @@ class TabularAnswers:
         if question.region is not None:
             raise QueryError("a table has no places. Fix: a condition on its attributes.")
         asked = (question.first - 1, question.last)
+        pending = max(0, asked[1] - max(asked[0], self._totals.latest)) / (asked[1] - asked[0])
         if question.where is None:
             total = self._totals.sum({asked: 1.0})
-            beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
-            return self._answered((total, total, total), beyond / (asked[1] - asked[0]))
+            return self._answered((total, total, total), pending)
         names = tuple(sorted(fields_of(question.where), key=self._places.__getitem__))
         if not any(line.names >= set(names) for line in self._lines):
             raise QueryError(
@@ -172,13 +172,12 @@ class TabularAnswers:
         unmeasured = list(_gaps(runs, (asked[0], min(asked[1], self._totals.latest))))
         within = {run: float(share >= 1) for run, share in times.items()}
         touching = {run: float(share > 0) for run, share in times.items()}
-        beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
         sums = (
             self._combined(share, runs, times, unmeasured, float(parts.share.mean())),
             self._combined(whole, runs, within, unmeasured, 0.0),
             self._combined(some, runs, touching, unmeasured, 1.0),
         )
-        return self._answered(sums, beyond / (asked[1] - asked[0]))
+        return self._answered(sums, pending)
 
     def _answered(self, sums: tuple[Sum, Sum, Sum], pending: float) -> CountAnswer:
         return answered(*sums, pending=pending, bounded=not pending, signed=self._deletes)

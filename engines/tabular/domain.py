@@ -378,6 +378,10 @@ class Impossible:
     right: int
     right_codes: tuple[int, ...]
 
+    def among(self, codes: IntArray) -> BoolArray:
+        """Tell which rows of codes `(rows, attributes)` it is of, `(rows,)`."""
+        return np.isin(codes[:, self.left], self.left_codes) & np.isin(codes[:, self.right], self.right_codes)
+
 
 @dataclass(frozen=True, slots=True)
 class TableDomain:
@@ -487,8 +491,7 @@ class TableDomain:
                 fields[row] = fields[row] or attribute.name
         for zero in self.impossible:
             pair = f"{self.names[zero.left]} and {self.names[zero.right]}"
-            together = np.isin(codes[:, zero.left], zero.left_codes) & np.isin(codes[:, zero.right], zero.right_codes)
-            for row in np.flatnonzero(together).tolist():
+            for row in np.flatnonzero(zero.among(codes)).tolist():
                 fields[row] = fields[row] or pair
         return fields
 
@@ -511,7 +514,7 @@ class TableDomain:
         """Tell which rows have no structural zero, `(rows,)`."""
         fine = np.ones(len(codes), np.bool_)
         for zero in self.impossible:
-            fine &= ~(np.isin(codes[:, zero.left], zero.left_codes) & np.isin(codes[:, zero.right], zero.right_codes))
+            fine &= ~zero.among(codes)
         return fine
 
     def possible_pairs(self, left: int, right: int) -> BoolArray:

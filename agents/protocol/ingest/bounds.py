@@ -59,6 +59,10 @@ class BoundSpec:
     def period_of(self, steps: IntArray) -> IntArray:
         return np.zeros_like(steps) if self.period_steps is None else steps // self.period_steps
 
+    def period_at(self, step: int) -> int:
+        """Return the period of one step."""
+        return 0 if self.period_steps is None else step // self.period_steps
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
@@ -197,7 +201,7 @@ class Bounds:
             period = slot
             if slot < ADMITTED and self.spec.max_per_step is not None:  # it names a step, and no period
                 self._add("step", slot, groups.users, charged // self.spec.charge)
-                period = int(self.spec.period_of(np.array([slot]))[0])
+                period = self.spec.period_at(slot)
             self._add("period", period, groups.users, charged)
 
     def fill(self, kind: Kind, slot: int, buckets: Mapping[int, tuple[Hashes, Counts]]) -> None:
@@ -208,14 +212,14 @@ class Bounds:
         if slot >= SURPLUS and self._beyond is not None:
             self._beyond.fill(kind, slot - SURPLUS, buckets)
             return
-        tables = self.periods if kind == "period" else self.steps
+        tables = self._tables_of(kind)
         if slot in tables:
             raise ValueError(f"snapshots of {kind} {slot} are loaded at once, before any event")
         tables[slot] = UserTable.of_buckets(self._largest(kind, slot), buckets)
 
     def expire(self, open_step: int) -> None:
         """Forget what no event can join any more: steps before the open one, and the periods before its own."""
-        open_period = int(self.spec.period_of(np.array([open_step]))[0])
+        open_period = self.spec.period_at(open_step)
         for period in [period for period in self.periods if period < open_period]:
             del self.periods[period]
         for step in [step for step in self.steps if step < open_step]:
@@ -247,8 +251,11 @@ class Bounds:
         """Return what no count of this table is above."""
         return self.spec.max_contributions if kind == "period" else self.spec.max_per_step or 0
 
+    def _tables_of(self, kind: Kind) -> dict[int, UserTable]:
+        return self.periods if kind == "period" else self.steps
+
     def _table(self, kind: Kind, slot: int) -> UserTable:
-        tables = self.periods if kind == "period" else self.steps
+        tables = self._tables_of(kind)
         if slot not in tables:
             tables[slot] = UserTable(self._largest(kind, slot))
         return tables[slot]

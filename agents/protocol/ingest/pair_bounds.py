@@ -117,7 +117,7 @@ class PairBounds(Bounds):
     def expire(self, open_step: int) -> None:
         """Forget users and pairs of closed periods."""
         super().expire(open_step)
-        oldest = ADMITTED + int(self.spec.period_of(np.array([open_step]))[0])
+        oldest = ADMITTED + self.spec.period_at(open_step)
         for slot in [slot for slot in self.periods if ADMITTED <= slot < oldest]:
             del self.periods[slot]
 

@@ -54,7 +54,8 @@ class TripBounds(Bounds):
         """Decide on records in offset order, and remember what was admitted; rows of trips are among those charged."""
         trips = parts
         assert trips is not None, "records without trips are bounded by `Bounds`"
-        step_list, cells = steps.tolist(), {step: self.cell_of(step) for step in distinct(steps)}
+        period_at, step_list = self.spec.period_at, steps.tolist()
+        cells = {step: self.cell_of(step) for step in distinct(steps)}
         admitted = self._known(trips, cells)
         left: dict[tuple[Kind, int], dict[tuple[int, int], int]] = {}
         accepted, admissions = np.zeros(len(steps), bool), np.zeros(len(steps), np.int64)
@@ -66,13 +67,12 @@ class TripBounds(Bounds):
             first = admitted.get((cell, trip))
             if first is None:
                 before = admitted.get((cell - 1, trip))
-                if before is not None and step < before + self._life and self._same_period(before, step):
+                if before is not None and step < before + self._life and period_at(before) == period_at(step):
                     first = before
             elif self.spec.max_per_step is not None and step < first:
                 continue
             if first is None:
-                period = 0 if self._period is None else step // self._period
-                places: list[tuple[Kind, int]] = [("period", period)]
+                places: list[tuple[Kind, int]] = [("period", period_at(step))]
                 if self.spec.max_per_step is not None:
                     places.append(("step", step))
                 for place in places:
@@ -92,12 +92,9 @@ class TripBounds(Bounds):
         self.add(rows, charges)
         return Accepted(accepted, rows, charges, admitted=admissions)
 
-    def _same_period(self, left: int, right: int) -> bool:
-        return self._period is None or left // self._period == right // self._period
-
     def _rooms(self, kind: Kind, slot: int, hashes: Hashes) -> dict[tuple[int, int], int]:
         """Return how many trips may still be admitted of each of these users in a period, or in a step."""
-        most, tables = self._largest(kind, slot), self.periods if kind == "period" else self.steps
+        most, tables = self._largest(kind, slot), self._tables_of(kind)
         users = Groups.from_hashes(hashes).users
         used = tables[slot].read(users) if slot in tables else np.zeros(len(users), np.int64)
         return dict(zip(map(tuple, users.tolist()), (most - used).tolist(), strict=True))

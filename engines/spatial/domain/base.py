@@ -36,6 +36,16 @@ def first_codes(nodes: IntArray, depths: IntArray | int, depth: int) -> IntArray
     return (nodes << (depth - depths)) - (1 << depth)
 
 
+def first_shares(counts: IntArray, shares: IntArray, words: WordArray) -> tuple[IntArray, IntArray]:
+    """Return how many of a cell's first `counts` points, and of one more, go to its first child, `(nodes,)` each.
+
+    With `w / 2**b` the first child's share it is `(n w + c) >> b`, c fixed per cell by its word: one more or as many
+    for one point more, so the first n points of a cell are the first points of its children.
+    """
+    exact = counts * shares + (words >> np.uint64(64 - SHARE_BITS)).astype(np.int64)
+    return exact >> SHARE_BITS, (exact + shares) >> SHARE_BITS
+
+
 def nodes_to(domain: SpatialDomain, depth: int) -> IntArray:
     """Return all nodes of a depth or less, ascending."""
     level = np.ones(1, np.int64)

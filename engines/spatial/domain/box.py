@@ -100,6 +100,12 @@ class BoxDomain(PlanarDomain):
     def y_bits(self) -> int:
         return self.depth // 2
 
+    @property
+    def cell_size(self) -> tuple[np.float64, np.float64]:
+        """Width and height of a finest cell, in the coordinates' unit."""
+        xmin, ymin, xmax, ymax = self.bounds
+        return np.float64((xmax - xmin) / (1 << self.x_bits)), np.float64((ymax - ymin) / (1 << self.y_bits))
+
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """Return keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
 
@@ -149,11 +155,11 @@ class BoxDomain(PlanarDomain):
         Args:
             nodes: `(nodes,)` heap numbers. depths: `(nodes,)` their depths.
         """
-        xmin, ymin, xmax, ymax = self.bounds
+        xmin, ymin, _, _ = self.bounds
         column, row = self.grid(first_codes(nodes, depths, self.depth))
         wide = np.int64(1) << (self.x_bits - (depths + 1) // 2)
         high = np.int64(1) << (self.y_bits - depths // 2)
-        dx, dy = np.float64((xmax - xmin) / (1 << self.x_bits)), np.float64((ymax - ymin) / (1 << self.y_bits))
+        dx, dy = self.cell_size
         return xmin + column * dx, ymin + row * dy, xmin + (column + wide) * dx, ymin + (row + high) * dy
 
     @property
@@ -173,8 +179,8 @@ class BoxDomain(PlanarDomain):
         """Return x and y of points, rounded to a thousandth of the finest cell or better, and inside their cells."""
         fx, fy = public.positions(nodes, indices)
         column, row = self.grid(nodes - (1 << self.depth))
-        xmin, ymin, xmax, ymax = self.bounds
-        dx, dy = np.float64((xmax - xmin) / (1 << self.x_bits)), np.float64((ymax - ymin) / (1 << self.y_bits))
+        xmin, ymin, _, _ = self.bounds
+        dx, dy = self.cell_size
         return _place(xmin, dx, column, fx), _place(ymin, dy, row, fy)
 
 

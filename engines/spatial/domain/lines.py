@@ -121,9 +121,8 @@ class LineDomain(MappedDomain):
 
         tree, left, self.measure = grown(grid, pieces, usable=usable)
         self._rows, self._ends = left.sorted()
-        self._middle_x, self._middle_y = _middles(left)
         self._until = np.cumsum(SegmentPieces(self._ends, np.zeros(len(self._ends), np.int64), 1).lengths())
-        super().__init__(fields, tree, bounds, f"lines within {reach_m!r} m")
+        super().__init__(fields, tree, bounds, f"lines within {reach_m!r} m", middles=_middles(left))
 
     def outline(self) -> list[FloatArray]:
         detail = outline_detail(self.bounds)
@@ -190,9 +189,6 @@ class LineDomain(MappedDomain):
 
     def _rounded(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         return rounded(x, _FINE_DEGREES), rounded(y, _FINE_DEGREES)
-
-    def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
-        return self._middle_x[pieces], self._middle_y[pieces]
 
 
 def _segments(shape: Shape) -> FloatArray:

@@ -18,7 +18,7 @@ import numpy as np
 from engines.core.contract import Columns
 from engines.core.coordinates import refused
 from engines.core.words import fractions
-from engines.spatial.domain.base import SHARE_BITS, PlanarDomain, PublicWords
+from engines.spatial.domain.base import PlanarDomain, PublicWords, first_shares
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CellTree
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
@@ -29,7 +29,7 @@ ROUNDS, EXACT_ROUNDS = 24, 72
 
 
 class MappedDomain(PlanarDomain):
-    """Implements `SpatialDomain`, but for what `_inside`, `_drawn` and `_middles` say of the shape.
+    """Implements `SpatialDomain`, but for what `_inside` and `_drawn` say of the shape.
 
     Attributes:
         measure: of the whole shape, in square metres or metres.
@@ -40,12 +40,25 @@ class MappedDomain(PlanarDomain):
     _margin = (0.0, 0.0)
     """Degrees beyond the bounds within which an event may belong to the shape."""
 
-    def __init__(self, fields: tuple[str, str], tree: CellTree, limits: FloatArray, kind: str) -> None:
-        """Args: limits: west, south, east and north end of the shape. kind: of the shape, and how it takes events."""
+    def __init__(
+        self,
+        fields: tuple[str, str],
+        tree: CellTree,
+        limits: FloatArray,
+        kind: str,
+        *,
+        middles: tuple[FloatArray, FloatArray],
+    ) -> None:
+        """Begin with a shape's tree.
+
+        Args:
+            limits: west, south, east and north end of the shape. kind: of the shape, and how it takes events.
+            middles: x and y of one point of each piece, `(pieces,)`, that can always be taken.
+        """
         self.x_field, self.y_field = fields
         self.tree = tree
         self.grid, self.bounds = tree.grid, tree.grid.bounds
-        self._limits = limits
+        self._limits, self._middles = limits, middles
         digest = hashlib.sha256()
         for part in (tree.inner, tree.share, tree.start, tree.first, tree.end_depth, tree.end_level):
             digest.update(np.ascontiguousarray(part, "<i8").tobytes())
@@ -60,10 +73,6 @@ class MappedDomain(PlanarDomain):
     @abstractmethod
     def _drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Draw points of pieces, evenly, and tell whether the draw holds; u and v are in [0, 1)."""
-
-    @abstractmethod
-    def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return one point of each piece that can always be taken."""
 
     def remarks(self) -> Iterator[str]:
         """Yield what whoever configured the shape should know of it, in sentences."""
@@ -149,7 +158,7 @@ class MappedDomain(PlanarDomain):
             x[open_rows[holds]], y[open_rows[holds]] = px[holds], py[holds]
             open_rows = open_rows[~holds]
         if len(open_rows):
-            px, py = self._middles(self.tree.piece[end[open_rows]])
+            px, py = (middle[self.tree.piece[end[open_rows]]] for middle in self._middles)
             x[open_rows], y[open_rows] = self._public(px), py
         return self._public(x), y
 
@@ -164,16 +173,14 @@ class MappedDomain(PlanarDomain):
         for level in range(self.depth):
             levels[:] = level
             shares = self.left_shares(nodes, levels)
-            exact = indices * shares + (named.words(nodes) >> np.uint64(64 - SHARE_BITS)).astype(np.int64)
-            before, after = exact >> SHARE_BITS, (exact + shares) >> SHARE_BITS
+            before, after = first_shares(indices, shares, named.words(nodes))
             first = after > before
             indices = np.where(first, before, indices - before)
             nodes = 2 * nodes + ~first
         return self.points(named, nodes, indices)
 
     def _rounded(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        xmin, ymin, xmax, ymax = self.bounds
-        width, height = (xmax - xmin) / (1 << self.grid.x_bits), (ymax - ymin) / (1 << self.grid.y_bits)
+        width, height = self.grid.cell_size
         return rounded(x, width), rounded(y, height)
 
     def _come_back(self, x: FloatArray, y: FloatArray, codes: IntArray) -> BoolArray:

@@ -275,8 +275,7 @@ class PolygonDomain(MappedDomain):
         tree, pieces, self.measure = grown(grid, _rings(shape), usable=usable)
         edged = tree.piece >= 0
         self._chords = Chords(*pieces.edges(bounds_of(grid, tree.end_code[edged], depth)))
-        self._middle_x, self._middle_y = middles[0]
-        super().__init__(fields, tree, bounds, "polygons")
+        super().__init__(fields, tree, bounds, "polygons", middles=middles[0])
 
     def remarks(self) -> Iterator[str]:
         if self._repaired:
@@ -295,9 +294,6 @@ class PolygonDomain(MappedDomain):
 
     def _drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         return self._chords.drawn(pieces, u, v)
-
-    def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
-        return self._middle_x[pieces], self._middle_y[pieces]
 
 
 def outline_detail(bounds: tuple[float, float, float, float]) -> float:
