@@ -158,10 +158,11 @@ def metrics(stream: Stream) -> Sequence[Metric]:
             "A release without any trips has at most 1.",
             tile=True,
         ),
-        metric("se_jsd", "distance of start-end pairs", f"{_JSD} {_PAIRS}.", _WORST, tile=True),
-        metric("fp_are", "error of frequent routes", f"{_ARE} how often {_ROUTES} are taken.", _EMPTY, tile=True),
+        # The others are near their worst unless there are many trips for each pair, or way, of cells.
+        metric("fp_jsd", "distance of frequent routes", f"{_JSD} {_ROUTES}.", _NOTHING, tile=True),
+        metric("fp_are", "error of frequent routes", f"{_ARE} how often {_ROUTES} are taken.", _EMPTY),
+        metric("se_jsd", "distance of start-end pairs", f"{_JSD} {_PAIRS}.", _WORST),
         metric("se_are", "error of start-end pairs", f"{_ARE} the numbers of {_PAIRS}.", _EMPTY),
-        metric("fp_jsd", "distance of frequent routes", f"{_JSD} {_ROUTES}.", _NOTHING),
         metric("cp_are", "error of frequent ways", f"{_ARE} how often {_COLLAPSED} are taken.", _EMPTY),
         metric("cp_jsd", "distance of frequent ways", f"{_JSD} {_COLLAPSED[:-1]}.", _NOTHING),
     ]
