@@ -181,21 +181,26 @@ def test_spark_makes_the_same_table_in_batch_and_as_a_stream(rides: Any, tmp_pat
     """With `spark-submit` as printed, in an environment of its own; the stream goes on where it was."""
     import polars as pl
 
-    bin_folder = environment("recipes").parent
     for language in ("python", "sql"):
         written(language, tmp_path, rides.fill)
     batch, stream = commands("spark")
-    place = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
-    place |= {"PYSPARK_PYTHON": str(bin_folder / "python"), "SPARK_CONF_DIR": str(tmp_path)}
-    (tmp_path / "spark-defaults.conf").write_text("spark.ui.enabled false\nspark.sql.shuffle.partitions 2\n")
     for command in (batch, stream, stream):
-        done = subprocess.run(
-            shlex.split(command), env=place, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr[-5000:]
+        spark(command, tmp_path)
     expected = {key: (record["lon"], record["lat"]) for key, record in rides.rows.items()}
     assert {row[0]: row[1:] for row in pl.read_parquet(tmp_path / "rides" / "*.parquet").rows()} == expected
     assert delta_rows(tmp_path / "rides_table") == expected
+
+
+def spark(command: str, folder: Path) -> None:
+    """Run a line with `spark-submit` in a folder."""
+    bin_folder = environment("recipes").parent
+    place = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    place |= {"PYSPARK_PYTHON": str(bin_folder / "python"), "SPARK_CONF_DIR": str(folder)}
+    (folder / "spark-defaults.conf").write_text(
+        "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\nspark.sql.session.timeZone UTC\n"
+    )
+    done = subprocess.run(shlex.split(command), env=place, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-5000:]
 
 
 def delta_rows(folder: Path) -> dict[str, tuple[float, ...]]:

@@ -11,7 +11,7 @@ import datetime
 import json
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from tests.kafka.test_recipes import (
     postgres,
     python,
     run_connect,
+    spark,
     written,
 )
 from tests.maven import kept
@@ -173,6 +174,28 @@ async def test_a_jdbc_sink_takes_avro(bootstrap: str, tmp_path: Path) -> None:
         expected = {key: (row["at"] * 1_000_000, row["x"], row["y"]) for key, row in rows.items()}
         [converter] = [text for words, text in blocks("properties") if words == "avro"]
         await asyncio.to_thread(keep_a_table, tmp_path, bootstrap, topic, registry.url, converter, expected)
+
+
+@pytest.mark.nightly
+@pytest.mark.seconds(60)
+async def test_spark_reads_avro(bootstrap: str, tmp_path: Path) -> None:
+    with SchemaRegistry() as registry:
+        config = config_from_mapping(job(bootstrap, tmp_path, {"url": registry.url}))
+        await create_topics(config, source_partitions=1)
+        await feed(config, range(STEPS))
+        await run(config, STEPS)
+        topic = Topics.synthetic(config.streams[0].name)
+        rows = alive(config.streams[0], await records_of(bootstrap, topic))
+        printed = {"localhost:9092": bootstrap, "http://localhost:8081": registry.url, "rides.synthetic": topic}
+        written(
+            "python", tmp_path, lambda text: reduce(lambda found, each: found.replace(*each), printed.items(), text)
+        )
+        [command] = commands("spark-avro")
+        await asyncio.to_thread(spark, command, tmp_path)
+    table = pq.read_table(tmp_path / "rides").to_pylist()
+    for row in table:
+        row["at"] = int(row["at"].replace(tzinfo=datetime.UTC).timestamp())
+    assert {row.pop("synthetic_id"): row for row in table} == rows
 
 
 def keep_a_table(
