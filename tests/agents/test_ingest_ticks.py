@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -520,12 +521,19 @@ def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0) -> Any:
     async def sleep(wait_s: float) -> None:
         slept.append(wait_s)
 
-    return SimpleNamespace(
-        partition_tasks={TopicPartition("raw.s", number): task for number, task in enumerate(tasks)},
-        consumer=SimpleNamespace(getmany=getmany), got=got, slept=slept, sleep=sleep, _together_until_s=0.0,
-        _busy=set(),
+    sources = {TopicPartition("raw.s", number): task for number, task in enumerate(tasks)}
+    paused = set[TopicPartition]()
+    consumer = SimpleNamespace(
+        getmany=getmany, assignment=lambda: set(sources), paused=lambda: set(paused),
+        pause=lambda *some: paused.update(some), resume=lambda *some: paused.difference_update(some),
+    )  # fmt: skip
+    service = SimpleNamespace(
+        partition_tasks=sources, consumer=consumer, got=got, slept=slept, sleep=sleep, _together_until_s=0.0,
+        _busy=set(), _resting=set(),
         _pulse=SimpleNamespace(ready=True), _options=IngestOptions(), _until_next_end_s=lambda: next_end_s,
     )  # fmt: skip
+    service._rest, service._wake = partial(IngestService._rest, service), partial(IngestService._wake, service)
+    return service
 
 
 async def read(service: Any) -> Any:
@@ -562,6 +570,44 @@ async def test_a_partition_with_many_records_is_read_at_once_while_those_of_othe
     await read(behind)
     await read(behind)
     assert behind.got == [(), ()], "more may wait of the other partition, for which there was no room"
+
+
+async def test_nothing_is_fetched_while_records_come_together_for_long() -> None:
+    many = [task_of() for _ in range(60)]
+    first = many[0]
+    service = reading(*many, gives=1)
+    await read(service)
+    assert service.consumer.paused() == set(service.partition_tasks)
+    first.awaited.put(first.clocked[0], 0, 5)
+    await read(service)
+    assert service.consumer.paused() == set(list(service.partition_tasks)[1:]), "an end is read at once"
+    first.reached(5)
+    service._together_until_s = 0.0
+    await read(service)
+    assert service.got[-1] == ()
+    assert len(service.got) == 3
+    assert service.consumer.paused() == set(service.partition_tasks)
+
+
+async def test_what_rests_and_is_paused_for_another_reason_is_not_woken() -> None:
+    service = reading(*(task_of() for _ in range(60)), gives=1)
+    held, resting, gone = list(service.partition_tasks)[:3]
+    service.consumer.pause(held)
+    await read(service)
+    del service.partition_tasks[gone]
+    service._together_until_s = 0.0
+    woken = list[TopicPartition]()
+    service.consumer.resume = lambda *some: woken.extend(some)
+    await read(service)
+    assert resting in woken
+    assert held not in woken
+    assert gone not in woken
+
+
+async def test_what_comes_together_for_a_moment_is_fetched_meanwhile() -> None:
+    service = reading(task_of(), gives=1)
+    await read(service)
+    assert service.consumer.paused() == set()
 
 
 async def test_a_worker_that_joins_its_group_asks_for_all_and_hears_of_errors() -> None:

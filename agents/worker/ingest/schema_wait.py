@@ -48,16 +48,17 @@ class SchemaWait:
             self._pulse.ready = True
             self._pulse.waits("for a schema that is not known yet")
 
-    def hold(self, consumer: AIOKafkaConsumer, task: SourceTask) -> None:
-        """Read nothing where a task cannot go on until its schemas are known."""
+    def hold(self, consumer: AIOKafkaConsumer, task: SourceTask) -> bool:
+        """Read nothing where a task cannot go on until its schemas are known. Return whether it is held."""
         if not task.wanted or task.closed:
-            return
+            return False
         consumer.pause(task.source)
         consumer.seek(task.source, task.position)
         self._book.ask_again(task.wanted)  # an earlier answer was about earlier records
         self._wanted |= task.wanted
         self._again |= task.wanted & self._under_way
         self._see_to_it()
+        return True
 
     def go_on(self, consumer: AIOKafkaConsumer, tasks: Mapping[TopicPartition, SourceTask]) -> None:
         """Read on where all that was waited for was answered. Raises: what ended the asking.

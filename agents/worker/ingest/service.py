@@ -138,6 +138,7 @@ LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 1_000  # of one partition
 TOGETHER = 0.2  # of the time that records wait for their block to fill, to come together before they are taken in
 TOGETHER_S = 5.0  # at most: what is left for the end of a step delays its release
+REST_S = 1.0  # from which on nothing is fetched meanwhile: a fetch that was under way has ended by then
 TURN_S = 0.02  # of work on one partition after the other, before anything else has its turn
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
@@ -189,6 +190,7 @@ class IngestService(LongService):
         self._step_ends = StepEnds()
         self._together_until_s = 0.0
         self._busy: set[TopicPartition] = set()
+        self._resting: set[TopicPartition] = set()
         self._instance_id = instance_id
         self._grace_us = {stream.name: stream.time.grace_us for stream in config.streams}
         self._wanted: frozenset[TopicPartition] = frozenset()
@@ -247,6 +249,7 @@ class IngestService(LongService):
         """
         until_end_s, most = self._until_next_end_s(), self._options.poll_records
         tasks = self.partition_tasks.values()
+        self._wake(consumer, asked)
         if tasks and not asked:
             await self.sleep(min(until_end_s, max(LEAST_S, self._together_until_s - time.monotonic())))
             return {}
@@ -258,8 +261,24 @@ class IngestService(LongService):
         self._busy = {source for source, records in fetched.items() if len(records) >= FEW_RECORDS}
         if every and sum(map(len, fetched.values())) < most:
             wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
-            self._together_until_s = time.monotonic() + min(wait_s * TOGETHER, TOGETHER_S)
+            together_s = min(wait_s * TOGETHER, TOGETHER_S)
+            self._together_until_s = time.monotonic() + together_s
+            if together_s >= REST_S:
+                self._rest(consumer)
         return fetched
+
+    def _rest(self, consumer: AIOKafkaConsumer) -> None:
+        """Fetch nothing while records come together: else the client goes on, and has the first few of each partition
+        when all are asked for, which are taken in by themselves.
+        """
+        self._resting = consumer.assignment() - consumer.paused() - self._busy
+        consumer.pause(*self._resting)
+
+    def _wake(self, consumer: AIOKafkaConsumer, sources: Iterable[TopicPartition]) -> None:
+        """Let the client fetch what is read now. A rebalance has woken all that it assigned anew."""
+        woken = self._resting.intersection(sources)
+        self._resting -= woken
+        consumer.resume(*(woken & consumer.assignment()))
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
         await self._schemas.close()
@@ -355,7 +374,8 @@ class IngestService(LongService):
                     with about(role="ingest", topic=source.topic, partition=source.partition):
                         await self._pass_over(consumer, task, records[0].offset)
                         await task.take(records)
-                        self._schemas.hold(consumer, task)
+                        if self._schemas.hold(consumer, task):
+                            self._resting.discard(source)
                         await task.flush_if_due(len(self.partition_tasks))
         await asyncio.sleep(0)
 
@@ -512,7 +532,7 @@ class IngestService(LongService):
 
     async def _give_up(self) -> None:
         """Finish what is under way, open nothing more, and own nothing."""
-        self._wanted = frozenset()
+        self._wanted, self._resting = frozenset(), set()
         self._assigned = self._pulse.ready = False
         self._generation += 1
         if self._opening is not None:
