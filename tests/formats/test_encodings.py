@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.formats import protobuf
+from agents.protocol.formats.avro import AvroEncoding
 from agents.protocol.formats.build import InputFormat
 from agents.protocol.formats.contract import MOST, VALUE_HEADER, SchemaBook, SchemaRef, SchemaText, UnreadableError
 from agents.protocol.formats.csv_text import CsvEncoding
@@ -200,6 +201,8 @@ def test_a_uuid_is_the_text_that_producers_key_by() -> None:
     kind = {"type": "string", "logicalType": "uuid"}
     for text in ("C0FFEE00-0000-4000-8000-00000000000A", "{c0ffee00-0000-4000-8000-00000000000a}", "nobody"):
         assert of_type(kind, text) == (text, Reason.ACCEPTED, "")
+    short = {"type": "fixed", "name": "U", "size": 4, "logicalType": "uuid"}
+    assert of_type(short, b"abcd")[1:] == (Reason.WRONG_TYPE, "more")
 
 
 def test_a_decimal_has_all_its_digits_whatever_precision_is_claimed() -> None:
@@ -230,6 +233,30 @@ def test_a_time_of_no_calendar_is_wrong_where_it_stands(kind: dict[str, Any], nu
     assert of_type(kind, number, x=number)[1:] == (Reason.NOT_FINITE, "x")
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "written"),
+    [
+        ("string", None, "a"),
+        ("long", "0", 7),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"], "default": "Z"}, "B", "B"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 4}, "x", b"\1"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_in_a_schema_and_not_in_its_records_costs_none_of_them(
+    kind: Any, default: Any, written: Any
+) -> None:
+    """As earlier versions of Avro in Java let them pass, and so registries that have them still."""
+    good = {**AVRO_SCHEMA, "fields": [*AVRO_SCHEMA["fields"], {"name": "more", "type": kind}]}
+    bad = {**good, "fields": [*AVRO_SCHEMA["fields"], {"name": "more", "type": kind, "default": default}]}
+    plain = json.loads(json.dumps(good).replace("logicalType", "ignored").replace('"default": "Z"', '"doc": ""'))
+    book, ref = SchemaBook(), SchemaRef(1000)
+    book.put(ref, SchemaText("AVRO", json.dumps(bad)))
+    data = in_avro({**EVENT, "more": written}, plain, ref)
+    expected = decimal.Decimal("0.0001") if isinstance(written, bytes) else written
+    assert AvroEncoding(book).read(data, None)["more"] == expected
+
+
 @pytest.mark.parametrize(("unit", "read"), [("s", "60.000001"), ("ms", "60000.001"), ("us", 60_000_001)])
 def test_an_instant_is_one_whatever_unit_it_is_written_in(unit: str, read: Any) -> None:
     made = spec(InputFormat("avro"))
@@ -244,8 +271,6 @@ def test_a_named_type_of_another_subject() -> None:
     ride = {"type": "record", "name": "Ride", "fields": [{"name": "place", "type": "Place"}]}
     book, ref = SchemaBook(), SchemaRef(3)
     book.put(ref, SchemaText("AVRO", json.dumps(ride), (("Place", place),)))
-    from agents.protocol.formats.avro import AvroEncoding
-
     named: dict[str, Any] = {}
     fastavro.parse_schema(json.loads(place), named_schemas=named)
     data = in_avro({"place": {"x": 1.5}}, fastavro.parse_schema(ride, named_schemas=named), ref)  # type: ignore[arg-type]

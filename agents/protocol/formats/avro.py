@@ -57,8 +57,31 @@ _SOME = _Cost(1, 0, empty=False)
 _NONE = _Cost(1, 1, empty=True)
 
 
+def for_reading(schema: Any) -> Any:
+    """Return a schema with all that reading needs: logical types are those of our readers, and there are no defaults,
+    since no reader's schema has a part in it. What is wrong with a default or a precision is the writer's affair, and
+    other libraries and registries let it pass.
+
+    >>> for_reading({"type": "record", "name": "R", "fields": [{"name": "n", "type": "long", "default": "0"}]})
+    {'type': 'record', 'name': 'R', 'fields': [{'name': 'n', 'type': 'long'}]}
+    """
+    if isinstance(schema, list):
+        return [for_reading(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {
+        key: for_reading(each) if key in ("type", "fields", "items", "values") else each
+        for key, each in schema.items()
+        if key != "default"
+    }
+    kind, logical = found.get("type"), found.get("logicalType")
+    if isinstance(kind, str) and (f"{kind}-{logical}" in _TIMES or f"{kind}-{logical}" in _OTHERS):
+        found["logicalType"] = f"{OURS}{logical}"
+    return found
+
+
 def bound(schema: Any, named: Mapping[str, Any]) -> bool:
-    """Check that reading with a schema has a bound; renames logical types in place, to those of our readers.
+    """Check that reading with a schema has a bound.
 
     Args: schema, named: as the library parsed them.
     Returns: whether a type of it can hold itself: then `too_deep` must be asked of each value.
@@ -111,9 +134,6 @@ class _Costs:
             if kind == "array" and item.empty:
                 raise ValueError("an array of items that take no bytes")
             return _checked([item], item.free, empty=False)
-        logical = schema.get("logicalType")
-        if isinstance(kind, str) and (f"{kind}-{logical}" in _TIMES or f"{kind}-{logical}" in _OTHERS):
-            schema["logicalType"] = OURS + logical
         if kind == "fixed":
             return _SOME if schema["size"] > 0 else _NONE
         return _SOME if kind == "enum" else self.of(kind, above, endless)
@@ -152,8 +172,8 @@ class AvroEncoding(SchemaEncoding):
 
         named: dict[str, Any] = {}
         for _, each in text.references:
-            fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
-        parsed = fastavro.parse_schema(msgspec.json.decode(text.text), named_schemas=named)
+            fastavro.parse_schema(for_reading(msgspec.json.decode(each)), named_schemas=named)
+        parsed = fastavro.parse_schema(for_reading(msgspec.json.decode(text.text)), named_schemas=named)
         recursive = bound(parsed, named)
         fastavro.read.LOGICAL_READERS.update(_readers(fastavro.read.LOGICAL_READERS))
         if not recursive:
