@@ -53,6 +53,7 @@ SWALLOWED = {
     ("agents/kafka/status.py", "_is_of"): "a command",
     ("agents/kafka/status.py", "_look_back"): "a command",
     ("agents/kafka/status.py", "_newest_entry"): "a command",
+    ("agents/kafka/status.py", "registry_doubts"): "a command",
     ("agents/kafka/stop_log.py", "last_words"): "the worker ends, and says in the log that it could not write",
     ("agents/kafka/topics.py", "admin_client"): "closes what could not start, and raises why",
     ("agents/kafka/lifecycle/cancellations.py", "LongService._told"): "the worker leaves, and raises it otherwise",
