@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.formats.build import ROWS, InputFormat
+from agents.protocol.formats.contract import SchemaRef
 from agents.protocol.formats.reader import ABSENT, FieldPath, paths_of
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import RawRecord
-from tests.formats.forms import AVRO_SCHEMA, in_avro, records, spec
+from tests.formats.forms import AVRO_SCHEMA, framed, in_avro, records, spec
 from tests.protocol.ingest_runs import taken
 
 DOCUMENT = {
@@ -112,6 +113,17 @@ def test_keys_headers_and_timestamps() -> None:
         ("MISSING_FIELD", "$key"), ("UNREADABLE", "$key"), ("MISSING_FIELD", "$timestamp"), ("UNREADABLE", "$header.k"),
         ("EMPTY", ""),
     ]  # fmt: skip
+
+
+def test_a_key_of_another_format_is_no_text_whatever_its_bytes_happen_to_be() -> None:
+    """Else a user would be one more with each version of the key's schema."""
+    made = spec(InputFormat(), user="$key")
+    value = json.dumps({"at": 0, "x": 0.5, "y": 0.5}).encode()
+    keys = [framed(SchemaRef(number), b"\6ann") for number in (1, 2)]
+    feed = [RawRecord(offset, 0, key, value) for offset, key in enumerate([*keys, (57).to_bytes(8, "big"), b"ann"])]
+    counts, letters = counted(made, feed)
+    assert counts == {"ACCEPTED": 1, "UNREADABLE": 3}
+    assert letters == [("UNREADABLE", "$key")] * 3
 
 
 def test_a_key_in_avro() -> None:

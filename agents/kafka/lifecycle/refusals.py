@@ -89,7 +89,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.BAD_OPERATION.name: "an operation is insert or delete, as far as the engine takes both; changes u and d "
     'of Debezium are read where [streams.domain] has op = "$operation"',
     Reason.UNREADABLE.name: "the records are cut off, not of the stream's format, or hold what the schema that they "
-    "name does not explain: correct format, or the producer",
+    "name does not explain: correct format (of $key: key_format), or the producer",
     Reason.NO_SCHEMA_ID.name: "producers must write with a serializer of the registry; without one, set another format",
     Reason.UNKNOWN_SCHEMA.name: "set [kafka.registry] url to the registry that the producers write with",
     Reason.UNUSABLE_SCHEMA.name: "set format to the schemas' own kind; one that does not compile must be corrected",

@@ -80,9 +80,14 @@ class MessagePackEncoding(Encoding):
 
 @dataclass(frozen=True, slots=True)
 class TextEncoding(Encoding):
-    """A text in UTF-8."""
+    """A text in UTF-8. What begins with a zero byte is none: serializers of a registry put a schema's id behind it,
+    and by that a user would be another one with each version of the schema; others write numbers so, of which some are
+    UTF-8 by chance.
+    """
 
     def read(self, data: bytes, header: bytes | None) -> Any:
+        if data.startswith(b"\0"):
+            raise UnreadableError(Reason.UNREADABLE)
         try:
             return data.decode()
         except UnicodeDecodeError:
