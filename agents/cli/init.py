@@ -170,9 +170,7 @@ def init(
         say(f"  privstream validate {out}\n      what is promised, and how large the noise is")
         say(f"  privstream simulate {out} {file} --out try\n      what would come out, without Kafka; NOT private")
         if rows:
-            say(
-                f"  privstream doctor {out}\n      what becomes of the newest records of {source}, when it is filled in"
-            )
+            say(f"  privstream doctor {out}\n      what becomes of the newest records of {source}")
         else:
             say(f"  privstream dev {out} {file}\n      all of it on this machine")
     if done.to_fill:
