@@ -527,7 +527,7 @@ def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0) -> Any:
         getmany=getmany, assignment=lambda: set(sources), paused=lambda: set(paused),
         pause=lambda *some: paused.update(some), resume=lambda *some: paused.difference_update(some),
     )  # fmt: skip
-    service = SimpleNamespace(
+    service: Any = SimpleNamespace(
         partition_tasks=sources, consumer=consumer, got=got, slept=slept, sleep=sleep, _together_until_s=0.0,
         _busy=set(), _resting=set(),
         _pulse=SimpleNamespace(ready=True), _options=IngestOptions(), _until_next_end_s=lambda: next_end_s,
