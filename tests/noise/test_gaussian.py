@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from engines.core.noise import (
     DiscreteGaussian,
     NoiseSource,
+    bernoulli_exp_multiples,
     discrete_gaussian,
     discrete_laplace,
     seeded,
@@ -50,6 +51,25 @@ def hits_of(values: np.ndarray, sigma_squared: Fraction) -> tuple[list[int], lis
             hits += [int(np.sum(values == k)), int(np.sum(values >= k)), int(np.sum(values <= -k))]
             probabilities += [law.pmf(k), law.tail(k), law.tail(k)]
     return [*hits, int(np.sum(values == 0))], [*probabilities, law.pmf(0)]
+
+
+@pytest.mark.parametrize("sigma_squared", [Fraction(12_345_677 * 2**33), Fraction(10**18 + 9, 10**6 + 3)], ids=str)
+def test_where_terms_are_long_coins_are_those_of_fractions(
+    sigma_squared: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word by word: what was drawn is drawn again after a crash, whatever computes it."""
+    tossed = []
+
+    def coin(gap: int, unit: Fraction, source: NoiseSource) -> bool:
+        tossed.append(gap)
+        return bool(bernoulli_exp_multiples(np.array([1]), gap**2 * unit, source)[0])
+
+    source, again = seeded(62), seeded(62)
+    values = discrete_gaussian(300, sigma_squared, source)
+    monkeypatch.setattr(MODULE, "_coin", coin)
+    assert np.array_equal(values, discrete_gaussian(300, sigma_squared, again))
+    assert len(tossed) > 300
+    assert source.words(1) == again.words(1)
 
 
 @pytest.mark.parametrize("sigma_squared", SIGMA_SQUARED, ids=str)

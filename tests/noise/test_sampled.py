@@ -212,6 +212,7 @@ PARTS: Mapping[str, str] = {
     "discrete_laplace": "what laplace_mechanism adds",
     "discrete_gaussian": "what gaussian_mechanism adds",
     "bernoulli_exp": "a coin of public probability",
+    "coin_exp": "one coin of bernoulli_exp, of any size",
     "bernoulli_exp_multiples": "a coin; its multiples are private, and what is done with it is laplace_exceeds",
     "private_coins": "coins whose multiples are private, as bernoulli_exp_multiples",
     "centred_binomials": "what binomial_mechanism adds",

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from engines.core.noise.arguments import INT64_MAX, int64_vector
 from engines.core.noise.digits import TOP, below_exp
-from engines.core.noise.source import NoiseSource
-from engines.core.noise.uniform import MAX_BOUND, random_bits, uniform_below
+from engines.core.noise.source import WORD_BYTES, NoiseSource
+from engines.core.noise.uniform import MAX_BOUND, uniform_below
 from engines.core.noise.witness import CoinsLaw, drawn
 from schemas.arrays import BoolArray, IntArray, WordArray
 from schemas.errors import EngineInputError
@@ -39,7 +39,7 @@ def bernoulli_exp(numerators: ArrayLike, denominator: int, source: NoiseSource) 
     if numerators.size and int(numerators.min()) < 0:
         raise EngineInputError("numerators must not be negative")
     if denominator >= MAX_BOUND:
-        return np.array([_coin_exp(int(n), denominator, source) for n in numerators], dtype=np.bool_)
+        return np.array([coin_exp(int(n), denominator, source) for n in numerators], dtype=np.bool_)
     return _coins_exp(numerators // denominator, numerators % denominator, denominator, source)
 
 
@@ -59,7 +59,7 @@ def bernoulli_exp_multiples(multiples: IntArray | WordArray, unit: Fraction, sou
         return bernoulli_exp(multiples.astype(np.int64, copy=False) * unit.numerator, unit.denominator, source)
     products = multiples.astype(object) * unit.numerator
     if unit.denominator >= MAX_BOUND or largest * unit.numerator // unit.denominator > INT64_MAX:
-        return np.array([_coin_exp(n, unit.denominator, source) for n in products], dtype=np.bool_)
+        return np.array([coin_exp(n, unit.denominator, source) for n in products], dtype=np.bool_)
     whole: IntArray = (products // unit.denominator).astype(np.int64)
     rest: IntArray = (products % unit.denominator).astype(np.int64)
     return _coins_exp(whole, rest, unit.denominator, source)
@@ -95,8 +95,8 @@ def _coins_exp(whole: IntArray, rest: IntArray, denominator: int, source: NoiseS
     return result
 
 
-def _coin_exp(numerator: int, denominator: int, source: NoiseSource) -> bool:
-    """Do the same for one coin of any size, in Python integers."""
+def coin_exp(numerator: int, denominator: int, source: NoiseSource) -> bool:
+    """Draw one coin of probability exp(-numerator / denominator), of any size, in Python integers."""
     whole, rest = divmod(numerator, denominator)
     while whole:
         factor = min(whole, TOP)
@@ -113,7 +113,7 @@ def _uniform_below_any(bound: int, source: NoiseSource) -> int:
     """Draw one integer below a bound of any size, by rejection of bit strings."""
     bits = (bound - 1).bit_length()
     while True:
-        packed = np.packbits(random_bits(bits, source), bitorder="little")
-        value = int.from_bytes(packed.tobytes(), "little")
+        words = source.words(-(-bits // (8 * WORD_BYTES)))
+        value = int.from_bytes(words.astype("<u8", copy=False).tobytes(), "little") & ((1 << bits) - 1)
         if value < bound:
             return value
