@@ -52,9 +52,15 @@ def _opened(value: Any) -> Any:
             return value
 
 
+_PUBLIC = frozenset({bool, bytes, float, int, np.ndarray, str, type(None)})
+"""Of which nearly all values are, and none that is private: they are asked for first."""
+
+
 def _hidden_in(*values: Any) -> Hidden | None:
     """Return the first private value among these, or in a list, tuple or mapping of them."""
     for value in values:
+        if type(value) in _PUBLIC:
+            continue
         found: Hidden | None = None
         if isinstance(value, Hidden):
             found = value
