@@ -171,9 +171,7 @@ class Sides:
                 break
         return tables
 
-    def posterior(
-        self, noisy: FloatArray, prior: FloatArray, variances: FloatArray, *, kurtosis: float = PURE.kurtosis
-    ) -> FloatArray:
+    def posterior(self, noisy: FloatArray, prior: FloatArray, variances: FloatArray, *, kurtosis: float) -> FloatArray:
         """Return the prior plus the believed part of the residual's interaction, cell by cell, by empirical Bayes.
 
         A cell's true residual is taken to have variance tau^2 w, where w is the prior to the power 5/4 (likely cells
@@ -346,7 +344,7 @@ class MarginalFitter:
         fitted = prior
         for block in known:
             noisy, variances = _scaled(block, sides.layout, first, cells, rows)
-            fitted = np.maximum(sides.posterior(noisy, fitted, variances), 0.0) + _TINY
+            fitted = np.maximum(sides.posterior(noisy, fitted, variances, kurtosis=self.kurtosis), 0.0) + _TINY
             if self.possible is not None:
                 fitted = fitted * self.possible[cells:]
             fitted = sides.rake(fitted, targets, rounds=_LAST)
