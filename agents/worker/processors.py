@@ -19,8 +19,6 @@ QUICK_S = 0.1
 """How long everything else may wait for a step."""
 STEPS = 100
 """A step is expected to be as quick as these were before it: an engine may have much to do in one of many."""
-FEWEST = 3
-"""Steps that are known before anything is expected."""
 ALIKE = 100
 """Events of a step, beyond twice those of the largest one before, that are not expected to take longer."""
 
@@ -62,7 +60,7 @@ class Processors:
         """Whether a step of so many events is expected to take no longer than `QUICK_S`."""
         past = self._past[stream]
         return (
-            len(past) >= FEWEST
+            bool(past)
             and max(step.seconds for step in past) < QUICK_S
             and events <= 2 * max(step.events for step in past) + ALIKE
         )
