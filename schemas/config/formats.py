@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import difflib
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,7 +19,7 @@ from schemas.config.mapping import MapSection, ReadPath
 from schemas.config.privacy import Privacy
 from schemas.config.split import SplitSection
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName, Section, must
+from schemas.config.values import FieldName, Section, must, path_parts
 from schemas.errors import ConfigProblem
 
 SourceFormat = Literal["json", "avro", "protobuf", "json-schema", "csv", "msgpack"]
@@ -219,8 +218,8 @@ class InputParts:
         if key.partition(".")[0] in ROOTS:
             return ()
         path = ReadPath()
-        for quoted, part in re.findall(r'"([^"]*)"|([^."]+)', key):
-            path = path.field(quoted or part)
+        for part in path_parts(key):
+            path = path.field(part)
         return path._replace(leaf=True), ReadPath((key,), leaf=True)
 
     def _names(self) -> Iterator[tuple[str, str]]:

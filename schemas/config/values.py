@@ -553,3 +553,24 @@ def is_loopback(url: SplitResult) -> bool:
         return ipaddress.ip_address(url.hostname or "").is_loopback
     except ValueError:
         return url.hostname == "localhost"
+
+
+_PATH_PART = re.compile(r'"([^"]*)"|([^."]+)')
+
+
+def path_parts(text: str) -> tuple[str, ...]:
+    """Split the path of a field; a text that is not of parts and dots stands for itself, as a whole.
+
+    >>> path_parts('"a.b".c'), path_parts("a..b")
+    (('a.b', 'c'), ('a..b',))
+    """
+    parts, at = [], 0
+    while (found := _PATH_PART.match(text, at)) is not None:
+        parts.append(found[2] if found[1] is None else found[1])
+        at = found.end()
+        if at == len(text):
+            return tuple(parts)
+        if text[at] != ".":
+            break
+        at += 1
+    return (text,)

@@ -10,7 +10,8 @@ import csv
 import datetime
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -161,32 +162,32 @@ def alive(stream: Stream, records: Sequence[Any]) -> dict[str, dict[str, Any]]:
     return rows
 
 
-@pytest.mark.nightly
-@pytest.mark.seconds(40)
-async def test_a_jdbc_sink_takes_avro(bootstrap: str, tmp_path: Path) -> None:
+@asynccontextmanager
+async def released(bootstrap: str, folder: Path) -> AsyncIterator[tuple[str, str, dict[str, dict[str, Any]]]]:
+    """A registry's URL, a topic of some steps with its schema, and the rows that are alive there by their keys."""
     with SchemaRegistry() as registry:
-        config = config_from_mapping(job(bootstrap, tmp_path, {"url": registry.url}))
+        config = config_from_mapping(job(bootstrap, folder, {"url": registry.url}))
         await create_topics(config, source_partitions=1)
         await feed(config, range(STEPS))
         await run(config, STEPS)
         topic = Topics.synthetic(config.streams[0].name)
-        rows = alive(config.streams[0], await records_of(bootstrap, topic))
+        yield registry.url, topic, alive(config.streams[0], await records_of(bootstrap, topic))
+
+
+@pytest.mark.nightly
+@pytest.mark.seconds(40)
+async def test_a_jdbc_sink_takes_avro(bootstrap: str, tmp_path: Path) -> None:
+    async with released(bootstrap, tmp_path) as (url, topic, rows):
         expected = {key: (row["at"] * 1_000_000, row["x"], row["y"]) for key, row in rows.items()}
         [converter] = [text for words, text in blocks("properties") if words == "avro"]
-        await asyncio.to_thread(keep_a_table, tmp_path, bootstrap, topic, registry.url, converter, expected)
+        await asyncio.to_thread(keep_a_table, tmp_path, bootstrap, topic, url, converter, expected)
 
 
 @pytest.mark.nightly
 @pytest.mark.seconds(60)
 async def test_spark_reads_avro(bootstrap: str, tmp_path: Path) -> None:
-    with SchemaRegistry() as registry:
-        config = config_from_mapping(job(bootstrap, tmp_path, {"url": registry.url}))
-        await create_topics(config, source_partitions=1)
-        await feed(config, range(STEPS))
-        await run(config, STEPS)
-        topic = Topics.synthetic(config.streams[0].name)
-        rows = alive(config.streams[0], await records_of(bootstrap, topic))
-        printed = {"localhost:9092": bootstrap, "http://localhost:8081": registry.url, "rides.synthetic": topic}
+    async with released(bootstrap, tmp_path) as (url, topic, rows):
+        printed = {"localhost:9092": bootstrap, "http://localhost:8081": url, "rides.synthetic": topic}
         written(
             "python", tmp_path, lambda text: reduce(lambda found, each: found.replace(*each), printed.items(), text)
         )

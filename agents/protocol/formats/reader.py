@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
@@ -43,13 +42,11 @@ from agents.protocol.formats.contract import (
 )
 from agents.protocol.formats.mapping import FieldMap, as_json
 from agents.protocol.formats.values import NOT_FINITE, Kinds, plain
+from schemas.config.formats import ROOTS
 from schemas.config.timing import NUMERIC_FORMATS
+from schemas.config.values import path_parts
 from schemas.events import TICK_HEADER, Reason
 from schemas.steps import epoch_us
-
-_PART = re.compile(r'"([^"]*)"|([^."]+)')
-_ROOTS = ("$key", "$header", "$timestamp", "$envelope", "$operation")
-
 
 ABSENT: Final = object()
 """Where there is no such field; other than None, which is a value."""
@@ -79,10 +76,10 @@ class FieldPath:
         root, _, rest = name.partition(".")
         if root in ("$header", "$envelope", "$key") and rest:
             # A header's name may have dots of its own.
-            return FieldPath(name, root, (rest,) if root == "$header" else _parts(rest))
-        if name in _ROOTS:
+            return FieldPath(name, root, (rest,) if root == "$header" else path_parts(rest))
+        if name in ROOTS:
             return FieldPath(name, name, ())
-        return FieldPath(name, "", _parts(name))
+        return FieldPath(name, "", path_parts(name))
 
     @property
     def plain(self) -> bool:
@@ -105,20 +102,6 @@ class FieldPath:
             else:
                 return document if document is NOT_FINITE else ABSENT
         return document
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    """Split a path; a text that is not of parts and dots stands for itself, as a whole."""
-    parts, at = [], 0
-    while (found := _PART.match(text, at)) is not None:
-        parts.append(found[2] if found[1] is None else found[1])
-        at = found.end()
-        if at == len(text):
-            return tuple(parts)
-        if text[at] != ".":
-            break
-        at += 1
-    return (text,)
 
 
 def instant(value: Any, unit: str | None) -> Any:
