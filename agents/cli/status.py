@@ -29,7 +29,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     from agents.kafka.broker_clock import WHAT_TO_DO, worker_clocks
     from agents.kafka.status import registry_doubts
     from agents.kafka.status import status as ask
-    from agents.kafka.witness import UNCONFIGURED
+    from agents.kafka.witness.streams import UNCONFIGURED
 
     with working("asking the cluster", quiet=as_json):
         streams = asyncio.run(registry_doubts(loaded, asyncio.run(ask(loaded))))

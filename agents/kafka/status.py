@@ -22,8 +22,8 @@ from agents.kafka.membership import members_of
 from agents.kafka.schema_registry import WHAT_TO_DO, RegistryClient, RegistryError
 from agents.kafka.stop_log import recorded
 from agents.kafka.topics import TopicIdentity, admin_client, not_there, topic_identities
-from agents.kafka.witness import store_of
-from agents.kafka.witness_places import within
+from agents.kafka.witness.places import within
+from agents.kafka.witness.streams import store_of
 from agents.protocol.formats.build import NEEDS
 from agents.protocol.ingest.partition import nested
 from agents.protocol.ingest.places import NEW, Places

@@ -11,8 +11,8 @@ from agents.kafka.fingerprint import stored_fingerprints
 from agents.kafka.lifecycle.advice import PAGE
 from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.lifecycle.vitals import Vitals
-from agents.kafka.witness import store_of
-from agents.kafka.witness_places import Store
+from agents.kafka.witness.places import Store
+from agents.kafka.witness.streams import store_of
 from agents.protocol.partitioner import home_partition
 from agents.worker.processors import Processors
 from agents.worker.trimming import Deletions

@@ -37,7 +37,7 @@ from agents.kafka.topics import (
     restore_changelog,
     topic_identities,
 )
-from agents.kafka.witness import UNCONFIGURED
+from agents.kafka.witness.streams import UNCONFIGURED
 from agents.worker.app import ROLES, build_app, data_folder
 from agents.worker.ingest.counters import IngestCounters, IngestMetrics
 from agents.worker.ingest.service import IngestService

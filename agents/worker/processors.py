@@ -42,7 +42,7 @@ class Processors:
     async def compute(
         self, stream: str, events: int, work: Callable[[], T], at_work: AbstractContextManager[None]
     ) -> T:
-        """Return what `work` returns, or raise what it raises: the step of a stream, which has so many events.
+        """Compute a step of a stream, of so many events: return what `work` returns, or raise what it raises.
 
         Args: at_work: entered when the step has its turn.
         """
@@ -57,7 +57,7 @@ class Processors:
                 return await asyncio.to_thread(self._timed, stream, events, work)
 
     def quick(self, stream: str, events: int) -> bool:
-        """Whether a step of so many events is expected to take no longer than `QUICK_S`."""
+        """Return whether a step of so many events is expected to take no longer than `QUICK_S`."""
         past = self._past[stream]
         return (
             bool(past)

@@ -24,7 +24,7 @@ from agents.kafka.clients import LogQueue, close_client, fenced_anew, fenced_pro
 from agents.kafka.lifecycle.cancellations import raise_stray_cancellation
 from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
 from agents.kafka.lifecycle.vitals import Pulse
-from agents.kafka.witness import StreamWitness
+from agents.kafka.witness.streams import StreamWitness
 from agents.protocol.clock import StepClock
 from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS
 from agents.protocol.release.log import LogView

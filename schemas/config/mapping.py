@@ -97,7 +97,7 @@ def _nodes(tree: Any) -> Iterator[tuple[Any, int]]:
 
 
 class ReadPath(NamedTuple):
-    """Where in a record is read: names, None for any. Positions in lists are left out."""
+    """A place of a record that an expression reads: names, None for any. Positions in lists are left out."""
 
     names: tuple[str | None, ...] = ()
     closed: bool = False

@@ -57,8 +57,8 @@ SWALLOWED = {
     ("agents/kafka/stop_log.py", "last_words"): "the worker ends, and says in the log that it could not write",
     ("agents/kafka/topics.py", "admin_client"): "closes what could not start, and raises why",
     ("agents/kafka/lifecycle/cancellations.py", "LongService._told"): "the worker leaves, and raises it otherwise",
-    ("agents/kafka/witness.py", "StreamWitness._patiently"): "waits for its witness, and says so",
-    ("agents/kafka/witness.py", "StreamWitness._tell"): "the log and the metric say what could not be recorded",
+    ("agents/kafka/witness/streams.py", "StreamWitness._patiently"): "waits for its witness, and says so",
+    ("agents/kafka/witness/streams.py", "StreamWitness._tell"): "the log and the metric say what could not be recorded",
     ("agents/kafka/status.py", "witness_state"): "a command",
     ("agents/worker/engine.py", "EngineTask._commit"): FORGOTTEN,
     ("agents/worker/ingest/add_partitions.py", "_check_drained"): "a command",
@@ -207,7 +207,7 @@ def test_a_process_ends_in_one_place_and_a_stop_is_noted_in_one() -> None:
     assert noted == {
         ("agents/kafka/lifecycle/stops.py", "Stops._note"),
         ("agents/kafka/stop_log.py", "decode"),
-        ("agents/kafka/witness.py", "StreamWitness._tell"),  # waits, and goes on by itself
+        ("agents/kafka/witness/streams.py", "StreamWitness._tell"),  # waits, and goes on by itself
     }
     assert written == {"may_write", "keep", "record", "clear"}
     assert told == {("agents/worker/process.py", "_live"), ("agents/worker/process.py", "run_worker")}

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from agents.kafka import stop_log, witness, witness_places
+from agents.kafka import stop_log
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.lifecycle.vitals import Pulse
 from agents.kafka.status import witness_state
-from agents.kafka.witness import StreamWitness, store_of
-from agents.kafka.witness_places import ChangedError, Folder, Noted, Store, prove, within
+from agents.kafka.witness import places, streams
+from agents.kafka.witness.places import ChangedError, Folder, Noted, Store, prove, within
+from agents.kafka.witness.streams import StreamWitness, store_of
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.witness import Mark
 from schemas.config import Config
@@ -99,7 +100,7 @@ async def test_what_cannot_be_reached_is_away_and_never_empty(
                 await within(work(), place.place)
         if kind != "folder":
             documents.fails, documents.hangs = None, asyncio.Event()
-            monkeypatch.setattr(witness_places, "TIMEOUT_S", 0.2)
+            monkeypatch.setattr(places, "TIMEOUT_S", 0.2)
             with pytest.raises(WitnessAwayError, match="does not answer"):
                 await within(place.read("a"), place.place)
             documents.hangs.set()
@@ -187,7 +188,7 @@ async def test_a_ledger_without_a_witness_is_trusted_by_a_person_or_where_none_i
 
 async def test_an_answer_that_was_lost_is_no_other_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with playing("http", tmp_path, monkeypatch) as (config, documents):
-        monkeypatch.setattr(witness, "AGAIN_S", 0.01)
+        monkeypatch.setattr(streams, "AGAIN_S", 0.01)
         monkeypatch.setattr(stop_log, "record", nothing_recorded)
         mine = kept(config)
         await mine.open(publisher(0), no_step)
@@ -211,7 +212,7 @@ async def test_a_witness_that_is_away_is_waited_for_loudly(
         recorded.extend(stops)
         said.set()
 
-    monkeypatch.setattr(witness, "AGAIN_S", 0.01)
+    monkeypatch.setattr(streams, "AGAIN_S", 0.01)
     monkeypatch.setattr(stop_log, "record", record)
     async with playing("http", tmp_path, monkeypatch) as (config, documents):
         mine, pulse = kept(config), Pulse("publisher")

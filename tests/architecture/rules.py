@@ -182,7 +182,7 @@ RULES = (
     ),
     # S3 has one door: jobs whose witness is elsewhere need not have the library.
     allow(
-        "agents.kafka.witness_servers",
+        "agents.kafka.witness.servers",
         ours="agents.kafka agents.protocol schemas",
         standard=STANDARD,
         others=frozenset({"aiohttp", "obstore"}),

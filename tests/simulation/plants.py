@@ -17,7 +17,7 @@ import aiokafka
 
 from agents.kafka import clients
 from agents.kafka.transactions import OneChanceProducer
-from agents.kafka.witness import StreamWitness
+from agents.kafka.witness.streams import StreamWitness
 from agents.protocol.ingest.bounds import ADMITTED, Bounds
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import BucketLog
@@ -281,7 +281,7 @@ def witness_late() -> Patches:
         if before is not None:
             await note(self, *before)
 
-    return {"agents.kafka.witness.StreamWitness.note": changed}
+    return {"agents.kafka.witness.streams.StreamWitness.note": changed}
 
 
 def witness_read_once() -> Patches:
@@ -294,7 +294,7 @@ def witness_read_once() -> Patches:
             return judge(stream, mark, terms, last=last, last_chain=last_chain, **found)
         return None if last < 0 else Mark(stream, last, last_chain)
 
-    return {"agents.kafka.witness.judge": changed}
+    return {"agents.kafka.witness.streams.judge": changed}
 
 
 def witness_digest_ignored() -> Patches:
@@ -305,7 +305,7 @@ def witness_digest_ignored() -> Patches:
         mark = mark if mark is None or found is None else replace(mark, chain=found)
         return judge(stream, mark, terms, ledger=ledger, logged=logged, **facts)
 
-    return {"agents.kafka.witness.judge": changed}
+    return {"agents.kafka.witness.streams.judge": changed}
 
 
 def witness_believes_the_log() -> Patches:
@@ -315,7 +315,7 @@ def witness_believes_the_log() -> Patches:
         ahead = mark is not None and mark.step > last
         return judge(stream, mark, terms, last=last, logged=mark.chain if ahead else logged, **facts)
 
-    return {"agents.kafka.witness.judge": changed}
+    return {"agents.kafka.witness.streams.judge": changed}
 
 
 def _frozen(name: str) -> Patches:

@@ -168,8 +168,8 @@ def _data_dir(path: Path) -> Finding:
 
 async def witness_findings(config: Config) -> list[Finding]:
     """Return whether the witness of answered steps is there and can be read."""
-    from agents.kafka.witness import UNCONFIGURED, store_of
-    from agents.kafka.witness_places import within
+    from agents.kafka.witness.places import within
+    from agents.kafka.witness.streams import UNCONFIGURED, store_of
 
     if config.job.witness is None:
         return [Finding("witness", "warning", UNCONFIGURED, "set [job] witness to a place outside the cluster")]

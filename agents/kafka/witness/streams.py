@@ -1,6 +1,6 @@
 """A job's witness: where the last answered step of each stream is noted outside of the cluster, and who asks it.
 
-It is a folder, a server of HTTP or a bucket that keeps one small record for each stream (`witness_places`).
+It is a folder, a server of HTTP or a bucket that keeps one small record for each stream (`places`).
 
 Whoever publishes a stream asks and writes its witness: nothing is published without it. A witness that cannot be
 reached is waited for, loudly: the log, `status`, the metric `privstream_stopped` and the pulse of the publisher say so
@@ -23,7 +23,7 @@ from agents.kafka.lifecycle.advice import what_happened, what_to_do
 from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.lifecycle.state_folder import root_of
 from agents.kafka.lifecycle.stops import STOPPED, Stop
-from agents.kafka.witness_places import ChangedError, Folder, Noted, Store, prove, within
+from agents.kafka.witness.places import ChangedError, Folder, Noted, Store, prove, within
 from agents.protocol.release.witness import Mark, Terms, advance, judge
 from schemas.errors import BrokerError, WitnessAwayError
 
@@ -49,7 +49,7 @@ def store_of(job: JobSection) -> Store:
         return Folder(root_of(job, cluster=None), f"{job.name}/witness")
     scheme = urlsplit(place).scheme
     if scheme in ("s3", "http", "https"):
-        from agents.kafka.witness_servers import Bucket, Endpoint  # here: a folder needs no client of a server
+        from agents.kafka.witness.servers import Bucket, Endpoint  # here: a folder needs no client of a server
 
         if scheme == "s3":
             return Bucket(place, job.name)

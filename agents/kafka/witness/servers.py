@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from agents.kafka.security import read_headers
-from agents.kafka.witness_places import MOST_BYTES, TIMEOUT_S, ChangedError, Noted
+from agents.kafka.witness.places import MOST_BYTES, TIMEOUT_S, ChangedError, Noted
 from schemas.errors import ConfigError, WitnessAwayError
 
 if TYPE_CHECKING:

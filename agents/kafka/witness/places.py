@@ -1,4 +1,4 @@
-"""Places for a witness: what each is asked, and a folder. Servers and buckets are in `witness_servers`.
+"""Places for a witness: what each is asked, and a folder. Servers and buckets are in `servers`.
 
 A place keeps one small record for each stream. It replaces a record only by who names it, in one atomic act of its own:
 a folder under a lock, a server by the condition of the request (`If-Match`, `If-None-Match: *`). So of two who have
