@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from faust.stores.rocksdb import Store
+import rocksdict
+from faust.stores.rocksdb import RocksDBOptions, Store
 from faust.types import TP
 from faust.types.tables import CollectionT
 
@@ -50,6 +51,27 @@ def meaning_of(error: Exception, path: Path) -> StoreError | DescriptorsError | 
     return DamagedError(text.split(":", 1)[0])
 
 
+# The defaults are a cache of 2 GiB and a write buffer of 64 MiB. With less than 4 a large state takes twice as long to
+# be written.
+OPTIONS = {"block_cache_size": 16 << 20, "write_buffer_size": 8 << 20}
+"""Of a partition's database."""
+WRITE_BYTES = 32 << 20
+"""Of states that all partitions of a worker hold in memory before they are written to files."""
+
+
+class _Options(RocksDBOptions):
+    """Faust's options of a partition's database, whose write buffer is a part of one that all of them share."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._buffers = rocksdict.WriteBufferManager(WRITE_BYTES, False)
+
+    def as_options(self) -> Any:
+        options = super().as_options()
+        options.set_write_buffer_manager(self._buffers)
+        return options
+
+
 class StateStore(Store):
     """Faust's store, whose partitions are opened anew where they are damaged, and closed when they are given up.
 
@@ -58,6 +80,10 @@ class StateStore(Store):
     """
 
     _stopped_for_good = False
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.rocksdb_options = _Options(**self.options, use_rocksdict=self.use_rocksdict)
 
     async def stop(self) -> None:
         """Close every database; none is opened again."""

@@ -35,17 +35,13 @@ from faust.types.tables import CollectionT
 
 from agents.kafka.clients import log_reader
 from agents.worker.failpoints import failpoint
-from agents.worker.state_store import StateStore
+from agents.worker.state_store import OPTIONS, StateStore
 from schemas.config import Kafka
 from schemas.releases import SavedState, StatePiece, pieces_of, sha256
 
 log = logging.getLogger(__name__)
 
 SAVE_TIMEOUT_S = 20.0
-# The defaults are a cache of 2 GiB and a write buffer of 64 MiB for each partition.
-CACHE_BYTES = 16 << 20
-WRITE_BYTES = 64 << 20  # of the write buffers of all partitions, of which RocksDB holds more than one each at times
-LEAST_WRITE_BYTES, MOST_WRITE_BYTES = 4 << 20, 8 << 20  # below 4 MiB a large state takes twice as long to be written
 HEAD_VERSION = 1
 Records = Sequence[tuple[bytes, bytes]]
 """Keys and values of the changelog."""
@@ -237,20 +233,10 @@ class EagerTables(TableManager):
             await self.recovery.start()
 
 
-def store_options(partitions: int) -> dict[str, int]:
-    """Return the sizes of RocksDB's buffers for each of so many partitions, in bytes.
-
-    >>> [store_options(partitions)["write_buffer_size"] >> 20 for partitions in (4, 12, 64)]
-    [8, 5, 4]
-    """
-    share = max(LEAST_WRITE_BYTES, min(MOST_WRITE_BYTES, WRITE_BYTES // partitions))
-    return {"block_cache_size": CACHE_BYTES, "write_buffer_size": share}
-
-
 def durable_table(app: faust.App, name: str, partitions: int) -> DurableTable:
     """Declare the table. Its changelog topic must exist, with `partitions` partitions."""
     make: Callable[..., DurableTable] = app.Table
-    return make(name, partitions=partitions, key_type=bytes, value_type=bytes, options=store_options(partitions))
+    return make(name, partitions=partitions, key_type=bytes, value_type=bytes, options=OPTIONS)
 
 
 def _piece_key(name: str, slot: int) -> bytes:

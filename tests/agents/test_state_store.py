@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +11,9 @@ from typing import Any
 import faust
 import pytest
 from faust.types import TP
+from rocksdict import Rdict
 
-from agents.worker.state_store import DamagedError, StateStore
+from agents.worker.state_store import OPTIONS, WRITE_BYTES, DamagedError, StateStore
 from schemas.errors import DescriptorsError, StoreError
 
 
@@ -23,7 +26,7 @@ class Nowhere(StateStore):
 
 class Placed(StateStore):
     def __init__(self, url: str, app: faust.App, table: Any, folder: Path) -> None:
-        super().__init__(url, app, table, table_name="state")
+        super().__init__(url, app, table, table_name="state", options=OPTIONS)
         self._folder = folder
 
     def partition_path(self, partition: int) -> Path:
@@ -65,3 +68,19 @@ async def test_whoever_comes_late_neither_holds_nor_opens_what_a_stopped_worker_
     next_one.use(1, lambda db: db.put(b"key", b"value"))
     assert len(held) == 2
     await next_one.stop()
+
+
+def test_all_partitions_together_hold_no_more_unwritten_than_one_bound(tmp_path: Path) -> None:
+    table: Any = SimpleNamespace(changelog_topic=SimpleNamespace(topics=["changelog"]))
+    store = Placed("rocksdb://", faust.App("job", datadir=tmp_path), table, tmp_path)
+    held = []
+    for at in range(12 * 16):
+        store.use(at % 16, partial(Rdict.put, key=b"%d" % at, value=os.urandom(1 << 19)))
+        held.append(sum(_unwritten(store, partition) for partition in range(min(at + 1, 16))))
+    # A partition looks at the bound before it writes, so each may be one value beyond it. Without it they hold 96 MiB.
+    assert WRITE_BYTES // 2 < max(held) <= WRITE_BYTES + (16 << 19), [each >> 20 for each in held]
+
+
+def _unwritten(store: StateStore, partition: int) -> int:
+    size = store.use(partition, lambda db: db.property_int_value("rocksdb.cur-size-active-mem-table"))
+    return int(size)
