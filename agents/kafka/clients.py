@@ -210,6 +210,10 @@ async def reading(
         raise await no_answer(kafka, what, error, answers) from error
     finally:
         await close_client(consumer)
+        # It still holds itself, by aiokafka's listeners and by `heed`, and the collector would come to it late: a
+        # worker that starts opens and closes two of a third of a megabyte for each stream.
+        consumer._client.cluster._listeners.clear()
+        del consumer._client.send
 
 
 @asynccontextmanager

@@ -191,7 +191,7 @@ def consumer_of(module: Any, patch: pytest.MonkeyPatch) -> list[Any]:
     class Consumer(SimpleNamespace):
         def __init__(self, *_: Any, **__: Any) -> None:
             super().__init__(begun=asyncio.Event(), stopping=asyncio.Event(), stopped=False, _coordinator=None)
-            self._client = SimpleNamespace(send=None)
+            self._client = SimpleNamespace(send=None, cluster=SimpleNamespace(_listeners=set()))
             made.append(self)
 
         def assign(self, _: Any) -> None: ...
