@@ -78,7 +78,7 @@ def cases(*, quick: bool) -> list[Case]:
         Case(w, 16, 200, 60.0, settle_s=70.0, step_s=10, events=FEW_EVENTS, profile=w == 1, takeover=w == 2)
         for w in (1, 2, 4)
     ]
-    widest = Case(1, 16, 1000, 125.0, settle_s=75.0, step_s=60, side_step_s=60, events=FEW_EVENTS)
+    widest = Case(1, 16, 1000, 125.0, settle_s=135.0, step_s=60, side_step_s=60, events=FEW_EVENTS)
     return [Case(1, 4, 1, 120.0, profile=True), *narrow, some, *wide, widest]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections import Counter
 from functools import partial
 from itertools import pairwise
@@ -22,7 +23,7 @@ from agents.kafka.lifecycle.vitals import Reach
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
-from agents.worker.ingest.service import FEW_RECORDS, LEAST_S, IngestService, StepEnds
+from agents.worker.ingest.service import FEW_RECORDS, LEAST_S, TOGETHER_RECORDS, TOGETHER_S, IngestService, StepEnds
 from agents.worker.ingest.specs import source_specs
 from schemas.events import TICK_HEADER, encode_going_live
 from tests.kafka.support import job_config, stream_table
@@ -529,10 +530,11 @@ def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0) -> Any:
     )  # fmt: skip
     service: Any = SimpleNamespace(
         partition_tasks=sources, consumer=consumer, got=got, slept=slept, sleep=sleep, _together_until_s=0.0,
-        _busy=set(), _resting=set(),
+        _busy=set(), _resting=set(), _together_since_s=time.monotonic() - 1.0, _came=0,
         _pulse=SimpleNamespace(ready=True), _options=IngestOptions(), _until_next_end_s=lambda: next_end_s,
     )  # fmt: skip
-    service._rest, service._wake = partial(IngestService._rest, service), partial(IngestService._wake, service)
+    for name in ("_rest", "_wake", "_together_s"):
+        setattr(service, name, partial(getattr(IngestService, name), service))
     return service
 
 
@@ -608,6 +610,18 @@ async def test_what_comes_together_for_a_moment_is_fetched_meanwhile() -> None:
     service = reading(task_of(), gives=1)
     await read(service)
     assert service.consumer.paused() == set()
+
+
+async def test_so_many_come_together_that_the_end_of_a_step_does_not_wait_long_for_them() -> None:
+    """By how many came since the last time, in however many fetches: of several brokers each answers by itself."""
+    service = reading(*(task_of() for _ in range(400)))
+    await read(service)
+    assert service._together_until_s - time.monotonic() == pytest.approx(TOGETHER_S, abs=1)
+    service._together_until_s = 0.0
+    service._together_since_s, service._came = time.monotonic() - 10.0, 5 * TOGETHER_RECORDS
+    await read(service)
+    assert service._together_until_s - time.monotonic() == pytest.approx(2.0, abs=0.5)
+    assert service._came == 0
 
 
 async def test_a_worker_that_joins_its_group_asks_for_all_and_hears_of_errors() -> None:

@@ -136,8 +136,8 @@ NO_LEADER = -1
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 1_000  # of one partition
-TOGETHER = 0.2  # of the time that records wait for their block to fill, to come together before they are taken in
-TOGETHER_S = 5.0  # at most: what is left for the end of a step delays its release
+TOGETHER = 0.5  # of the time that records wait for their block to fill, to come together before they are taken in
+TOGETHER_S, TOGETHER_RECORDS = 15.0, 100_000  # at most: what is left for the end of a step delays its release
 REST_S = 1.0  # from which on nothing is fetched meanwhile: a fetch that was under way has ended by then
 TURN_S = 0.02  # of work on one partition after the other, before anything else has its turn
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
@@ -189,6 +189,7 @@ class IngestService(LongService):
         self._broker_clock = BrokerClock(config, now_us=now_us)
         self._step_ends = StepEnds()
         self._together_until_s = 0.0
+        self._together_since_s, self._came = time.monotonic(), 0
         self._busy: set[TopicPartition] = set()
         self._resting: set[TopicPartition] = set()
         self._instance_id = instance_id
@@ -259,13 +260,21 @@ class IngestService(LongService):
             *(() if every else asked), timeout_ms=poll_ms, max_records=most
         )
         self._busy = {source for source, records in fetched.items() if len(records) >= FEW_RECORDS}
-        if every and sum(map(len, fetched.values())) < most:
-            wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
-            together_s = min(wait_s * TOGETHER, TOGETHER_S)
-            self._together_until_s = time.monotonic() + together_s
+        came = sum(map(len, fetched.values()))
+        self._came += came
+        if every and came < most:
+            now_s = time.monotonic()
+            together_s = self._together_s(now_s - self._together_since_s)
+            self._together_since_s, self._came, self._together_until_s = now_s, 0, now_s + together_s
             if together_s >= REST_S:
                 self._rest(consumer)
         return fetched
+
+    def _together_s(self, since_s: float) -> float:
+        """Return how long records are to come together, where `self._came` did in the time since they last began to."""
+        tasks = self.partition_tasks.values()
+        wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
+        return min(wait_s * TOGETHER, TOGETHER_S, TOGETHER_RECORDS * since_s / max(1, self._came))
 
     def _rest(self, consumer: AIOKafkaConsumer) -> None:
         """Fetch nothing while records come together: else the client goes on, and has the first few of each partition
