@@ -186,6 +186,14 @@ class InputParts:
         """
         if self.domain is None or self.domain.names_user:
             return
+        for name in self.domain.fields:
+            if self.map is not None and name in self.map.fields and self._decides_by_value(self.map, name):
+                yield ConfigProblem(
+                    f"map.{name}",
+                    "decides by the value of a reading, which a user can move: where it finds nothing, that there is "
+                    "none would tell it, and where it finds another number, the reading leaps beyond its sensitivity",
+                    "decide by another field; values beyond the limits of a reading are clipped to them",
+                )
         if self.map is not None and self.map.drop is not None and self._asks_a_value("drop"):
             yield ConfigProblem(
                 "map.drop",
@@ -211,14 +219,25 @@ class InputParts:
         asked = self._paths(key)
         return any(path.meets(other) for value in self.domain.fields for path in self._paths(value) for other in asked)
 
+    def _decides_by_value(self, mapping: MapSection, name: str) -> bool:
+        """Return whether the expression of a reading asks for the value of one, itself or another."""
+        assert self.domain is not None
+        computed = {field: mapping.reads(field) for field in self.domain.fields if field in mapping.fields}
+        # Of an expression that gives no number of the record, all that it asks for is the reading.
+        values = [
+            computed[field].numbers or computed[field].deciding if field in computed else self._paths(field)
+            for field in self.domain.fields
+        ]
+        return any(asked.meets(value) for asked in computed[name].deciding for places in values for value in places)
+
     def _paths(self, key: str) -> Collection[ReadPath]:
-        """Return where in the value of a record a field is read, or what it is made of."""
+        """Return where in a record a field is read, or what of its value it is made of."""
         if self.map is not None and key in self.map.expressions:
             return self.map.paths(key)
-        if key.partition(".")[0] in ROOTS:
-            return ()
-        path = ReadPath()
-        for part in path_parts(key):
+        root, _, rest = key.partition(".")
+        beside = root in ROOTS
+        path = ReadPath((root,) if beside else ())
+        for part in () if beside and not rest else path_parts(rest if beside else key):
             path = path.field(part)
         return path._replace(leaf=True), ReadPath((key,), leaf=True)
 

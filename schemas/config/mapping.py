@@ -143,6 +143,82 @@ def _paths(tree: Any, context: frozenset[ReadPath]) -> frozenset[ReadPath]:
     return frozenset(path._replace(closed=True) for path in given.union(*applied))
 
 
+_NUMBERS = frozenset(
+    "abs avg ceil floor length max merge min not_null reverse sort sum to_array to_number values".split()
+)
+"""Functions that give a number of numbers, whatever these are."""
+_BY = frozenset(("max_by", "min_by", "sort_by"))
+"""Functions that choose parts of what stands in their first argument, by their second one."""
+
+
+class Reads(NamedTuple):
+    """What an expression makes of a record. Attributes:
+
+    numbers: places whose numbers it may give, or make one of.
+    deciding: places whose values decide what it gives, or whether it finds anything. No number is false, so which of
+        two is there, as in `a || b`, decides by none.
+    """
+
+    numbers: frozenset[ReadPath] = frozenset()
+    deciding: frozenset[ReadPath] = frozenset()
+
+    @property
+    def all(self) -> frozenset[ReadPath]:
+        return self.numbers | self.deciding
+
+    def beside(self, *others: Reads) -> Reads:
+        """Return what this and others make together."""
+        return Reads(
+            self.numbers.union(*(each.numbers for each in others)),
+            self.deciding.union(*(each.deciding for each in others)),
+        )
+
+    def closed(self) -> Reads:
+        return self._replace(numbers=frozenset(path._replace(closed=True) for path in self.numbers))
+
+
+def _reads(tree: Any, seen: Reads) -> Reads:
+    """Return what an expression makes of what stands at the numbers of `seen`, and what was decided before."""
+    children = [child for child in tree["children"] if isinstance(child, dict)]
+    match tree["type"]:
+        case "field" | "current" | "identity" | "index" | "slice":
+            return seen._replace(numbers=_paths(tree, seen.numbers))
+        case "subexpression" | "pipe" | "index_expression" | "flatten":
+            for child in children:
+                seen = _reads(child, seen)
+            return seen
+        case "projection" | "value_projection" | "filter_projection":
+            left = _reads(children[0], seen)
+            if tree["type"] == "value_projection":
+                left = left._replace(numbers=frozenset(path.field(None) for path in left.numbers))
+            kept, *asked = (_reads(child, left) for child in children[1:])
+            return kept._replace(deciding=kept.deciding.union(*(each.deciding for each in asked)))
+        case "function_expression":
+            return _called(tree["value"], children, seen)
+    found = Reads().beside(*(_reads(child, seen) for child in children))
+    match tree["type"]:
+        case "comparator":
+            return Reads(deciding=found.all)
+        case "not_expression":
+            return Reads(deciding=found.deciding)
+    return found.closed()
+
+
+def _called(name: str, arguments: list[Any], seen: Reads) -> Reads:
+    given = Reads().beside(*(_reads(each, seen) for each in arguments if each["type"] != "expref"))
+    parts = [part for each in arguments if each["type"] == "expref" for part in each["children"]]
+    applied = Reads().beside(*(_reads(part, given) for part in parts))
+    if name in _BY:
+        return given._replace(deciding=given.deciding | applied.all)
+    if name == "map":
+        return applied._replace(deciding=given.deciding | applied.deciding).closed()
+    if name in _NUMBERS:
+        return given.closed()
+    if name == "type":  # of a number that it is one
+        return Reads(deciding=given.deciding)
+    return Reads(deciding=given.all | applied.all)
+
+
 Expression = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST), AfterValidator(_is_expression)]
 """An expression of JMESPath whose functions are known."""
 
@@ -228,6 +304,14 @@ class MapSection(Section):
         [('meters', 'kw')]
         """
         return _paths(parse(self.expressions[key]).parsed, frozenset((ReadPath(),)))
+
+    def reads(self, key: str) -> Reads:
+        """Return what an expression makes of the value of a record.
+
+        >>> [sorted(path.names for path in places) for places in MapSection(load="type == 'main' && kw").reads("load")]
+        [[('kw',)], [('type',)]]
+        """
+        return _reads(parse(self.expressions[key]).parsed, Reads(frozenset((ReadPath(),))))
 
     def fingerprint_fields(self) -> dict[str, Any]:
         return {

@@ -7,17 +7,20 @@ False alarms: none, nothing is sampled but inputs and outputs, for any of which 
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 
 from agents.local.coupling.dearest import dearest, dearest_of, window_of
+from agents.local.coupling.inputs import Sent
 from agents.local.coupling.runs import STEPS, couple, settings
 from engines.checks.contract_case import WHOLE, contract_case
 from engines.core.accounting.streams import StreamCost
-from schemas.config import ENGINES
+from schemas.config import ENGINES, ConfigError, Stream
 from schemas.config.engines.discovery import DOMAINS
+from schemas.config.formats import InputParts
 from tests.couple.__main__ import main
 from tests.couple.planted import SHORT
 from tests.couple.plants.tabular import EPSILON_OF_MANY, of_many_marginals
@@ -125,6 +128,23 @@ def test_a_unit_with_more_contributions_than_there_are_keys_has_all_of_them() ->
     verdict = dearest_of("few", few, 0)
     assert not verdict.broken
     assert verdict.share == pytest.approx(2 / 5, abs=0.01)
+
+
+def test_a_reading_that_its_own_value_leaves_out_is_found() -> None:
+    """A configuration that says so is refused; this one would be told apart, and so is no such stream."""
+    case, readings = contract_case("series"), {"user": None, "max_contributions": None, "max_per_step": None}
+    field = {"name": "r", "of": "value", "limits": [0.0, 50.0], "sensitivity": 1.0}
+    variant = {"domain": {"fields": [field]}, "privacy": readings, "map": {"r": "r < `25` && r"}}
+    with pytest.raises(ConfigError, match=r"which a user can move"):
+        case.stream("default", variant)
+    with patch.object(InputParts, "_readings", return_value=iter(())):
+        stream = case.stream("default", variant)
+
+    def unit(_stream: Stream, _chance: random.Random, steps: int) -> list[Sent]:
+        return [Sent(at, at, "", {"r": 24.5}, unit=True, instead={"r": 25.5}) for at in range(steps)]
+
+    [broken] = couple("left out", stream, 0, steps=3, sealing=False, unit=unit).broken
+    assert "on one of two neighbouring inputs only" in broken
 
 
 def test_bursts_merges_and_divisions_happen() -> None:

@@ -195,6 +195,15 @@ def readings(split: str, mapped: str = "") -> str:
             "split.field",
         ),
         ("", "[streams.map]\nat = 'load < `4` && began || ended'", "time.field"),
+        ("", "[streams.map]\nload = 'kw < `4` && kw'", "map.load"),
+        ("", "[streams.map]\nload = '[kw][?@ < `4`] | [0]'", "map.load"),
+        ("", "[streams.map]\nload = 'm[?kw < `4`].kw | [0]'", "map.load"),
+        ("", "[streams.map]\nload = 'm[].kw | [?@ < `4`] | sum(@)'", "map.load"),
+        ("", "[streams.map]\nload = 'max_by(m, &kw).kw'", "map.load"),
+        ("", "[streams.map]\nload = 'map(&(kw < `4` && kw), m) | [0]'", "map.load"),
+        ("", "[streams.map]\nload = 'contains(m, kw) && kw'", "map.load"),
+        ("", "[streams.map]\nload = \"to_number(join('.', [whole, rest]))\"", "map.load"),
+        ("", "[streams.map]\nload = '!(of.kw < `4`) && max(values(of))'", "map.load"),
     ],
 )
 def test_the_value_of_a_reading_does_not_decide_whether_there_is_one(split: str, mapped: str, key: str) -> None:
@@ -210,7 +219,26 @@ def test_the_value_of_a_reading_does_not_decide_whether_there_is_one(split: str,
         "",
         "[streams.map]\nborough = 'of.borough'\nload = 'of.load'\ndrop = \"of.kind == 'test'\"",
         "[streams.map]\nborough = 'of[0].borough'\nload = 'sum(of[*].load)'\nat = 'of[].at | [0]'",
+        "[streams.map]\nload = \"m[?kind == 'main'].kw | [0]\"",
+        "[streams.map]\nload = \"type(kw) == 'number' && kw || other.kw\"",
+        "[streams.map]\nload = 'max_by(m, &priority).kw'",
+        "[streams.map]\nload = \"map(&(good && abs(kw)), m[?kind == 'main']) | avg(@)\"",
+        "[streams.map]\nload = 'length(items)'",
+        "[streams.map]\nload = 'not_null(kw, !(broken) && values(of) | max(@))'",
     ],
 )
 def test_another_field_of_a_reading_may_decide(mapped: str) -> None:
     assert len(config(readings(SPLIT, "\n" + mapped)).streams) == 2
+
+
+def test_a_reading_does_not_decide_whether_there_is_another_one() -> None:
+    two = 'fields = [{ name = "load", of = "value", limits = [0, 100], sensitivity = 1 }, { name = "v", of = "value"'
+    text = readings("", "\n[streams.map]\nload = 'v < `4` && kw'")
+    [(found, _, _)] = refused(text.replace('fields = [{ name = "load", of = "value"', two))
+    assert found.endswith("map.load")
+
+
+def test_a_place_beside_the_value_is_one_however_it_is_written() -> None:
+    beside = readings("").replace('"load"', "'$key.load'").replace('"at"', """'$key."load"'""")
+    [(found, _, _)] = refused(beside.replace('source = "raw.taxi"', 'source = "raw.taxi"\nkey_format = "json"'))
+    assert found.endswith("time.field")
