@@ -183,8 +183,6 @@ class GaussianShares:
     together: int | None = None
 
     def __post_init__(self) -> None:
-        if not 1e-40 <= self.delta < 1:
-            raise EngineInputError("delta must be at least 1e-40 and below 1")
         if self.whole > LARGEST:
             raise EngineInputError("epsilon is too large for Gaussian noise")
 

@@ -212,8 +212,7 @@ class GaussianBudget:
     def __post_init__(self) -> None:
         if len(self.shifts) != len(self.shares) or sum(self.shares) > 1 or min(self.shifts) < 1:
             raise EngineInputError("shifts and shares must be positive, one for each field, shares at most one in all")
-        if not 1e-40 <= self.delta < 1:
-            raise EngineInputError("delta must be at least 1e-40 and below 1")
+        _ = self.mu_squared  # refuses a delta that is out of range
 
     @property
     def mu_squared(self) -> Fraction:

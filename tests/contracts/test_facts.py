@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agents.local.coupling.runs import settings
+from engines.checks.contract_case import contract_case
 from engines.core.accounting.accountant import Accountant
 from engines.core.registry import build_engine
 from schemas.config import ENGINES, Stream
+from schemas.errors import EngineInputError
 
 WITH_DELTA = [pytest.param(stream, id=name) for name, stream in settings() if stream.privacy.delta]
 
@@ -16,6 +18,15 @@ WITH_DELTA = [pytest.param(stream, id=name) for name, stream in settings() if st
 def test_modes_that_say_gaussian_are_charged_by_mu_squared(stream: Stream) -> None:
     rules = {accountant.rule for accountant in Accountant.kept(build_engine(stream).state()).values()}
     assert rules == {"gaussian" if stream.mode in stream.facts.gaussian else "schedule"}
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [(name, mode) for name, spec in ENGINES.items() for mode in sorted(spec.facts.uses_delta)]
+)
+def test_a_delta_below_what_the_lattice_keeps_is_refused(name: str, mode: str) -> None:
+    """Lemma D is about noise of a delta of 1e-40 or more."""
+    with pytest.raises(EngineInputError, match="delta of the noise must be at least 1e-40"):
+        build_engine(contract_case(name).stream(mode, {"privacy": {"delta": 1e-41}}))
 
 
 @pytest.mark.parametrize("name", ENGINES)

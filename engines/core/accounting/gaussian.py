@@ -21,6 +21,9 @@ _SMALL = 1e-3
 _MARGIN = 1e-10
 """Solutions keep this much of log delta in hand, far more than the formulas' rounding."""
 
+LEAST_DELTA = 1e-40
+"""What discrete noise differs by from continuous noise is within that margin from here on (`lattice.dominating`)."""
+
 _LOG_MU = (-60.0, 60.0)
 
 
@@ -121,7 +124,12 @@ def mu_for(epsilon: Real, delta: Real) -> float:
 
 @lru_cache(maxsize=256)
 def mu_squared_for(epsilon: Real, delta: float) -> Fraction:
-    """Return the square of `mu_for`: what Gaussian noise may cost in all, since mu^2 adds up."""
+    """Return the square of `mu_for`: what Gaussian noise that is drawn may cost in all, since mu^2 adds up.
+
+    Raises: EngineInputError as `mu_for`, and for a delta below `LEAST_DELTA`.
+    """
+    if 0 < delta < LEAST_DELTA:
+        raise EngineInputError(f"delta of the noise must be at least {LEAST_DELTA:g}")
     return Fraction(mu_for(epsilon, delta)) ** 2
 
 

@@ -31,7 +31,7 @@ def dominating(sigma_squared: Fraction) -> Fraction:
 
     For up to 2**64 draws together, each chosen after the others' results, everything that is (epsilon, delta)-DP with
     continuous noise of the returned variances is (epsilon + 1e-55, delta * (1 + 1e-55))-DP with discrete noise; the
-    margin of `gaussian.mu_for`, 1e-10 of delta, is far above both for any delta of at least 1e-40.
+    margin of `gaussian.mu_for`, 1e-10 of delta, is far above both for any delta of at least `gaussian.LEAST_DELTA`.
     Raises: EngineInputError if the lattice is too coarse.
 
     >>> dominating(Fraction(4096))
