@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.local.job import LocalIngest, planned
@@ -30,8 +30,10 @@ from agents.protocol.replay import Progress, plan_of
 from engines import configure
 from engines.core.registry import build_domain
 from schemas.blocks import Block
+from schemas.config.engines.series import SeriesDomainSection
+from schemas.config.formats import InputParts
 from schemas.config.load import parse_config
-from schemas.config.mapping import MapSection
+from schemas.config.mapping import MapSection, ReadPath
 from schemas.config.values import FOLDER
 from schemas.errors import ConfigError
 from schemas.events import Reason
@@ -381,3 +383,68 @@ def test_a_frame_is_read_as_one_that_has_the_fields_itself(tmp_path: Path) -> No
     assert configure(tmp_path / "job.toml", insecure_seed=1).step(tests).taken.dropped == len(tests)
     broken = [*ROWS, {**ROWS[1], "store": "\ud800"}]
     assert configure(tmp_path / "job.toml", insecure_seed=1).step(broken).taken.refused == {("NOT_JSON", ""): 1}
+
+
+NUMBERS = st.sampled_from([0, 1, 2.5, 3, 3.5, -1, 100])
+PLACES = (("kw",), ("m", "kw"), ("of", "kw"))
+TERMS = st.sampled_from(["kw", "m", "m[0].kw", "m[*].kw", "of.kw", "of", "status", "`3`", "@"])
+
+
+def of_parts(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Expressions of two parts: what chooses, compares, filters and makes numbers of numbers."""
+    forms = [
+        "({0} && {1})", "({0} || {1})", "({0} < {1})", "({0} == {1})", "(!({0}) && {1})", "({0} | {1})", "({0})[?{1}]",
+        "m[?{0}].kw | [0]", "[{0}, {1}][0]", "[{0}, {1}] | [1]", "{{x: {0}, y: {1}}}.y", "max({0})", "sum({0})",
+        "to_number(to_string({0}))", "type({0})", "length({0})", "max_by(m, &{0}).kw", "sort_by({0}, &{1})[0]",
+        "map(&{0}, m) | [0]", "not_null({0}, {1})", "contains({0}, {1})",
+    ]  # fmt: skip
+    return st.builds(lambda form, one, two: form.format(one, two), st.sampled_from(forms), parts, parts)
+
+
+def is_number(fields: FieldMap, kw: float, of_m: float, of_of: float) -> bool:
+    """Whether the expression finds a number where these stand in a record."""
+    record = {"kw": kw, "m": [{"kw": of_m, "status": "ok"}, {"kw": 3}], "of": {"kw": of_of}, "status": "ok"}
+    try:
+        found = fields.value("load", record)
+    except UnreadableError:
+        return False
+    return type(found) in (int, float)
+
+
+def decides(section: MapSection) -> bool:
+    """Whether a stream of such a reading is refused."""
+    reading = {"name": "load", "of": "value", "limits": [0, 9], "sensitivity": 1}
+    domain = SeriesDomainSection.model_validate({"kind": "series", "fields": [reading]})
+    return any(each.key == "map.load" for each in InputParts(domain=domain, map=section).input_problems())
+
+
+@settings(max_examples=300)
+@given(expression=st.recursive(TERMS, of_parts, max_leaves=6), before=st.tuples(*[NUMBERS] * 3), data=st.data())
+def test_where_a_reading_is_there_it_is_so_whatever_its_numbers(
+    expression: str, before: tuple[float, float, float], data: st.DataObject
+) -> None:
+    """Of expressions that are not refused. Numbers of a place that the reading is not made of stay."""
+    section = MapSection.model_validate({"load": expression})
+    if decides(section):
+        return
+    read = section.reads("load")
+    made_of = read.numbers or read.deciding
+    moved = [any(ReadPath(names, leaf=True).meets(path) for path in made_of) for names in PLACES]
+    after = [data.draw(NUMBERS) if moves else number for moves, number in zip(moved, before, strict=True)]
+    fields = FieldMap(section)
+    assert is_number(fields, *before) == is_number(fields, *after)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "kw < `2` && kw", "[kw][?@ < `2`] | [0]", "m[?kw < `2`].kw | [0]", "m[].kw | [?@ < `2`] | [0]",
+        "map(&(kw < `2` && kw), m) | [0]", "contains([`1`], kw) && kw", "!(kw == `1`) && max([kw])",
+        "max_by([{a: kw, b: kw}, {a: `2`}], &a).b",
+    ],
+)  # fmt: skip
+def test_what_is_refused_would_tell(expression: str) -> None:
+    section = MapSection.model_validate({"load": expression})
+    fields = FieldMap(section)
+    told = {is_number(fields, kw, kw, 3) for kw in (1, 3)}
+    assert (len(told), decides(section)) == (2, True)
