@@ -107,10 +107,11 @@ class LedgerRenewal(msgspec.Struct, kw_only=True, frozen=True):
     window_epsilon: Annotated[
         Amount,
         _described(
-            "Epsilon, at `window_delta`, of all that a user does within any time as long as one period: it touches two."
+            "Epsilon, at `window_delta`, of all events of a user that join steps of any time as long as one period: it "
+            "touches two. An event that comes late joins the step in which it comes."
         ),
     ]
-    window_delta: Annotated[Amount, _described("Delta of all that a user does within such a time.")]
+    window_delta: Annotated[Amount, _described("Delta of all events of a user that join steps of such a time.")]
 
 
 class LedgerEntry(msgspec.Struct, kw_only=True, frozen=True):

@@ -15,7 +15,7 @@ import pytest
 
 from agents.local.coupling.dearest import dearest, dearest_of, window_of
 from agents.local.coupling.inputs import Sent
-from agents.local.coupling.runs import STEPS, couple, settings
+from agents.local.coupling.runs import STEPS, Verdict, couple, settings
 from engines.checks.contract_case import WHOLE, contract_case
 from engines.core.accounting.streams import StreamCost
 from schemas.config import ENGINES, ConfigError, Stream
@@ -91,6 +91,24 @@ def test_a_unit_in_two_periods_costs_what_the_ledger_says(name: str) -> None:
     verdict = window_of(name, dict(SETTINGS)[name], 2)
     assert not verdict.broken
     assert 0 < verdict.share <= 1 + 1e-9
+
+
+def test_what_comes_late_costs_in_the_period_in_which_it_comes() -> None:
+    """So a window is one of the steps that events join: by the times of events it would be a false claim."""
+    variant = {"privacy": {"max_contributions": 2, "per": "4h", "delta": None, "max_per_step": None}}
+    histogram = {"name": "km", "of": "histogram", "edges": [0.0, 1.0, 4.0]}
+    more = {"domain": {"fields": [histogram]}, "options": {"horizon": None}}
+    stream = contract_case("series").stream("default", {**variant, **more})
+
+    def costs(periods: int) -> Verdict:
+        def late(_stream: Stream, _chance: random.Random, _steps: int) -> list[Sent]:
+            return [Sent(4 * period + 1, 0, "ann", {"km": 0.5}, unit=True) for period in range(periods)] * 2
+
+        return couple("late", stream, 3, steps=20, crowd=4, sealing=False, unit=late, window=True)
+
+    assert not costs(2).broken
+    assert costs(5).broken
+    assert costs(5).share == pytest.approx(5 / 2)
 
 
 def test_two_periods_of_a_table_cost_more_than_draws_at_right_angles() -> None:

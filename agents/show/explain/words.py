@@ -285,7 +285,8 @@ def alerts(stream: Stream) -> Iterator[str]:
         yield (
             f"The bound renews every {period}: epsilon = {exact(privacy.epsilon_fraction)} for what a user contributes "
             f"in one aligned period, {price_words(window)} in any {period} "
-            "in a row, and NO BOUND over a lifetime: it grows from period to period."
+            "in a row, and NO BOUND over a lifetime: it grows from period to period. An event counts where it joins a "
+            "step: what comes late is of the period in which it comes, not of that in which it happened."
         )
     for told in (stream.privacy.delta_warning, stream.privacy.epsilon_warning):
         if told is not None:

@@ -9,7 +9,7 @@ Guarantee: each total bounds what all releases together cost one user: by basic 
     NOT covered: a person with several ids or under differently named fields, other jobs, and state that was deleted to
     start the same configuration anew.
 Source: [dong2019]; [balle2018].
-Units: epsilon in nats; windows in microseconds of event time.
+Units: epsilon in nats; windows in microseconds of the steps that events join, which is later where events come late.
 """
 
 from __future__ import annotations
