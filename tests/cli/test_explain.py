@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from agents.show.explain import FACTORS, explain, explain_stream
 from agents.show.explain.parts import Budget, decimal, exact
 from agents.show.explain.render import render_page, render_text
+from agents.show.explain.words import several
 from agents.show.noise import RELEASES, noise_facts
 from agents.show.text import WIDTH
 from agents.show.views.spatial import LeafNoise
 from engines.checks.contract_case import contract_case
 from engines.core.accounting import gaussian
+from engines.core.accounting.user_level import group_delta
 from engines.core.contract import Batch
 from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.simple import SimpleCounter
@@ -32,6 +34,7 @@ from engines.spatial.points import Placement
 from engines.spatial.split import path_cost
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream, load_config
+from schemas.config.privacy import Privacy
 from schemas.errors import BudgetError, ConfigError, PrivstreamError
 from schemas.guarantee import Mechanism, max_posterior
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, series, toml
@@ -665,3 +668,12 @@ def test_typed_output_is_named_with_its_subject_and_plain_json_is_not() -> None:
     [said] = [each.text for each in shown.public if each.title == "how records are written"]
     assert "the Avro that is registered as rides.synthetic-value" in said
     assert all(each.title != "how records are written" for each in explain(plain).streams[0].public)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-5), (3.0, 1e-9), (10.0, 1e-3)])
+def test_what_two_together_are_told_is_no_less_than_they_pay(epsilon: float, delta: float) -> None:
+    """Two digits of it were rounded down, and one more was said to cost e^epsilon times as much; it is more."""
+    told = several(Privacy.model_validate({"epsilon": epsilon, "delta": delta, "unit": "event"}))
+    assert "(e^(k epsilon) - 1)/(e^epsilon - 1) times delta" in told
+    shown = float(told.rpartition("(")[2].split()[0])
+    assert group_delta(epsilon, delta, 2) <= shown <= 1.0001 * group_delta(epsilon, delta, 2)

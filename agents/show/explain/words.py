@@ -11,7 +11,7 @@ from statistics import NormalDist
 from agents.show.explain.parts import Budget, Point, decimal, exact, price_words
 from agents.show.view import view_of
 from engines.core.accounting import gaussian
-from engines.core.accounting.streams import StreamCost, price_of_periods
+from engines.core.accounting.streams import StreamCost, price_of_periods, rounded_up
 from engines.core.accounting.user_level import group_delta
 from schemas.config import Stream, format_duration, format_length
 from schemas.config.privacy import Privacy
@@ -63,10 +63,10 @@ def several(privacy: Privacy) -> str:
     """Return what k changes together are promised, where a unit is one. Deltas of a group grow faster than its size."""
     if not privacy.delta:
         return "k times epsilon"
-    two = group_delta(float(privacy.epsilon), privacy.delta, 2)
+    two = rounded_up(group_delta(float(privacy.epsilon), privacy.delta, 2))
     return (
-        f"k times epsilon and more than k times delta (up to {two:.2g} for k = 2, and e^epsilon times as much for each "
-        "one more)"
+        f"k times epsilon and (e^(k epsilon) - 1)/(e^epsilon - 1) times delta, which is more than k times ({two:g} for "
+        "k = 2)"
     )
 
 
