@@ -198,10 +198,25 @@ def _reads(tree: Any, seen: Reads) -> Reads:
     found = Reads().beside(*(_reads(child, seen) for child in children))
     match tree["type"]:
         case "comparator":
-            return Reads(deciding=found.all)
+            # No number is null, or true, or a text that is none.
+            alike = tree["value"] in ("eq", "ne") and any(map(_is_no_number, children))
+            return Reads(deciding=found.deciding if alike else found.all)
         case "not_expression":
             return Reads(deciding=found.deciding)
     return found.closed()
+
+
+def _is_no_number(tree: Any) -> bool:
+    """Return whether a part of an expression is written out, and is neither a number nor a text that may be one."""
+    match tree:
+        case {"type": "literal", "value": None | bool()}:
+            return True
+        case {"type": "literal", "value": str(text)}:
+            try:
+                float(text)
+            except ValueError:
+                return True
+    return False
 
 
 def _called(name: str, arguments: list[Any], seen: Reads) -> Reads:
@@ -308,8 +323,8 @@ class MapSection(Section):
     def reads(self, key: str) -> Reads:
         """Return what an expression makes of the value of a record.
 
-        >>> [sorted(path.names for path in places) for places in MapSection(load="type == 'main' && kw").reads("load")]
-        [[('kw',)], [('type',)]]
+        >>> [sorted(path.names for path in places) for places in MapSection(load="age < `9` && kw").reads("load")]
+        [[('kw',)], [('age',)]]
         """
         return _reads(parse(self.expressions[key]).parsed, Reads(frozenset((ReadPath(),))))
 

@@ -393,7 +393,8 @@ TERMS = st.sampled_from(["kw", "m", "m[0].kw", "m[*].kw", "of.kw", "of", "status
 def of_parts(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """Expressions of two parts: what chooses, compares, filters and makes numbers of numbers."""
     forms = [
-        "({0} && {1})", "({0} || {1})", "({0} < {1})", "({0} == {1})", "(!({0}) && {1})", "({0} | {1})", "({0})[?{1}]",
+        "({0} && {1})", "({0} || {1})", "({0} < {1})", "({0} == {1})", "({0} != `null`)",
+        "({0} == 'n/a')", "(!({0}) && {1})", "({0} | {1})", "({0})[?{1}]",
         "m[?{0}].kw | [0]", "[{0}, {1}][0]", "[{0}, {1}] | [1]", "{{x: {0}, y: {1}}}.y", "max({0})", "sum({0})",
         "to_number(to_string({0}))", "type({0})", "length({0})", "max_by(m, &{0}).kw", "sort_by({0}, &{1})[0]",
         "map(&{0}, m) | [0]", "not_null({0}, {1})", "contains({0}, {1})",
