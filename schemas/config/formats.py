@@ -236,10 +236,10 @@ class InputParts:
             return self.map.paths(key)
         root, _, rest = key.partition(".")
         beside = root in ROOTS
-        path = ReadPath((root,) if beside else ())
+        path = ReadPath(root=root if beside else "")
         for part in () if beside and not rest else path_parts(rest if beside else key):
             path = path.field(part)
-        return path._replace(leaf=True), ReadPath((key,), leaf=True)
+        return path._replace(leaf=True), path._replace(names=(key,), leaf=True)
 
     def _names(self) -> Iterator[tuple[str, str]]:
         if self.time is not None:

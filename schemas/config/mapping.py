@@ -104,15 +104,21 @@ class ReadPath(NamedTuple):
     """Whether a value was made of what stands there, whose own fields are not those of the record."""
     leaf: bool = False
     """Whether nothing that stands beneath is read."""
+    root: str = ""
+    """What of the record it is in, such as `$key`; empty: the value, which alone expressions read."""
 
     def field(self, name: str | None) -> ReadPath:
-        return self if self.closed or (name is not None and name.isdecimal()) else ReadPath((*self.names, name))
+        return self if self.closed or (name is not None and name.isdecimal()) else self._beneath(name)
+
+    def _beneath(self, name: str | None) -> ReadPath:
+        return self._replace(names=(*self.names, name))
 
     def meets(self, other: ReadPath) -> bool:
         """Return whether one of both reads what the other reads, or may."""
         deeper = len(self.names) - len(other.names)
         return (
-            not (self.leaf and deeper < 0)
+            self.root == other.root
+            and not (self.leaf and deeper < 0)
             and not (other.leaf and deeper > 0)
             and all(
                 mine is None or its is None or mine == its for mine, its in zip(self.names, other.names, strict=False)

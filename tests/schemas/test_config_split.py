@@ -246,3 +246,14 @@ def test_a_place_beside_the_value_is_one_however_it_is_written() -> None:
     beside = readings("").replace('"load"', "'$key.load'").replace('"at"', """'$key."load"'""")
     [(found, _, _)] = refused(beside.replace('source = "raw.taxi"', 'source = "raw.taxi"\nkey_format = "json"'))
     assert found.endswith("time.field")
+
+
+@pytest.mark.parametrize("load", ["sum(values(@))", "max(*.kw)", "@.kw", "at"])
+@pytest.mark.parametrize("time", ['"$timestamp"', """'$key.at'"""])
+def test_a_place_beside_the_value_is_none_in_it(load: str, time: str) -> None:
+    """An expression sees the value alone, whatever of it."""
+    text = readings("", f"\n[streams.map]\nload = '{load}'")
+    text = text.replace('source = "raw.taxi"', 'source = "raw.taxi"\nkey_format = "json"')
+    beside = text.replace('field = "at"', f'field = {time}\nformat = "ms"')
+    assert beside != text
+    assert len(config(beside).streams) == 1
