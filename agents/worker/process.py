@@ -9,6 +9,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import resource
@@ -54,6 +55,7 @@ log = logging.getLogger(__name__)
 
 NOT_PRIVATE = "NOT PRIVATE: an insecure seed makes the noise repeatable. Every ledger entry of this run says so"
 AGAIN = "_PRIVSTREAM_RESTARTS"
+PR_SET_DUMPABLE = 4  # of prctl(2)
 SWITCH_S = 0.0005
 """After so long a thread that computes gives way to the event loop, which asks for the interpreter after each of its
 many small system calls: with Python's 5 ms it had it for a quarter of the time.
@@ -74,8 +76,7 @@ def run_worker(
         trusted: stream -> step up to which a person says that its public ledger is whole.
         leaving: installed already, and the log set up, by a program that took time before it came here.
     """
-    # A crash of a native library leaves no copy of this process on a disk, with events, seeds and passwords.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _leave_no_core()
     sys.setswitchinterval(SWITCH_S)
     if leaving is None:
         set_up("INFO")
@@ -106,6 +107,14 @@ def run_worker(
     log.warning("BEGINS ANEW: %s. Everything is read back from committed records", explain(error))
     time.sleep(lives.pause_s)
     leaving.again()
+
+
+def _leave_no_core() -> None:
+    """Let a crash of a native library leave no copy of this process, with events, seeds and passwords."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        # The limit holds for files alone, and not where the kernel hands cores to a program of the machine.
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 async def _live(
