@@ -197,7 +197,7 @@ class Discovered(Attribute):
     def _written(self, value: object) -> bytes | Reason:
         if value is not None and not isinstance(value, str):
             return Reason.WRONG_TYPE
-        text = written(value)
+        text = written(value, most=self.max_key_bytes)
         return Reason.OUTSIDE_DOMAIN if isinstance(text, bytes) and len(text) > self.max_key_bytes else text
 
     def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:

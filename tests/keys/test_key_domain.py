@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import unicodedata
 from typing import Any
 
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.core.contract import Columns
-from engines.keys.domain import KeysDomain
+from engines.keys.domain import KeysDomain, written
+from engines.tabular.domain import Discovered
 from schemas.events import Reason
 
 TWO = KeysDomain(fields=("page", "n"), max_bytes=40)
@@ -104,3 +106,40 @@ def test_a_public_share_of_keys_is_counted() -> None:
     assert abs(int((reasons == Reason.ACCEPTED).sum()) - 1000) < 150
     assert not any(domain.at_fault(columns))
     assert encoded(domain, "caf\u00e9")[1] == encoded(domain, "cafe\u0301")[1], "a key is in the sample, not a text"
+
+
+LONG = "a" + "\u0301" * 500_000 + "\u0323" * 500_000
+
+
+def test_the_work_for_a_text_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One such record of a user kept a worker, all of its streams and whoever took them over for minutes."""
+    lengths, normalize = [0], unicodedata.normalize
+
+    def noted(form: Any, text: str) -> str:
+        lengths.append(len(text))
+        assert len(text) < 1_000, "takes the square of its length"
+        return normalize(form, text)
+
+    monkeypatch.setattr(unicodedata, "normalize", noted)
+    assert encoded(TWO, LONG, 1)[1:] == (Reason.OUTSIDE_DOMAIN, "page")
+    assert encoded(TWO, "a", LONG)[1:] == (Reason.OUTSIDE_DOMAIN, "n")
+    assert Discovered(field="page", values="discover", max_key_bytes=40).encode([LONG])[1].tolist() == [
+        Reason.OUTSIDE_DOMAIN
+    ]
+    assert max(lengths) <= 80
+
+
+def test_a_text_that_is_not_brought_into_form_would_be_too_long() -> None:
+    """A text has no more characters than its form NFD, which has those of all characters of its form NFC."""
+    every = map(chr, (code for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000))
+    assert max(len(unicodedata.normalize("NFD", each)) / len(each.encode()) for each in every) <= 2
+
+
+@given(
+    st.text(st.sampled_from("ae\u03b9\u1fbe\u0301\u0308\u0323\u1100\u1161\u11a8\u212a;"), max_size=40),
+    st.integers(0, 30),
+)
+def test_what_fits_is_not_asked_how_long_it_was(text: str, most: int) -> None:
+    found, whole = written(text, most=most), written(text)
+    assert isinstance(whole, bytes)
+    assert found == whole or len(whole) > most
