@@ -628,3 +628,20 @@ async def test_a_worker_that_joins_its_group_asks_for_all_and_hears_of_errors() 
     service = reading()
     await read(service)
     assert service.got == [()]
+
+
+async def test_a_slice_has_few_records_where_each_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of another format takes seconds: sixty of one batch were a slice, and no heartbeat came in between."""
+    task = task_of()
+    [machine] = task.machines
+    taken, take = list[int](), machine.take
+    monkeypatch.setattr(machine, "take", lambda records: (taken.append(len(records)), take(records)))
+    filled = [record(offset)._replace(value=b" " * (1 << 20)) for offset in range(10)]
+    small = [record(offset) for offset in range(10, 2_010)]
+    await task.take([*filled, *small])
+    assert sum(taken) == machine.pending == 2_010
+    assert taken[:2] == [4, 4]
+    monkeypatch.setattr(machine.decoder, "weight", 40)
+    taken.clear()
+    await task.take([each._replace(offset=each.offset + 2_010) for each in (*filled, *small)])
+    assert taken[:11] == [1] * 10 + [1_000]

@@ -18,7 +18,7 @@ import contextlib
 import itertools
 import logging
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ from agents.protocol.ingest.spec import Readings, SourceSpec
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.worker.failpoints import failpoint
 from agents.worker.ingest.counters import IngestCounters, SealedBlock, SealedHop
-from agents.worker.ingest.records import OFFSET, from_offset
+from agents.worker.ingest.records import OFFSET, VALUE, from_offset
 from agents.worker.metrics import FENCES
 from agents.worker.trimming import Deletions
 from schemas.config import Config
@@ -99,6 +99,7 @@ class AwaitedTicks:
 LEAST_SNAPSHOT_BYTES = 4 << 10
 MOST_SNAPSHOTS = 32
 LEAST_SLICE = 1_000  # below, the cost of a slice is no longer that of its records
+LEAST_SLICE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class IngestOptions:
         poll_records: records asked of Kafka at once.
         slice_records: records worked on without giving way to anything else, of all machines of a source together: a
             slice must stay far below 0.5 s, or heartbeats of everything in this process are late.
+        slice_bytes: the same of their values: one may be a megabyte, and what is compressed a thousandth of it.
         flush_s, flush_share_s, flush_most_s: how long a record waits for its block to fill: at least, for each
             partition that the worker has, and at most. Many quiet partitions cost it transactions alone. The end of a
             step waits for none of these, and what is to be routed for the first alone: nobody knows its step yet.
@@ -116,6 +118,7 @@ class IngestOptions:
 
     poll_records: int = 20_000
     slice_records: int = 20_000
+    slice_bytes: int = 4 << 20
     flush_s: float = 1.0
     flush_share_s: float = 0.1
     flush_most_s: float = 30.0
@@ -266,7 +269,8 @@ class SourceTask:
             if count == 0:
                 await self.flush()
                 continue
-            count = self._readable(records, position, self._up_to_tick(records, position, count))
+            count = self._up_to_tick(records, position, self._up_to_bytes(records, position, count))
+            count = self._readable(records, position, count)
             if count == 0:
                 return
             taken = records[position : position + count]
@@ -290,7 +294,21 @@ class SourceTask:
         anything else has its turn.
         """
         most = self._options.slice_records
-        return max(most // sum(machine.decoder.weight for machine in self.machines), min(most, LEAST_SLICE))
+        return max(most // self._weight, min(most, LEAST_SLICE))
+
+    @property
+    def _weight(self) -> int:
+        """About what a record costs all machines together, beside one machine and a record of JSON."""
+        return sum(machine.decoder.weight for machine in self.machines)
+
+    def _up_to_bytes(self, records: Sequence[Any], position: int, count: int) -> int:
+        """Return how many of the next records have no more bytes than a slice may; one at least."""
+        most = self._options.slice_bytes
+        most = max(most // self._weight, min(most, LEAST_SLICE_BYTES))
+        sizes = [len(value) if value else 0 for value in map(VALUE, records[position : position + count])]
+        if sum(sizes) <= most:
+            return count
+        return max(1, bisect_right(list(itertools.accumulate(sizes)), most))
 
     def _up_to_tick(self, records: Sequence[Any], position: int, count: int) -> int:
         """Make the ticks that stand before the next record, and stop before the next one. A tick stands at its offset
