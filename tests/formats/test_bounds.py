@@ -306,3 +306,21 @@ def test_no_more_is_asked_for_at_once_than_the_book_can_hold() -> None:
     feed = records([in_avro(EVENT), *(framed(SchemaRef(number), b"") for number in range(100, 1_000))])
     count, refs = decoder.missing(feed)
     assert (count, refs) == (1, frozenset(SchemaRef(number) for number in range(100, 100 + MOST_MISSING)))
+
+
+def test_values_of_protobuf_that_take_no_bytes_have_a_bound() -> None:
+    """Two bytes are a message of fields that were not set: a megabyte of them took ten seconds, and a gigabyte."""
+    fields = " ".join(f"optional string f{n} = {n};" for n in range(1, 51))
+    schema = f'syntax = "proto3"; message E {{ string user = 1; repeated S lines = 2; }} message S {{ {fields} }}'
+    book = SchemaBook()
+    book.put(REF, SchemaText("PROTOBUF", schema))
+    encoding = ProtobufEncoding(book)
+
+    def lines(number: int) -> bytes:
+        return framed(REF, b"\0" + b"\x0a\x03ann" + b"\x12\x00" * number)
+
+    read = encoding.read(lines(1_000), None)
+    assert (read["user"], len(read["lines"]), set(read["lines"][0].values())) == ("ann", 1_000, {None})
+    with pytest.raises(UnreadableError) as error:
+        encoding.read(lines(500_000), None)
+    assert error.value.reason == Reason.UNREADABLE

@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module, resources
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -169,6 +171,10 @@ _WRAPPED = frozenset(
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _DEEPEST = 100
+MOST_VALUES = 1 << 20
+"""Of a record, those among them that were not set: two bytes can be a message of a hundred fields."""
+MOST_MESSAGES = 1_000
+"""Types of which it is remembered what their fields are where they are not set."""
 _VALUES: Mapping[str, Callable[[Any], Any]] = {
     "google.protobuf.Timestamp": lambda it: (
         EPOCH + datetime.timedelta(seconds=it.seconds, microseconds=it.nanos // 1000)
@@ -220,7 +226,7 @@ class ProtobufEncoding(SchemaEncoding):
         message_of, unknown = self.book.reader(ref, self.kind)
         indexes, begin = message_indexes(data, begin)
         try:
-            return _mapping(message_of(indexes).FromString(data[begin:]), unknown)
+            return _mapping(message_of(indexes).FromString(data[begin:]), _Reading(unknown))
         except UnreadableError:
             raise
         except Exception:  # the library raises whatever the bytes lead it to
@@ -256,8 +262,16 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise UnreadableError(Reason.UNREADABLE)
 
 
-def _mapping(message: Any, unknown: Callable[[Any], Any]) -> Any:
-    if len(unknown(message)):  # not written with this schema: what it misreads would be defaults
+@dataclass(slots=True)
+class _Reading:
+    """The reading of one record. Attributes: unknown: what lists a message's unknown fields. left: values to come."""
+
+    unknown: Callable[[Any], Any]
+    left: int = MOST_VALUES
+
+
+def _mapping(message: Any, reading: _Reading) -> Any:
+    if len(reading.unknown(message)):  # not written with this schema: what it misreads would be defaults
         raise UnreadableError(Reason.UNREADABLE)
     described = message.DESCRIPTOR
     name = described.full_name
@@ -268,24 +282,46 @@ def _mapping(message: Any, unknown: Callable[[Any], Any]) -> Any:
             return NOT_FINITE
     if name in _WRAPPED:
         return message.value
-    return {field.name: _field(message, field, unknown) for field in described.fields}
+    unset = _unset(described)
+    reading.left -= len(unset)
+    if reading.left < 0:
+        raise UnreadableError(Reason.UNREADABLE)
+    found = unset.copy()
+    for field, value in message.ListFields():
+        if not field.is_extension:
+            found[field.name] = _field(value, field, reading)
+    return found
 
 
-def _field(message: Any, field: Any, unknown: Callable[[Any], Any]) -> Any:
-    if field.has_presence and not message.HasField(field.name):
-        return None
-    value = getattr(message, field.name)
+@lru_cache(MOST_MESSAGES)
+def _unset(described: Any) -> dict[str, Any]:
+    """Return what a message has of fields that were not set; do not change any of it."""
+    return {
+        field.name: (
+            ({} if _is_map(field) else []) if field.is_repeated
+            else None if field.has_presence
+            else _value(field.default_value, field, _Reading(lambda _: ()))
+        )
+        for field in described.fields
+    }  # fmt: skip
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _field(value: Any, field: Any, reading: _Reading) -> Any:
     if not field.is_repeated:
-        return _value(value, field, unknown)
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return _value(value, field, reading)
+    if _is_map(field):
         kind = field.message_type.fields_by_name["value"]
-        return {str(key): _value(each, kind, unknown) for key, each in value.items()}
-    return [_value(each, field, unknown) for each in value]
+        return {str(key): _value(each, kind, reading) for key, each in value.items()}
+    return [_value(each, field, reading) for each in value]
 
 
-def _value(value: Any, field: Any, unknown: Callable[[Any], Any]) -> Any:
+def _value(value: Any, field: Any, reading: _Reading) -> Any:
     if field.message_type is not None:
-        return _mapping(value, unknown)
+        return _mapping(value, reading)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
