@@ -58,7 +58,7 @@ class _Consumer:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "CHUNK_RECORDS", 4)
-    monkeypatch.setattr(short_way, "MOST_BYTES", 10)
+    monkeypatch.setattr(short_way, "MOST_BYTES", 170)
 
 
 @given(BATCHES, st.integers(0, 12), st.lists(st.one_of(st.none(), st.integers(1, 12)), min_size=1, max_size=6))
@@ -241,3 +241,20 @@ def test_a_batch_that_would_take_all_memory_is_not_unpacked(
     monkeypatch.setattr(batches, "MOST_UNPACKED", 50_000)
     assert _values(way, _crafted(codec, [b" " * 4_000] * 12), 12) == {b" " * 4_000}
     assert _values(way, _crafted(codec, [b" " * 5_000] * 12), 12) == {_UNREADABLE}
+
+
+@pytest.mark.parametrize("large", ["key", "value", "headers"])
+def test_what_is_handed_out_at_once_has_a_bound(large: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mebibyte of batches can hold twenty thousand keys of a mebibyte, as of values."""
+    monkeypatch.setattr(short_way, "MOST_BYTES", 10_000)
+    sizes = {"key": b"", "value": b"", "headers": []} | {
+        large: [("h", b"")] * 15 if large == "headers" else bytes(1_000)
+    }
+    data = bytearray()
+    for batch in range(10):
+        builder = DefaultRecordBatchBuilder(2, 4, False, -1, 0, -1, 1 << 20)
+        for row in range(4):
+            builder.append(row, timestamp=1000, **sizes)
+        data += (4 * batch).to_bytes(8, "big") + builder.build()[8:]
+    parts = [part for part, _ in _drained(_short(_result(bytes(data), 0, [])), [None])]
+    assert [len(part) for part in parts] == [12, 12, 12, 4]

@@ -23,8 +23,10 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import PartitionRecords
 
 MOST_BYTES = 64 << 20
-"""Of values that are handed out at once, about: a mebibyte of small batches can hold gigabytes."""
-OFFSET, VALUE = attrgetter("offset"), attrgetter("value")
+"""That are handed out at once, about: a mebibyte of small batches can hold gigabytes."""
+HEADER_BYTES = 70
+"""What a header takes in memory, at least."""
+OFFSET, KEY, VALUE, HEADERS = (attrgetter(name) for name in ("offset", "key", "value", "headers"))
 
 
 def hand_out_bare_records(consumer: AIOKafkaConsumer) -> None:
@@ -71,7 +73,7 @@ def _getall(result: Any, left: list[Any], max_records: int | None = None) -> lis
             result._partition_records = None
             return taken
         taken += chunk
-        size += sum(map(len, filter(None, map(VALUE, chunk))))
+        size += bytes_of(chunk)
     left += taken[most:]
     if left:
         del taken[most:]
@@ -80,6 +82,16 @@ def _getall(result: Any, left: list[Any], max_records: int | None = None) -> lis
     records.next_fetch_offset = left[0].offset if left else taken[-1].offset + 1
     result._update_position()
     return taken
+
+
+def value_bytes(records: Sequence[Any]) -> int:
+    return sum(map(len, filter(None, map(VALUE, records))))
+
+
+def bytes_of(records: Sequence[Any]) -> int:
+    """Return what keys, values and headers of records take in memory, about."""
+    keys = sum(map(len, filter(None, map(KEY, records))))
+    return keys + value_bytes(records) + HEADER_BYTES * sum(map(len, map(HEADERS, records)))
 
 
 class _Chunk(list[Any]):
