@@ -207,6 +207,13 @@ def readings(split: str, mapped: str = "") -> str:
         ("", "[streams.map]\nload = 'contains(m, kw) && kw'", "map.load"),
         ("", "[streams.map]\nload = \"to_number(join('.', [whole, rest]))\"", "map.load"),
         ("", "[streams.map]\nload = '!(of.kw < `4`) && max(values(of))'", "map.load"),
+        ("", "[streams.map]\nload = 'meters[?kw > `3`].kw | [0]'", "map.load"),
+        ("", "[streams.map]\nload = 'avg(meters[?kw > `3`].kw)'", "map.load"),
+        ("", "[streams.map]\nload = 'sum(map(&(kw > `3` && kw), meters))'", "map.load"),
+        ("", "[streams.map]\nload = '{sum: kw > `3` && kw}.sum'", "map.load"),
+        ("", "[streams.map]\nload = \"starts_with(to_string(kw), '3') && kw\"", "map.load"),
+        ("", "[streams.map]\nload = \"to_number(reverse(join('', [to_string(kw)])))\"", "map.load"),
+        ("", "[streams.map]\nload = '!(kw > `3`) && kw'", "map.load"),
     ],
 )
 def test_the_value_of_a_reading_does_not_decide_whether_there_is_one(split: str, mapped: str, key: str) -> None:
