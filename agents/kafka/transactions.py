@@ -85,6 +85,17 @@ def _named(
     return named
 
 
+class _Topics(set[str]):
+    """The topics of which a producer asks where they are: those that it has written to.
+
+    Of an empty set aiokafka would ask for every topic of the cluster, whenever a coordinator is not there yet, and keep
+    the answer: half a megabyte for each of a worker's producers where there are a thousand topics.
+    """
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class OneChanceProducer(AIOKafkaProducer):
     """See the module. Every request that is not answered, or not for certain, raises OutcomeUnknownError once, for all
     that wait for the producer, and from every later call of a transaction. So does one that is refused, with an error
@@ -102,6 +113,7 @@ class OneChanceProducer(AIOKafkaProducer):
         self._failed: BaseException | None = None
         self._patience_s = min(PATIENCE_S, SHARE * transaction_timeout_ms / 1000)
         self._transactional_id = transactional_id
+        self.client._topics = _Topics()
         self._send_request, self.client.send = self.client.send, self._send_once
         self._fail_all, self._sender._fail_all = self._sender._fail_all, self._sender_ended
 
