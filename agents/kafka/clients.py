@@ -211,7 +211,7 @@ async def reading(
     finally:
         await close_client(consumer)
         # It still holds itself, by aiokafka's listeners and by `heed`, and the collector would come to it late: a
-        # worker that starts opens and closes two of a third of a megabyte for each stream.
+        # worker that starts opens and closes two for each stream.
         consumer._client.cluster._listeners.clear()
         del consumer._client.send
 

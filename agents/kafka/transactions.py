@@ -89,7 +89,7 @@ class _Topics(set[str]):
     """The topics of which a producer asks where they are: those that it has written to.
 
     Of an empty set aiokafka would ask for every topic of the cluster, whenever a coordinator is not there yet, and keep
-    the answer: half a megabyte for each of a worker's producers where there are a thousand topics.
+    the answer, in each of a worker's producers: 140 MB of 200 streams with 800 public topics.
     """
 
     def __bool__(self) -> bool:

@@ -85,6 +85,7 @@ def _getall(result: Any, left: list[Any], max_records: int | None = None) -> lis
 
 
 def value_bytes(records: Sequence[Any]) -> int:
+    """Return what values of records take in memory, about."""
     return sum(map(len, filter(None, map(VALUE, records))))
 
 

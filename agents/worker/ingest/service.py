@@ -569,7 +569,7 @@ def _calm_collector() -> None:
 
     Records hold no cycles and are freed at once all the same; measured: 3.2 to 2.4 us of CPU an event.
     """
-    gc.collect()  # or what the start has left behind would stay for good: two million objects of 200 streams
+    gc.collect()  # or what the start has left behind would stay for good
     gc.freeze()
     gc.set_threshold(200_000, 20, 50)
 
