@@ -21,7 +21,7 @@ from agents.protocol.ingest.events import PureFilter
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import partitions_of
-from agents.protocol.userhash import IdBytes, hash_ids
+from agents.protocol.userhash import IdBytes, UserHash
 from agents.worker.ingest.specs import source_specs
 from benchmarks.ingest.source import PARTITIONS, SOURCE, USERS, configuration, event
 
@@ -42,7 +42,8 @@ def stages() -> list[tuple[str, float]]:
     users, times = list(map(attrgetter("user"), events)), list(map(attrgetter("time"), events))
     ids, parser = IdBytes.from_ids(users), spec.time_parser()
     assert spec.key is not None
-    hashes, steps = hash_ids(ids, spec.key), np.zeros(SLICE, np.int64)
+    hashed = UserHash(spec.key)
+    hashes, steps = hashed.of_ids(ids), np.zeros(SLICE, np.int64)
     assert spec.bounds is not None
     bounds = Bounds(spec.bounds)
     reasons = np.zeros(SLICE, np.uint8)
@@ -54,7 +55,7 @@ def stages() -> list[tuple[str, float]]:
         ("  filter", lambda: filtered.run(events, ticked, None)),
         ("    users: partition and hash", lambda: filtered._users(events, reasons, {})),
         ("      partition", lambda: partitions_of(ids, partitioner="murmur2", partitions=PARTITIONS)),
-        ("      hash", lambda: hash_ids(ids, spec.key or b"")),
+        ("      hash", lambda: hashed.of_ids(ids)),
         ("    times", lambda: parser.parse(times)),
         ("    columns", lambda: filtered._columns(events, np.ones(SLICE, np.int8))),
         ("    encode in the domain", lambda: spec.domain.encode(columns)),

@@ -117,6 +117,12 @@ RULES = (
         standard=PURE | {"datetime", "zoneinfo"},  # to write a given time, never to ask for one: see CLOCKS
         others=frozenset({"numpy", "orjson", "msgspec"}),
     ),
+    # AES, for the hashes of users: it reads nothing, and draws no key.
+    allow(
+        "agents.protocol.userhash",
+        ours="schemas",
+        others=frozenset({"cryptography", "numpy"}),
+    ),
     allow(
         "agents",
         ours="agents engines schemas",

@@ -23,7 +23,7 @@ from agents.protocol.ingest.partition import MAX_LETTERS, PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.release.merge import BlockMerge
-from agents.protocol.userhash import IdBytes, hash_ids
+from agents.protocol.userhash import IdBytes, UserHash
 from schemas.events import TICK_HEADER, Reason
 from tests.protocol.ingest_runs import (
     COUNTING,
@@ -288,7 +288,7 @@ def test_the_truth_has_no_users_no_bounds_and_no_letters() -> None:
 def test_a_block_holds_hashes_and_no_ids() -> None:
     block, _ = taken(SPEC, [RawRecord(0, -1, b"ann", body(u="ann-the-user"))])
     assert b"ann" not in block.encode()
-    assert block.users[:, :2].tobytes() == hash_ids(IdBytes.from_ids(["ann-the-user"]), KEY).tobytes()
+    assert block.users[:, :2].tobytes() == UserHash(KEY).of_ids(IdBytes.from_ids(["ann-the-user"])).tobytes()
     assert len(PartitionIngest(SPEC, 0).spec.key or b"") == 16
 
 

@@ -16,7 +16,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.pair_bounds import PairBounds
 from agents.protocol.ingest.partition import PartitionIngest, _bounds_of
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.userhash import IdBytes, hash_ids, hash_rows
+from agents.protocol.userhash import PADDING, IdBytes, UserHash
 from schemas.arrays import IntArray
 from tests.protocol.ingest_runs import KEY, SPEC, body, run, taken, tick_header
 from tests.protocol.test_bounds import copy_tables
@@ -177,13 +177,13 @@ def test_a_pair_is_told_by_user_and_key_and_by_a_secret() -> None:
     """The hash is that of the bytes of both; words of 0 at the end, which every shorter key has, are left out."""
     rows = np.array([[7, 9, 2**63, 0, 0], [7, 9, 2**63, 1, 0], [7, 9, 0, 1, 0], [0] * 5], np.uint64)
     texts = [np.trim_zeros(row, "b").astype("<u8").tobytes() for row in rows]
-    data = np.frombuffer(b"".join(texts) + bytes(8), np.uint8)
+    data = np.frombuffer(b"".join(texts) + bytes(PADDING), np.uint8)
     lengths: IntArray = np.array([len(text) for text in texts])
     same = IdBytes(data, np.cumsum(lengths) - lengths, lengths, np.ones(len(rows), bool))
-    assert hash_rows(rows, KEY).tolist() == hash_ids(same, KEY).tolist()
-    assert len(np.unique(hash_rows(rows, KEY), axis=0)) == len(rows)
-    assert not (hash_rows(rows, KEY) == hash_rows(rows, KEY[::-1])).any()
-    assert hash_rows(rows[:0], KEY).shape == (0, 2)
+    assert UserHash(KEY).of_rows(rows).tolist() == UserHash(KEY).of_ids(same).tolist()
+    assert len(np.unique(UserHash(KEY).of_rows(rows), axis=0)) == len(rows)
+    assert not (UserHash(KEY).of_rows(rows) == UserHash(KEY[::-1]).of_rows(rows)).any()
+    assert UserHash(KEY).of_rows(rows[:0]).shape == (0, 2)
 
 
 def test_a_bound_that_counts_records_would_be_caught() -> None:

@@ -10,6 +10,7 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ import numpy.typing as npt
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import OTHER, Hashing, partitions_of
-from agents.protocol.userhash import KEY_BYTES, IdBytes, hash_ids, hash_rows
+from agents.protocol.userhash import KEY_BYTES, IdBytes, UserHash
 from engines.core.contract import ClippingDomain, Columns, FaultNamingDomain, PairDomain
 from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.events import Reason
@@ -67,6 +68,26 @@ class PureFilter:
         self._times = spec.time_parser()
         # To ask a protocol whether an object has it looks at each of its methods.
         self._clips = spec.domain if isinstance(spec.domain, ClippingDomain) else None
+
+    @cached_property
+    def _user_hash(self) -> UserHash:
+        return UserHash(self._key)
+
+    @cached_property
+    def _trip_hash(self) -> UserHash:
+        return self._hash_of(b"trip")
+
+    @cached_property
+    def _pair_hash(self) -> UserHash:
+        return self._hash_of(b"pair")
+
+    def _hash_of(self, kind: bytes) -> UserHash:
+        """Return a hash under a key of its own, so that two hashes together are like a hash of both."""
+        return UserHash(hmac.digest(self._key, kind, "sha256")[:KEY_BYTES])
+
+    @property
+    def _key(self) -> bytes:
+        return self._spec.key or bytes(KEY_BYTES)
 
     def run(self, events: list[Any], ticked: IntArray, arrivals_us: IntArray | None) -> Filtered:
         """Filter and encode decoded events.
@@ -117,7 +138,6 @@ class PureFilter:
 
     def _users(self, events: list[Any], reasons: ReasonArray, beside: dict[Reason, int]) -> npt.NDArray[np.uint64]:
         spec = self._spec
-        assert spec.key is not None
         assert spec.partitioner is not None
         ids = IdBytes.from_ids(list(map(attrgetter("user"), events)))
         _mark(reasons, Reason.BAD_USER, ~ids.usable)
@@ -128,7 +148,7 @@ class PureFilter:
             theirs = IdBytes.from_ids([events[row].user for row in misplaced])
             elsewhere = partitions_of(theirs, partitioner=other, partitions=spec.partitions)
             beside[PLACED_BY[other]] = int((elsewhere == self._partition).sum())
-        return hash_ids(ids, spec.key)
+        return self._user_hash.of_ids(ids)
 
     def _trips(
         self,
@@ -143,8 +163,7 @@ class PureFilter:
         unusable = np.flatnonzero(~ids.usable & (reasons == 0)).tolist()
         at_fault.update(dict.fromkeys(unusable, self._spec.fields.trip))
         _mark(reasons, Reason.WRONG_TYPE, ~ids.usable)
-        # Under a key of their own, so that two hashes together are like a hash of the pair.
-        trips = hash_ids(ids, hmac.digest(self._spec.key or bytes(KEY_BYTES), b"trip", "sha256")[:KEY_BYTES])
+        trips = self._trip_hash.of_ids(ids)
         if users is not None:
             trips ^= users
         trips[trips[:, 0] == 0, 0] = 1
@@ -155,8 +174,7 @@ class PureFilter:
         assert users is not None, "where pairs are bounded users are told apart"
         domain = self._spec.domain
         words = domain.pairs(keys) if isinstance(domain, PairDomain) else keys
-        secret = hmac.digest(self._spec.key or bytes(KEY_BYTES), b"pair", "sha256")[:KEY_BYTES]
-        return hash_rows(np.concatenate((users, words), axis=1), secret)
+        return self._pair_hash.of_rows(np.concatenate((users, words), axis=1))
 
     def _operations(self, events: list[Any]) -> npt.NDArray[np.int8]:
         """Return +1, -1, or 0 for a text that is neither."""
