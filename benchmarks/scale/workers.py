@@ -26,7 +26,7 @@ END_S = 20.0
 
 
 class Worker:
-    """`privstream run`, from its start; begins when it is made.
+    """`privstream run`, from its start, with one arena of malloc as in the image; begins when it is made.
 
     Args: environment: variables of its own.
     """
@@ -38,6 +38,7 @@ class Worker:
         self._command = [sys.executable, "-W", "ignore", "-m", "agents.cli", "run", str(config)]
         self._environment = {
             **os.environ,
+            "MALLOC_ARENA_MAX": "1",
             "PRIVSTREAM_JOB__DATA_DIR": str(config.parent / f"data-{name}"),
             "PRIVSTREAM_JOB__HTTP_PORT": str(self._port),
             **(environment or {}),
