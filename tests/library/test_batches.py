@@ -101,6 +101,25 @@ class Lost(tzinfo):
         raise LookupError("no such zone")
 
 
+class Nowhere(tzinfo):
+    """A zone that has no offset."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        return None
+
+
+@pytest.mark.parametrize("where", [list, lambda rows: {name: [row[name] for row in rows] for name in rows[0]}])
+@pytest.mark.parametrize("column", ["who", "at", "x"])
+def test_what_only_python_can_hold_costs_its_row_alone(column: str, where: Callable[[Any], Any]) -> None:
+    """A zone that fails in any column ended the process, and a whole number of thousands of digits the call."""
+    cells = [datetime(2024, 1, 1, tzinfo=zone()) for zone in (Lost, Nowhere)] + [10**5000, -(10**5000)]  # type: ignore[abstract]
+    good = {"who": "ann", "at": START, "x": 0.5, "y": 0.5}
+    with pytest.warns(UserWarning, match="refused many of the rows"):
+        taken = configure(TABLES).add(where([good, *({**good, column: cell} for cell in cells)]))
+    used = 1 + (column != "x") * 1  # a time without an offset is one, and a text that names somebody
+    assert (taken.rows, taken.accepted, sum(taken.refused.values())) == (5, used, 5 - used)
+
+
 @pytest.mark.parametrize("written", ["iso", "s", "%Y-%m-%d %H:%M:%S"])
 def test_a_time_that_no_calendar_has_costs_its_row_alone(written: str) -> None:
     """Where another zone is, the first and the last hours of the calendar are in no year."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, time
 from typing import Any, NamedTuple
 
 import orjson
@@ -34,7 +34,7 @@ from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.reader import ABSENT, paths_of
-from agents.protocol.formats.values import NOT_FINITE
+from agents.protocol.formats.values import MOST_BITS, NOT_FINITE
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.replay import row_field
 from schemas.config import Stream
@@ -176,13 +176,16 @@ def _cell(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else NOT_FINITE
     if type(value) is int and value.bit_length() >= 64:
-        return str(value)  # the same id, and the same number
+        return str(value) if value.bit_length() <= MOST_BITS else NOT_FINITE  # the same id, and the same number
     return value
+
+
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 def _dumps(row: Any) -> bytes:
     try:
-        return orjson.dumps(row, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps(row, default=_plain, option=_OPTIONS)
     except (TypeError, orjson.JSONEncodeError):
         return b"{"  # refused as NOT_JSON, and counted
 
@@ -191,6 +194,11 @@ def _plain(value: Any) -> Any:
     """Return a library's own scalar, which JSON cannot hold, as the plain value that it stands for, or null."""
     if value is NOT_FINITE:
         return orjson.Fragment(bytes(value))
+    if type(value) is datetime and value.utcoffset() is None:
+        # Asked first: where the code of a zone raises, orjson ends the process, and takes None for an offset.
+        value = value.replace(tzinfo=None)
+    if type(value) in (date, time, datetime):
+        return orjson.Fragment(orjson.dumps(value))
     unpack: Callable[[], Any] | None = getattr(value, "item", None)
     return values("", pa.array([value], from_pandas=True))[0] if unpack is None else unpack()
 

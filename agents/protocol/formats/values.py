@@ -55,7 +55,7 @@ def json_whole(more: str) -> str:
 _JSON_NUMBER = re.compile(json_whole("*") + JSON_FRACTION, re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 _PLAIN = frozenset((str, int, bool, type(None)))
-_MOST_BITS = 1024
+MOST_BITS: Final = 1024
 """Of a whole number that is read as text: as many as float64 has room for."""
 
 
@@ -119,7 +119,7 @@ def typed(value: Any, kinds: frozenset[str]) -> Any:
             return _BOOLEANS[word]
         return number(value) if "number" in kinds else value
     if kind is int and kinds == TEXT:
-        return str(value) if value.bit_length() <= _MOST_BITS else NOT_FINITE
+        return str(value) if value.bit_length() <= MOST_BITS else NOT_FINITE
     if kind is msgspec.Raw or (kind is float and not math.isfinite(value)):
         return "NaN" if kinds >= NUMBER_OR_TEXT else NOT_FINITE
     return value
