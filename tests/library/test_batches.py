@@ -201,6 +201,16 @@ def test_what_is_no_batch_is_refused_as_a_whole(batch: Any, said: str) -> None:
     assert stream.last is None
 
 
+def test_a_first_row_in_place_of_names_is_not_repeated() -> None:
+    """As pandas reads a file without a header."""
+    frame = pd.DataFrame(
+        [["who else", "2024-01-01T01:00:00", 0.5]], columns=["who is Ann", "2024-01-01T00:00:00", "0.25"]
+    )
+    with pytest.raises(BatchError, match=r"reads columns that the batch does not have: .*who \(") as refused:
+        configure(TABLES).add(frame)
+    assert "Ann" not in str(refused.value)
+
+
 # --- Configuration ------------------------------------------------------------------------------------------------
 
 

@@ -336,6 +336,24 @@ def test_missing_columns_are_named_with_their_keys_and_what_is_like_them(tmp_pat
         rows_for(file, stream)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "pickup_longitude of Ann,2026-03-04T05:06:07,-73.9,40.7",
+        '{"pickup_longitude":"of Ann","pickup_datetime":"noon"}',
+        "2026-03-04T05:06:07,pickup_longitude of Ann",
+    ],
+)
+def test_a_first_row_in_place_of_a_header_is_not_repeated(tmp_path: Path, first: str) -> None:
+    """What is like a field was named, and was a value: who the first row is about stood in the message."""
+    (tmp_path / "rows.csv").write_text(f"{first}\n{first}\n")
+    with pytest.raises(
+        FileError, match=r"lacks pickup_longitude \(.*where the names of the columns should be"
+    ) as refused:
+        rows_for(tmp_path / "rows.csv", load_config(TAXI).streams[0])
+    assert "Ann" not in str(refused.value)
+
+
 def test_the_time_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="pickup_datetime"):
         rows_for(write_columns(tmp_path, "csv", COLUMNS[1:]), load_config(TAXI).streams[0])

@@ -19,7 +19,8 @@ import pytest
 
 from agents.cli.init import _cluster
 from agents.local.offline.files import rows_for
-from agents.local.offline.seen import PATTERNS, tried
+from agents.local.offline.names import PATTERNS
+from agents.local.offline.seen import tried
 from schemas.config import ENGINES, load_config
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.errors import ConfigError

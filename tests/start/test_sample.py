@@ -15,10 +15,11 @@ from aiokafka.admin import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.local.offline.names import reads_as_value
 from agents.local.offline.seen import LOOKED_AT
 from agents.local.start import public, sample, template
 from agents.local.start.public import PublicFacts, PublicField, public_facts
-from agents.local.start.sample import FieldSeen, fields_of, fields_of_file, reads_as_value, rows_of_topic
+from agents.local.start.sample import FieldSeen, fields_of, fields_of_file, rows_of_topic
 from agents.local.start.template import read_setting
 from agents.protocol.formats.reader import FieldPath
 from schemas.config import ENGINES, Kafka
@@ -238,6 +239,14 @@ def test_a_value_where_a_name_should_be_is_refused_and_not_repeated(value: str, 
     with pytest.raises(PrivstreamError, match=r"is not shown\. Fix: ") as refused:
         fields_of_file(path)
     assert value not in str(refused.value)
+
+
+def test_json_is_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('{"user":"ann","zone":"north"}\n{"user":"bob","zone":"south"}\n')
+    with pytest.raises(PrivstreamError, match=r"has no header line.*named \.jsonl") as refused:
+        fields_of_file(path)
+    assert "ann" not in str(refused.value).replace(str(path), "")
 
 
 def test_names_with_figures_are_names(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from agents.local.offline.files import has_json, lacking_column, moments, values, write_time
+from agents.local.offline.files import has_json, moments, values, write_time
+from agents.local.offline.names import lacking_column
 from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.json_text import read_json

@@ -18,13 +18,12 @@ import codecs
 import contextlib
 import csv
 import datetime
-import difflib
 import gzip
 import hashlib
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -36,6 +35,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
+from agents.local.offline.names import NO_HEADER, lacking_column, reads_as_value
 from agents.protocol.formats.build import ROWS
 from agents.protocol.formats.contract import UnreadableError
 from agents.protocol.formats.json_text import read_json
@@ -615,6 +615,8 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
         for field, key in wanted.items()
         if field not in mapped and field not in columns and paths_of(ROWS, [field])[0].parts[0] not in columns
     ]
+    if lacking and file.kind == "csv" and any(map(reads_as_value, others)):
+        raise FileError(f"{file.path}: stream {stream.name} lacks {'; '.join(lacking)}, and {NO_HEADER}")
     if lacking:
         raise FileError(
             f"{file.path}: stream {stream.name} reads columns that the file does not have: {'; '.join(lacking)}. "
@@ -623,19 +625,3 @@ def rows_for(path: Path | str, stream: Stream) -> RowFile:
     # What expressions read is text, as in a record of CSV.
     texts = {} if stream.map is None else dict.fromkeys(columns, TEXT)
     return replace(file, kinds={**texts, **kinds}, time=None if stream.time.field in mapped else stream.time)
-
-
-def lacking_column(field: str, key: str, columns: Sequence[str]) -> str:
-    """Name a field that no column has, the key that names it, and a column that it may be.
-
-    >>> lacking_column("lat", "y", ["late", "Latitude"]), lacking_column("lon", "x", [" lon"])
-    ('lat (y); is it late?', 'lon (x); is it " lon", with a space?')
-    """
-    plain = {name.strip().casefold(): name for name in reversed(columns)}
-    wanted = field.strip().casefold()
-    begun = [name for name in plain if name.startswith(wanted)]
-    close = [wanted] if wanted in plain else difflib.get_close_matches(wanted, plain, n=1) or begun[:1]
-    if not close:
-        return f"{field} ({key})"
-    column = plain[close[0]]
-    return f"{field} ({key}); is it " + (f"{column}?" if column == column.strip() else f'"{column}", with a space?')

@@ -10,72 +10,23 @@ from typing import Any
 from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_reason_and_field, percent
 from agents.local.job import LocalIngest
 from agents.local.offline.files import BrokenLine, FileError, RowFile
+from agents.local.offline.names import time_forms
 from agents.protocol.formats.json_text import read_json
 from agents.protocol.formats.mapping import FieldMap
 from agents.protocol.formats.reader import ABSENT
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.ingest.times import TimeParser
-from agents.protocol.replay import Planned, Progress, Row, RowTimes, clock_of, plan_of, row_field, steps_of, times_of
+from agents.protocol.replay import Planned, Progress, Row, clock_of, plan_of, row_field, steps_of, times_of
 from agents.protocol.userhash import KEY_BYTES
 from engines.core.registry import build_domain
-from schemas import zones
 from schemas.blocks import Block
 from schemas.config import Stream
-from schemas.config.timing import NUMERIC_FORMATS, Timing
+from schemas.config.timing import Timing
 from schemas.events import LARGEST_JUMP, Reason
 from schemas.steps import instant
 
 LOOKED_AT = 200
 """Number of values from which the format of a field is recognised."""
-PATTERNS = (
-    "%Y-%m-%d %H:%M:%S",
-    "%Y/%m/%d %H:%M:%S",
-    "%d.%m.%Y %H:%M:%S",
-    "%d.%m.%Y %H:%M",
-    "%d.%m.%Y",
-    "%d/%m/%Y %H:%M:%S",
-    "%m/%d/%Y %H:%M:%S",
-    "%m/%d/%Y %I:%M:%S %p",
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%Y%m%d",
-)
-"""Formats of times that are not ISO."""
-COMPACT = "%Y%m%d"
-"""Format that is tried before ISO, which includes it, because it also applies to numbers."""
-LIKELY_US = range(10**14, 10**17)
-"""Plausible times, in microseconds since 1970: from 1973 to 5138. Every number is a time of some year."""
-
-
-def time_forms(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return each format in which ingest reads all values but nulls as times, without those that say what one before
-    them says. More than one: the values do not tell.
-
-    >>> time_forms(["01/02/2016", "03/02/2016"]), time_forms(["20160201"]), time_forms([1.48e9, None])
-    (('%d/%m/%Y', '%m/%d/%Y'), ('%Y%m%d',), ('s',))
-    >>> time_forms(["2016-12-31"]), time_forms(["noon"]), time_forms([17]), time_forms([None])
-    (('iso',), (), (), ())
-    """
-    there = [value for value in values if value is not None]
-    found: dict[tuple[int | None, ...], str] = {}
-    for form in (COMPACT, *NUMERIC_FORMATS, "iso", *PATTERNS) if there else ():
-        if form == COMPACT and any(len(str(value)) != len("YYYYMMDD") for value in there):
-            continue
-        times = RowTimes("at", TimeParser(form, zones.zone("UTC"))).parse([{"at": value} for value in there])
-        likely = LIKELY_US if form in NUMERIC_FORMATS else None
-        if all(at is not None and (likely is None or at in likely) for at in times):
-            found.setdefault(tuple(times), form)
-    return tuple(found.values())
-
-
-def reads(read: Any, *arguments: str) -> bool:
-    """Return whether `read` takes the arguments."""
-    try:
-        read(*arguments)
-    except ValueError:
-        return False
-    return True
 
 
 def how_to_read(values: Iterable[Any], configured: str) -> str:

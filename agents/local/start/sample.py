@@ -13,11 +13,9 @@ Other nested objects are neither read nor shown.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,8 @@ from typing import Any
 from agents.kafka.lifecycle.refusals import WHAT_TO_DO
 from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.local.offline.files import FileError, RowFile, open_rows
-from agents.local.offline.seen import FIRST_ROWS, LOOKED_AT, reads, time_forms, tried
+from agents.local.offline.names import NO_HEADER, reads_as_value, time_forms
+from agents.local.offline.seen import FIRST_ROWS, LOOKED_AT, tried
 from agents.protocol.formats.build import JSON, NEEDS, InputFormat
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, UnreadableError
 from agents.protocol.formats.reader import RecordReader
@@ -43,17 +42,6 @@ from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason
 
 MOST_ITEMS = 4
 """Largest length of a list whose items are fields, such as the coordinates of a point."""
-
-WRITTEN_OUT = (
-    *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y"),
-    *("%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %Z", "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z"),
-    *("%d %b %Y %H:%M", "%d %b %Y %H:%M:%S", "%I:%M %p", "%I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
-)
-"""Formats of times by which a name is recognised as a value; they are not offered as formats."""
-_FIGURES = re.compile(r"[^\w@]*\d[\d\W]*([eE][-+]?\d+\W*)?")
-"""Numbers, dates, times and telephone numbers: at least one digit, and no letter but that of an exponent."""
-_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
-_WORDS_OF_NUMBERS = ("nan", "inf", "infinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +77,7 @@ def fields_of_file(path: Path, csv: CsvSection | None = None) -> tuple[FieldSeen
     """
     file = open_rows(path, csv)
     if any(reads_as_value(name) for name in file.columns() or ()):
-        raise PrivstreamError(
-            f"{path}: has no header line: where the names of the columns should be there is a number, a time or an "
-            "e-mail address, which is private and is not shown. Fix: write the columns' names into the first line; a "
-            "column whose name is a number or a date needs another name."
-        )
+        raise PrivstreamError(f"{path}: has no header line: {NO_HEADER}")
     found = fields_of(_first(file), names=file.columns() or ())
     if file.kind != "csv":
         return found
@@ -244,31 +228,6 @@ def quoted(name: str) -> str:
     ('lat', '"a.b"')
     """
     return f'"{name}"' if "." in name or not name else name
-
-
-def reads_as_value(name: str) -> bool:
-    """Return whether a name is a number, a time, a date or an e-mail address.
-
-    >>> [reads_as_value(name) for name in ("13.4", "2026-03-04T05:06:07Z", "5.3.2026", "a.b@example.org", "4 Mar 2026")]
-    [True, True, True, True, True]
-    >>> [reads_as_value(name) for name in ("lon", "zone_2", "2nd stop", "at", "km/h", "march")]
-    [False, False, False, False, False, False]
-    """
-    name = name.strip()
-    return bool(
-        _FIGURES.fullmatch(name)
-        or _ADDRESS.fullmatch(name.strip("<>"))
-        or name.lstrip("+-").casefold() in _WORDS_OF_NUMBERS
-        or (
-            any(character.isdigit() for character in name)
-            and (
-                reads(float, name)
-                or time_forms([name])
-                or reads(time.fromisoformat, name)
-                or any(reads(datetime.strptime, name, form) for form in WRITTEN_OUT)
-            )
-        )
-    )
 
 
 def _kind(values: Iterable[Any]) -> FieldKind | None:
