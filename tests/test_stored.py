@@ -530,6 +530,7 @@ def test_bounds_are_read_as_they_were_stored(charged: tuple[BoundSpec, np.ndarra
 SNAPSHOTS = "agents.protocol.ingest.snapshots.BucketLog._encode"
 NOT_STORED: Mapping[str, str] = {
     "agents.local.library.batches._dumps": "a row of the caller's, in the form of a raw record",
+    "agents.local.library.batches._plain": "a cell of it",
     "agents.protocol.fingerprint._flat": "compares fields as JSON would read them",
     "agents.protocol.release.dating.Dating.arrays": "those of its StepTable",
     "agents.protocol.release.step_table.Letters.of": "a part of Run.of",

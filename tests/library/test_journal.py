@@ -48,6 +48,30 @@ def test_a_lock_that_a_crash_left_behind_its_file_catches_up(tmp_path: Path, mon
         configure(TABLES, state=state)
 
 
+def test_nobody_else_may_read_the_file_whatever_lay_there_before(tmp_path: Path) -> None:
+    """What a crash has left is written anew; in a folder of others it may be theirs."""
+    state, left = tmp_path / "s.state", tmp_path / "s.state.new"
+    stream = configure(TABLES, state=state)
+    left.touch(0o666)
+    left.chmod(0o666)
+    with left.open("rb") as others:
+        stream.step(rows(0))
+        assert others.read() == b""
+    assert state.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("taken", ["s.state.lock", "s.state.new"])
+def test_a_file_has_not_the_name_of_what_stands_beside_another_one(taken: str, tmp_path: Path) -> None:
+    """A stream in the file s.state.lock replaced that file with each step, and with it the lock of s.state: a second
+    process had the stream beside the first one, and each answered its next step.
+    """
+    with pytest.raises(
+        StateFileError, match=r"is what is written beside another state file.* Fix: name a file without"
+    ):
+        configure(TABLES, state=tmp_path / taken)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_file_without_its_lock_is_refused_each_time(renamed: bool, tmp_path: Path) -> None:
     state, other = tmp_path / "s.state", tmp_path / "other.state"

@@ -161,6 +161,8 @@ class Journal:
                 self._let_go()
 
 
+_LOCK_OF, _NEXT_OF = ".lock", ".new"
+"""Of the names of what stands beside a file."""
 _OPEN: weakref.WeakValueDictionary[Path, Journal] = weakref.WeakValueDictionary()
 """Open journals of this process: a notebook cell that is run again takes the place of the stream that it opened."""
 
@@ -172,9 +174,14 @@ def open_file(path: Path, begin: JournalEntry, *, moved: bool = False) -> Journa
         path: the file, which is created if it does not exist.
         begin: first entry of a new file.
         moved: whether file and lock were copied together, and the originals are not used.
-    Raises: StateFileError if another process has the file open, or it is damaged or a copy.
+    Raises: StateFileError if another process has the file open, it is damaged or a copy, or its name is that of a lock.
     """
     path = path.expanduser().resolve()
+    if path.suffix in (_LOCK_OF, _NEXT_OF):
+        raise StateFileError(
+            f"{path}: {path.suffix} is what is written beside another state file, and one of this name could take the "
+            "place of that one's lock. Fix: name a file without it."
+        )
     if (before := _OPEN.get(path)) is not None:
         before.close()
     lock = _lock_of(path)
@@ -192,7 +199,7 @@ def _lock_of(path: Path) -> int:
 
     Raises: StateFileError.
     """
-    name = path.with_name(path.name + ".lock")
+    name = path.with_name(path.name + _LOCK_OF)
     # Asked first: the lock is made before the file, so where the file is there now the lock has been, too.
     there = path.exists()
     try:
@@ -347,9 +354,11 @@ def _sync_folder(path: Path) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     """Write the whole file or none of it; on the disk when this returns. Raises: StateFileError."""
-    new = path.with_name(path.name + ".new")
+    new = path.with_name(path.name + _NEXT_OF)
     with _writing(path):
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # Never one that is there: others might read it, whom its mode or its owner lets.
+        new.unlink(missing_ok=True)
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(file, "wb") as out:
             out.write(data)
             out.flush()
