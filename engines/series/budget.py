@@ -24,7 +24,14 @@ from typing import Any, ClassVar
 from engines.core.accounting import Accountant
 from engines.core.accounting.gaussian import mu_squared_for
 from engines.core.accounting.lattice import sigma_squared_of
-from engines.core.noise import DiscreteLaplace, NoiseSource, gaussian_mechanism, laplace_mechanism, scale_for
+from engines.core.noise import (
+    MAX_SIGMA_SQUARED,
+    DiscreteLaplace,
+    NoiseSource,
+    gaussian_mechanism,
+    laplace_mechanism,
+    scale_for,
+)
 from engines.core.noise.private import clipped
 from engines.series.fields import Total
 from schemas.errors import EngineInputError
@@ -176,6 +183,8 @@ class WeightSchedule:
 
 _LEAST_SIGMA = 2**11
 _LARGEST = 2**61
+_MOST_SIGMA_SQUARED = MAX_SIGMA_SQUARED * (1 - Fraction(1, 2**16))
+"""Squares are rounded up before noise is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +244,15 @@ class GaussianBudget:
             moved: squared events that a unit moves it by, all in all.
         """
         return sigma_squared_of(moved * self.shifts[field] ** 2 * (1 << 2 * self.refinement(field)), mu_squared)
+
+    def least_part(self, field: int, *, moved: Fraction) -> Fraction:
+        """Return the least part of the budget that may be spent on a field at once: less would ask for more noise than
+        can be drawn.
+
+        Args: moved: as of `sigma_squared`.
+        """
+        refined = moved * self.shifts[field] ** 2 * (1 << 2 * self.refinement(field))
+        return refined / (self.mu_squared * _MOST_SIGMA_SQUARED)
 
     def precision(self, field: int) -> float:
         """Return 1 / variance of a field's measurement if all of it were spent at once, up to rounding."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import floor
+from math import ceil, floor
 from typing import Protocol
 
 import numpy as np
@@ -26,8 +26,13 @@ from engines.series.fields import Total
 from schemas.errors import EngineInputError
 
 WHOLE = 2**60
+_LEAST_WEIGHT = Fraction(1, 2**40)
 _LEAST_AMOUNT = WHOLE >> 40
-"""Less would ask for more noise than a draw can have."""
+"""Less is not worth its noise, and may ask for more than can be drawn."""
+_TOO_NOISY = (
+    "a step would need more noise than can be drawn: raise epsilon, or lower max_contributions or max_per_step, or "
+    "have weights fall less, or end sooner"
+)
 
 
 class Channel(Protocol):
@@ -81,15 +86,22 @@ class FixedChannel(_ChargedSpans):
     """Gaussian noise by a public schedule."""
 
     def __init__(self, budget: GaussianBudget, schedule: WeightSchedule) -> None:
-        """Raises: EngineInputError if what one unit can meet is not bounded."""
-        schedule.worst(budget.presence)
+        """Raises: EngineInputError if what one unit can meet is not bounded, or takes more noise than can be drawn."""
+        moved = schedule.worst(budget.presence)
         super().__init__(budget, Cost.gaussian_dp(budget.mu_squared))
         self.budget, self.schedule = budget, schedule
+        self._least = [
+            max(_LEAST_WEIGHT, budget.least_part(field, moved=moved) / share)
+            for field, share in enumerate(budget.shares)
+        ]
+        # The first step without full weight has the smallest weight of many schedules.
+        if schedule.squared(schedule.full) < max(self._least):
+            raise EngineInputError(_TOO_NOISY)
 
     def sigma_squared(self, field: int, step: int) -> Fraction | None:
         """Return the noise at a step of the span; None where the schedule gives it nothing."""
         weight = self.schedule.squared(step)
-        if weight * 2**40 < 1:
+        if weight < self._least[field]:
             return None
         budget = self.budget
         worst = self.schedule.worst(budget.presence)
@@ -141,6 +153,15 @@ class AdaptiveChannel:
         self._span = 0
         self._spent = [0] * len(budget.shares)
         self._accountant = budget.accountant()
+        self._moved = Fraction(budget.presence.per_step) ** 2
+        self._least = [
+            max(_LEAST_AMOUNT, ceil(WHOLE * budget.least_part(field, moved=self._moved)))
+            for field in range(len(budget.shares))
+        ]
+        if any(
+            least > _LEAST_AMOUNT and least * self._steps > self.whole(field) for field, least in enumerate(self._least)
+        ):
+            raise EngineInputError(_TOO_NOISY)
 
     def whole(self, field: int) -> int:
         """Return all that a field may spend in a span."""
@@ -158,11 +179,12 @@ class AdaptiveChannel:
         if min(amounts) <= 0:
             return None
         self._accountant = self._accountant.charged(Cost.gaussian_dp(budget.mu_squared * sum(amounts) / WHOLE))
-        moved = Fraction(budget.presence.per_step) ** 2
         measured = []
         for index, (field, total) in enumerate(zip(fields, totals, strict=True)):
             amount = amounts[field]
-            sigma_squared = budget.sigma_squared(field, moved=moved, mu_squared=budget.mu_squared * amount / WHOLE)
+            sigma_squared = budget.sigma_squared(
+                field, moved=self._moved, mu_squared=budget.mu_squared * amount / WHOLE
+            )
             one = budget.measure(field, total, sigma_squared, noise.child("series", index))
             measured.append(NoisyTotal(one.value, one.variance, amount / WHOLE))
         self._spent = [spent + amount for spent, amount in zip(self._spent, amounts, strict=True)]
@@ -172,14 +194,14 @@ class AdaptiveChannel:
         """Return what a field's measurement may cost now: as its banks wish, and never more than is left."""
         whole = self.whole(field)
         left = whole - self._spent[field]
-        if left < _LEAST_AMOUNT:
+        if left < self._least[field]:
             return 0
         per_amount = self.budget.precision(field) / whole
         groups = len(self._banks) // len(self.budget.shares)
         banks = self._banks[field * groups : (field + 1) * groups]
         wishes = [bank.wanted_precision(remaining=left * per_amount, left=self._steps - at) for bank in banks]
         wished = sum(wishes) / groups
-        return left if at == self._steps - 1 else min(left, max(_LEAST_AMOUNT, int(wished / per_amount)))
+        return left if at == self._steps - 1 else min(left, max(self._least[field], int(wished / per_amount)))
 
     def arrays(self) -> State:
         return {

@@ -184,7 +184,8 @@ class SeriesConfig:
         step = fixed.schedule.full
 
         def sigma(index: int) -> float:
-            sigma_squared = fixed.sigma_squared(index, step) or Fraction(1)
+            sigma_squared = fixed.sigma_squared(index, step)
+            assert sigma_squared is not None
             return sqrt(sigma_squared) / (1 << fixed.budget.refinement(index))
 
         return self.measurements("discrete Gaussian", sigma)

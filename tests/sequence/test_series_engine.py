@@ -22,6 +22,7 @@ from engines.series.budget import Presence
 from engines.series.build import clock, config
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
+from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.papers.ar1 import PaperSeriesConfig
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream
@@ -302,3 +303,39 @@ def test_clipped_values_are_counted_and_used() -> None:
     highest = READING.fields[0].lattice(np.array([100.0]))[0]
     assert sorted(block.steps[0].keys.view(np.int64)[:, 0]) == [0, highest * 5 // 100, highest]
     assert block.steps[0].total == 4
+
+
+SUMS = SeriesDomain((SeriesField(name="km", of="sum", limits=(0.0, 4.0)),))
+FALLING = {"epsilon": Fraction(1, 10), "horizon": None, "decay": Fraction(1, 100)}
+
+
+@pytest.mark.parametrize(
+    "config_",
+    [
+        recipe("default", SUMS, **FALLING, presence=Presence(events=2000, per_step=1000)),
+        recipe("paper", SUMS, **FALLING, presence=Presence(events=2000, per_step=1000)),
+    ],
+    ids=["default", "paper"],
+)
+def test_weights_that_fall_end_in_empty_releases_before_noise_is_too_large_to_be_drawn(config_: SeriesConfig) -> None:
+    """A step stopped the stream by an error of the sampler, where a unit may have many events in a step."""
+    engine = Series(config_)
+    releases = [engine.step(Batch(at, Folded.empty(1)), seeded(at)) for at in range(12)]
+    measured = [bool(release.measurements) for release in releases]
+    assert measured == sorted(measured, reverse=True)
+    assert measured[0]
+    assert not measured[-1]
+    assert "over" in releases[-1].notes
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes"),
+    [
+        ("default", {"presence": Presence(events=10**6, per_step=10**6), "decay": Fraction(1, 2), "horizon": None}),
+        ("paper", {"presence": Presence(events=10**6, per_step=10**6), "decay": Fraction(1, 2), "horizon": None}),
+        ("default", {"presence": Presence(events=10**6, per_step=10**5, steps=10), "horizon": 10}),
+    ],
+)
+def test_noise_that_cannot_be_drawn_is_refused_when_the_engine_is_built(mode: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(EngineInputError, match="more noise than can be drawn"):
+        recipe(mode, SUMS, epsilon=Fraction(1, 10**4), **changes)

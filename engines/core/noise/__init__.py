@@ -9,7 +9,7 @@ from engines.core.noise.arguments import int64_vector
 from engines.core.noise.bernoulli import bernoulli_exp, bernoulli_exp_multiples
 from engines.core.noise.digits import geometric
 from engines.core.noise.door import check_zero
-from engines.core.noise.gaussian import DiscreteGaussian, discrete_gaussian, sigma_squared_for
+from engines.core.noise.gaussian import MAX_SIGMA_SQUARED, DiscreteGaussian, discrete_gaussian, sigma_squared_for
 from engines.core.noise.laplace import LEAST_VARIANCE, DiscreteLaplace, discrete_laplace, scale_for
 from engines.core.noise.mechanisms import gaussian_mechanism, laplace_mechanism
 from engines.core.noise.private import aggregate, private_like
@@ -18,6 +18,7 @@ from engines.core.noise.uniform import random_bits, uniform_below
 
 __all__ = [
     "LEAST_VARIANCE",
+    "MAX_SIGMA_SQUARED",
     "SEED_BYTES",
     "DiscreteGaussian",
     "DiscreteLaplace",
