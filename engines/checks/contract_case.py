@@ -27,7 +27,7 @@ class Chance(Protocol):
 
 
 Variant = Mapping[str, Any]
-"""Changes to the tables of a stream's configuration; None takes a key out."""
+"""Changes to the tables of a stream's configuration, and to keys beside them; None takes a key of a table out."""
 Changed = Callable[[str, Variant], Variant]
 
 WHOLE = 0.998
@@ -58,6 +58,8 @@ class EngineCase:
     in_mode: from a mode and a variant to the variant as the mode takes it.
     longer: more variants, which are coupled only: of spans longer than a contract test.
     of_default: more variants that are coupled only, of mode `default` alone: what other modes refuse.
+    drawn: more variants with keys that no type tells how to set; coupled are some of the streams that tests combine
+        from all variants.
     wide: from a mode to variants with more cells, fields, contributions and charges than the constants of its code at
         which it takes another way; they are coupled in few steps with a crowd in one of them.
     """
@@ -78,6 +80,7 @@ class EngineCase:
     in_mode: Changed = _unchanged
     longer: Sequence[Variant] = ()
     of_default: Sequence[Variant] = ()
+    drawn: Sequence[Variant] = ()
 
     def dearest_of(self, domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
         """Return the raw records of one contribution that costs most."""
@@ -114,6 +117,10 @@ class EngineCase:
 
     def stream(self, mode: str, variant: Variant | None = None) -> Stream:
         """Return a stream of this engine, with the changes of a variant."""
+        return Stream.model_validate(self.document(mode, variant))
+
+    def document(self, mode: str, variant: Variant | None = None) -> dict[str, Any]:
+        """Return the tables of that stream, as a file would have them."""
         privacy = {"epsilon": 2.0, "unit": "user", "user": "u", "max_contributions": 2}
         document: dict[str, Any] = {
             "name": "s",
@@ -125,6 +132,9 @@ class EngineCase:
             **self.tables,
         }
         for table, changes in self.in_mode(mode, variant or {}).items():
+            if not isinstance(changes, Mapping):  # a key of the stream itself
+                document[table] = changes
+                continue
             both = {**document.get(table, {}), **changes}
             document[table] = {key: value for key, value in both.items() if value is not None}
         # Each mode has its own of the options that a case or a variant names.
@@ -133,7 +143,7 @@ class EngineCase:
         if mode not in ENGINES[self.engine].facts.uses_delta:
             # A variant with a delta is another one in modes that have no use for it.
             document["privacy"].pop("delta", None)
-        return Stream.model_validate(document)
+        return document
 
 
 @cache  # inputs ask it for every event

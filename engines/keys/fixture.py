@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from engines.checks.contract_case import Chance, EngineCase, Key, Pick, Variant
+from engines.checks.zones import named_zones
 from engines.keys.domain import KeysDomain
 from schemas.config.engines.keys import PUBLIC
 
@@ -49,8 +51,12 @@ def _listed(domain: Any, chance: Chance) -> dict[str, Any]:
     if domain.grid is not None:
         xmin, ymin, xmax, ymax = domain.grid.bounds
         return {domain.grid.x: chance.uniform(xmin, xmax), domain.grid.y: chance.uniform(ymin, ymax)}
-    values = chance.choice(domain.keys)
-    return dict(zip(domain.field, values if isinstance(values, tuple) else (values,), strict=True))
+    return dict(zip(domain.field, chance.choice(_public(domain)), strict=True))
+
+
+@lru_cache(8)
+def _public(domain: Any) -> Sequence[tuple[Any, ...]]:
+    return tuple(domain.public_keys)
 
 
 def _dearest(domain: Any, chance: Chance) -> Sequence[dict[str, Any]]:
@@ -73,11 +79,13 @@ def _in_mode(mode: str, variant: Variant) -> Variant:
     options, domain = dict(variant.get("options", {})), dict(variant.get("domain", {}))
     if mode != PUBLIC and domain.pop("grid", None):
         domain.pop("field", None)
+    if mode != PUBLIC:
+        domain |= {"file": None, "name_property": None}
     if "per" in variant.get("privacy", {}):
         options.setdefault("horizon", None)
     if mode == PUBLIC:
         options |= {"least_count": None, "sample": None, "max_keys": None}
-    if mode == PUBLIC and "grid" not in domain:
+    if mode == PUBLIC and "grid" not in domain and "file" not in domain:
         names = [*PAGES, *(f"d{number}" for number in range(LISTED))]
         many = isinstance(domain.get("field"), list)
         domain["keys"] = [[name, name] for name in names] if many else names
@@ -103,6 +111,10 @@ CONTRACT = EngineCase(
         {},
         {"privacy": {"per": "4h"}},
         {"options": {"least_count": 1, "horizon": 6}},
+    ),
+    drawn=(
+        {"domain": {"file": named_zones("name")}},
+        {"domain": {"file": named_zones("title"), "name_property": "title", "max_key_bytes": 40}},
     ),
     longer=(
         {"privacy": {"per": "8h", "max_contributions": 6, "max_per_step": 2, "delta": 1e-3}},

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
+from engines.checks.zones import named_zones
 from engines.core.contract import Release
 from schemas.config import Stream
 
@@ -72,7 +73,7 @@ def _edges(shape: Any) -> Iterator[tuple[list[float], list[float]]]:
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     if domain.kind == "zones":
-        return {domain.field: chance.choice(domain.zones[: chance.choice([3, len(domain.zones)])])}
+        return {domain.field: chance.choice(domain.names[: chance.choice([3, len(domain.names)])])}
     return point_at(domain, chance)
 
 
@@ -119,5 +120,11 @@ CONTRACT = EngineCase(
         {"options": {"max_leaves": 64, "initial_steps": 4}, "domain": {"op": "what"}},
         {"privacy": {"unit": "event", "user": None, "max_contributions": None}},
         {"privacy": {"max_contributions": 9, "per": "8h"}},
+    ),
+    drawn=(
+        {"domain": {**_zones(["a", "b", "c", "d"]), "measures": [12.5, 0.0, 3.0, 1e-3]}},
+        {"domain": {**_zones([]), "zones": None, "file": named_zones("title"), "name_property": "title"}},
+        {"domain": {**_zones([]), "zones": None, "file": named_zones("name"), "x": "lon", "y": "lat", "ttl": "2h"}},
+        {"domain": {**geojson("MultiLineString", [SHELL, HOLE]), "reach_m": 5000.0}},
     ),
 )

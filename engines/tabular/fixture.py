@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +14,14 @@ PAGES = ("/", "/about", "caf\u00e9", "", "other")
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    for attribute in domain.attributes:
+    for attribute in domain.all_attributes:
         if attribute.missing and chance.random() < 0.2:
             continue
         if attribute.discovered:
             seldom = chance.random() < 0.1
             fields[attribute.field] = f"o{chance.randint(0, 10**6)}" if seldom else chance.choice(PAGES)
+        elif attribute.unknown != "refuse" and chance.random() < 0.1:
+            fields[attribute.field] = "elsewhere" if attribute.edges is None else 2 * attribute.edges[-1]
         elif attribute.field.startswith("seldom"):
             fields[attribute.field] = attribute.values[int(chance.random() < 0.1)]
         elif attribute.values is not None:
@@ -40,6 +43,27 @@ SELDOM: dict[str, Any] = {
     "privacy": {"epsilon": 60.0},
 }
 """Most rows have the usual values, and larger blocks close within a few hundred events."""
+
+
+_SCHEMA = json.dumps(
+    {
+        "properties": {
+            "smokes": {"type": "boolean"},
+            "degrees": {"type": "number", "minimum": -10, "maximum": 40},
+            "floor": {"type": ["integer", "null"], "minimum": 0, "maximum": 3},
+        },
+        "required": ["smokes", "degrees"],
+    }
+).encode()
+_PARTLY: dict[str, Any] = {
+    "attributes": [
+        {"field": "fare", "edges": [0.0, 10.0, 20.5, 90.0], "decimals": 2, "unknown": "clamp"},
+        {"field": "age", "edges": [0, 18, 65, 120], "integer": True, "points": [9, 40, 75]},
+        {"field": "city", "values": ["here", "there"], "unknown": "other", "other": "away", "missing": True},
+    ],
+    "impossible": [{"left": "age", "left_values": [5], "right": "city", "right_values": ["there"]}],
+}
+"""Of its rows some have values that are not listed, and some are impossible."""
 
 
 def _reach(stream: Stream) -> float:
@@ -100,6 +124,13 @@ CONTRACT = EngineCase(
         {"domain": {**_found(most=2, missing=True), "ttl": "3h"}, "privacy": {"delta": 1e-2, "epsilon": 8.0}},
         {"domain": _found(), "privacy": {"delta": 1e-3, "max_contributions": 2, "per": "4h"}},
         SELDOM,
+    ),
+    drawn=(
+        {"domain": _found(max_keys=2_000_000, unknown="other"), "privacy": {"delta": 1e-3, "epsilon": 8.0}},
+        {"domain": _PARTLY},
+        {"domain": {**_PARTLY, "op": "what"}},
+        {"domain": {"schema_file": {"path": "row.json", "sha256": "", "content": _SCHEMA}}},
+        {"domain": {"attributes": None, "schema_file": {"path": "row.json", "sha256": "", "content": _SCHEMA}}},
     ),
     longer=(
         {"privacy": {"delta": 1e-6, "epsilon": 8.0, "unit": "event", "user": None, "max_contributions": None}},

@@ -13,7 +13,7 @@ def _in_mode(mode: str, variant: Variant) -> Variant:
     """Only the default mode keeps to a map."""
     given = dict(variant)
     if mode != "default" and "file" in given.get("domain", {}):
-        given["domain"] = {**given["domain"], "file": None}
+        given["domain"] = {**given["domain"], "file": None, "reach_m": None}
     return given
 
 
@@ -72,6 +72,16 @@ CONTRACT = EngineCase(
         {"domain": {"bounds": [-1.0, 40.0, 1.0, 41.0], "file": geojson("Polygon", [SHELL, HOLE])["file"]}},
     ),
     in_mode=_in_mode,
+    drawn=(
+        {"domain": {"end_value": "over", "order": "at"}},
+        {
+            "domain": {
+                "bounds": [-1.0, 40.0, 1.0, 41.0],
+                "file": geojson("MultiLineString", [SHELL, HOLE])["file"],
+                "reach_m": 5000.0,
+            }
+        },
+    ),
     longer=(
         {"privacy": {"max_contributions": 3, "per": "8h"}, "options": {"longest": "3h"}},
         {

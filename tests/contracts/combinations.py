@@ -1,22 +1,34 @@
-"""Streams whose keys are combined, from the types of the configuration's sections: a new key is among them."""
+"""Streams whose keys are combined, from the types of the configuration's sections: a new key is among them.
+
+What types cannot tell (which file, which values of another key a key goes with) are variants of the engine's case.
+"""
 
 from __future__ import annotations
 
+import copy
 import itertools
+import json
 import random
+import re
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from agents.local.coupling.inputs import COPY
 from engines.checks.contract_case import EngineCase
+from engines.core.registry import build_domain
 from schemas.config import ENGINES, Stream
+from schemas.config.values import PublicFile, Section
 from schemas.errors import ConfigError
 
 SECTIONS = ("privacy", "options", "domain", "time")
 TURNS = 6
+LIMIT = 1_000_000
+"""So large a number is a limit at which a stream stops, or is refused; small ones would stop every stream."""
 LENGTHS = ("1h", "2h", "8h", "2d")
 """In steps of an hour."""
 
@@ -24,6 +36,8 @@ LENGTHS = ("1h", "2h", "8h", "2d")
 def values_of(field: FieldInfo) -> list[Any]:
     """What a key may be set to: what its type has, what its documentation shows, and None where it may be absent."""
     found = list(_of_type(field.annotation))
+    if any(isinstance(example, int) and example >= LIMIT for example in field.examples or ()):
+        found = [each for each in found if not isinstance(each, int) or isinstance(each, bool)]
     for example in field.examples or ():
         found.append(example)
         if isinstance(example, int | float) and not isinstance(example, bool):
@@ -54,7 +68,13 @@ def _of_type(annotation: Any) -> Iterator[Any]:
 
 
 def combinations(case: EngineCase, mode: str) -> Iterator[Stream]:
-    """Streams that the configuration takes; the same ones every time.
+    """Streams that the configuration takes; the same ones every time."""
+    yield from paired(case, mode)
+    yield from deeper(case, mode)
+
+
+def paired(case: EngineCase, mode: str) -> Iterator[Stream]:
+    """Streams with keys of `SECTIONS` set together.
 
     Each two keys of `[streams.privacy]`, where the promise is made, are set together, twice alone and once with a key
     of each other section. Each key of `[streams.options]` is also set beside each other one that is left out: what has
@@ -104,6 +124,142 @@ def _accepted(
         if any(len(key) < 2 for key in again):
             return None
     return None
+
+
+Path = tuple[str | int, ...]
+Document = dict[str, Any]
+
+
+def deeper(case: EngineCase, mode: str) -> Iterator[Stream]:
+    """Streams of every variant of the case with one key set, of the stream itself and of sections in sections; and with
+    the calendar's steps, with fields that are computed, and as a part of a split.
+    """
+    chance = random.Random(f"{case.engine} {mode} deeper")
+    tried: Counter[Any] = Counter()
+    for variant in (*case.drawn, *case.coupled(mode)):
+        document = case.document(mode, variant)
+        for changed in (document, *_calendars(document, chance), *_mapped(document, chance), *_split(document)):
+            if (stream := _read(changed)) is not None:
+                yield from itertools.islice(stream.parts(), 1, 2) if stream.split is not None else [stream]
+        if (base := _read(document)) is None:
+            continue
+        known = dict(_keys(base))
+        for path, (place, field) in known.items():
+            for value in (each for each in values_of(field) if each is not None):
+                if tried[place, str(value)] < TRIES:
+                    tried[place, str(value)] += 1
+                    if (stream := _with(document, path, value, known, chance)) is not None:
+                        tried[place, str(value)] = TRIES
+                        yield stream
+
+
+TRIES = 2
+"""Variants in which a value of a key is tried, until one takes it."""
+
+
+def _read(document: Document) -> Stream | None:
+    """Return the stream of a document; None where it is refused."""
+    try:
+        return Stream.model_validate(document)
+    except ConfigError:
+        return None
+
+
+def _keys(section: Section, path: Path = ()) -> Iterator[tuple[Path, tuple[tuple[str, str], FieldInfo]]]:
+    """Yield where each key stands, of a section and those in it, with the model that it is of."""
+    for name, field in type(section).model_fields.items():
+        value, at = getattr(section, name), (*path, field.alias or name)
+        if at not in KINDS | UNREAD:
+            yield at, ((type(section).__name__, name), field)
+        for index, each in enumerate(value) if isinstance(value, tuple) else [(None, value)]:
+            if isinstance(each, Section) and not isinstance(each, PublicFile):
+                yield from _keys(each, at if index is None else (*at, index))
+
+
+KINDS = frozenset((("engine",), ("mode",), ("name",), ("source",), ("domain", "kind")))
+"""Keys that say what the others are."""
+UNREAD = frozenset((("format",), ("envelope",), ("key_format",), ("csv",), ("output", "format")))
+"""Keys that coupled runs do without: records are rows there, and what is released is JSON."""
+
+
+def _with(
+    document: Document, path: Path, value: Any, known: Mapping[Path, tuple[Any, FieldInfo]], chance: random.Random
+) -> Stream | None:
+    """A stream with a key set; another key that this one needs is set too, and what it excludes is taken out."""
+    changed = copy.deepcopy(document)
+    _put(changed, path, value)
+    for turn in range(TURNS // 2):
+        try:
+            return Stream.model_validate(changed)
+        except ConfigError as error:
+            for at in {_path(problem.key) for problem in error.problems} - {path}:
+                values = [each for each in values_of(known[at][1]) if each is not None] if at in known else []
+                _put(changed, at, chance.choice(values) if values and turn % 2 == 0 else None)
+    return None
+
+
+def _path(key: str) -> Path:
+    return tuple(int(part) if part.isdecimal() else part for part in re.split(r"[.\[\]]+", key) if part)
+
+
+def _put(document: Any, path: Path, value: Any) -> None:
+    """Set a key; None takes it out."""
+    *way, key = path
+    for part in way:
+        document = document.setdefault(part, {}) if isinstance(document, dict) else document[part]
+    if value is None and isinstance(document, dict):
+        document.pop(key, None)
+    elif value is not None:
+        document[key] = value
+
+
+CALENDARS = (
+    ("month", "America/New_York", "2020-01-01T00:00:00"),
+    ("day", "Europe/Berlin", "2020-03-27T00:00:00"),
+    ("week", "Australia/Lord_Howe", "2020-03-30T00:00:00"),
+)
+"""Units, each with a place and a start after which its clocks change."""
+LENGTHS_AT = (("privacy", "per"), ("domain", "ttl"))
+
+
+def _calendars(document: Document, chance: random.Random) -> Iterator[Document]:
+    """The same stream by the calendar, with as many steps in each length."""
+    unit, zone, start = chance.choice(CALENDARS)
+    changed, hours = copy.deepcopy(document), int(document["time"]["step"].removesuffix("h"))
+    changed["time"] |= {"step": f"1 {unit}", "timezone": zone, "start": start}
+    for section, key in LENGTHS_AT:
+        if length := document[section].get(key):
+            changed[section][key] = f"{int(length.removesuffix('h')) // hours} {unit}s"
+    yield changed
+
+
+TABLE = {"path": "same.json", "sha256": "", "content": b'{"here": "here"}'}
+
+
+def _mapped(document: Document, chance: random.Random) -> Iterator[Document]:
+    """The same stream with all fields computed: from elsewhere in the record, and from there where they are absent."""
+    if (stream := _read(document)) is None:
+        return
+    domain = build_domain(stream)
+    beside = (stream.time.field, stream.privacy.user, stream.domain.operation_field, stream.domain.trip_field)
+    names = {*domain.number_fields, *domain.text_fields, *domain.value_fields, *filter(None, beside)}
+    readings = getattr(stream.domain, "readings", False)
+    drop = {"drop": f"ends_with(to_string({COPY}.{stream.time.field}), '7')"} if chance.random() < 0.5 else {}
+    for fallback in (False, True):
+        expressions = {}
+        for name in sorted(names):
+            here, there = json.dumps(name), f"{COPY}.{json.dumps(name)}"
+            ways = [f"{here} || {there}", f"not_null({here}, {there})"] if fallback else [there, f"{COPY} | {here}"]
+            if name not in beside and not readings:
+                ways += [f"lookup('same', to_string({there})) || {there}"]
+            expressions[name] = chance.choice(ways)
+        tables = {"tables": {"same": TABLE}} if any("lookup" in each for each in expressions.values()) else {}
+        yield {**document, "map": {**expressions, **drop, **tables}}
+
+
+def _split(document: Document) -> Iterator[Document]:
+    """The same stream, split by a field that says nothing else."""
+    yield {**document, "split": {"field": "region", "parts": {"north": ["n", "ne"], "south": ["s"]}}}
 
 
 def cases() -> list[tuple[str, str]]:

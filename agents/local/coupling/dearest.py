@@ -213,7 +213,7 @@ def _contributions(stream: Stream, chance: random.Random, span: Sequence[int], b
             placed += [(at, records[-2]) for at in range(step + 1, over)] + [(over, records[-1])]
         for at, fields in placed:
             instead = other(stream, chance, fields) if stream.privacy.unit == "replace" else None
-            events.append(Sent(at, at, UNIT, fields, unit=True, instead=instead))
+            events.append(Sent(at, at, UNIT, fields, unit=True, instead=instead, dearest=True))
     return events
 
 
@@ -222,4 +222,7 @@ def _readings(stream: Stream, steps: int, span: list[int]) -> list[Sent]:
     domain: Any = stream.domain
     low = {field.name: field.limits[0] for field in domain.series}
     moved = {field.name: field.limits[0] + field.sensitivity for field in domain.series}
-    return [Sent(at, at, "", low, unit=at in span, instead=moved if at in span else None) for at in range(steps)]
+    return [
+        Sent(at, at, "", low, unit=at in span, instead=moved if at in span else None, dearest=True)
+        for at in range(steps)
+    ]

@@ -21,6 +21,7 @@ from agents.protocol.release.public_records import raw_time
 from agents.protocol.userhash import IdBytes
 from engines.checks.contract_case import contract_case
 from schemas.config import Stream
+from schemas.config.split import SplitPart
 from schemas.events import TICK_HEADER, encode_tick
 
 Fields = dict[str, Any]
@@ -52,6 +53,8 @@ DRAWN = 100
 UNIT = "ann"
 QUIET = 4
 """First steps in which, in one arrangement of four, there are few other events beside those of the unit."""
+COPY = "copy"
+"""Field of a record of which `[streams.map]` computes something: all other fields once more."""
 SPREAD = 10_000
 """From so many events in a burst on, they are anywhere, and records have Kafka timestamps, which go back and forth."""
 
@@ -63,6 +66,7 @@ class Sent:
 
     Attributes:
         unit: whether it is one of those in which the inputs differ.
+        dearest: whether it counts for certain.
     """
 
     sent: int
@@ -72,6 +76,7 @@ class Sent:
     delete: bool = False
     unit: bool = False
     instead: dict[str, Any] | None = None
+    dearest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +264,20 @@ def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], at_
     time = stream.time
     words = {time.field: raw_time(at_us, time_format=time.format, timezone=time.timezone), **fields}
     if stream.part is not None:  # of the part that is run, where the domain does not say more of the field
-        words.setdefault(stream.part.field, stream.part.values[0])
+        words.setdefault(stream.part.field, _part(stream.part, sent, offset))
     if stream.privacy.user is not None:
         words[stream.privacy.user] = sent.user
     if stream.domain.operation_field is not None:
         words[stream.domain.operation_field] = "delete" if sent.delete else "insert"
+    if stream.map is not None:
+        words[COPY] = {**words}
+        if offset % 5 == 0:  # what is computed is found in the copy, if anywhere
+            words = {name: value for name, value in words.items() if name not in stream.map.fields}
     return RawRecord(offset, stamped, sent.user.encode(), orjson.dumps(words), ())
+
+
+def _part(part: SplitPart, sent: Sent, offset: int) -> str | int:
+    """Return the value by which an event is in a part: now and then in another one, or in none."""
+    other_parts = [value for values in part.parts.values() for value in values if value not in part.values]
+    values = [*part.values * 4, *other_parts, "in no part"]
+    return part.values[0] if sent.dearest else values[offset % len(values)]

@@ -286,7 +286,7 @@ class SpatialOptions(OptionsSection):
     """Mode `paper`: biased count, in events, above which a cell is split."""
     counter: Annotated[CounterName, OnlyIn("paper")] = Field("simple", examples=["simple"])
     """Mode `paper`: the continual counter of each leaf."""
-    horizon: Annotated[StrictInt | None, OnlyIn("paper")] = Field(None, ge=1, le=1_000_000_000)
+    horizon: Annotated[StrictInt | None, OnlyIn("paper")] = Field(None, ge=1, le=1_000_000_000, examples=[1000])
     """Mode `paper`: number of releases for a counter that is calibrated for one; the stream stops after them."""
     max_leaves: Annotated[StrictInt, OnlyIn("default")] = Field(4096, ge=2, le=1_048_576, examples=[4096])
     """Mode `default`: largest number of leaves; work and memory of a step are proportional to it."""

@@ -528,7 +528,7 @@ class TabularOptions(OptionsSection):
     """Mode `paper`: number of marginals that are selected and measured in a step."""
     counter: Annotated[CounterName, OnlyIn("paper")] = Field("simple", examples=["simple"])
     """Mode `paper`: the continual counter of each marginal."""
-    horizon: Annotated[StrictInt | None, OnlyIn("paper")] = Field(None, ge=1, le=1_000_000_000)
+    horizon: Annotated[StrictInt | None, OnlyIn("paper")] = Field(None, ge=1, le=1_000_000_000, examples=[1000])
     """Mode `paper`: number of steps for a counter that is calibrated for one; the stream stops after them."""
     fit: Annotated[Literal["pgm", "joint"], OnlyIn("paper")] = Field("pgm", examples=["pgm"])
     """Mode `paper`: how the table is fitted, by Private-PGM (the extra `pgm`) or, if it is small, as a whole."""
