@@ -23,7 +23,7 @@ from engines.checks.contract_case import EngineCase
 from engines.core.registry import build_domain
 from schemas.config import ENGINES, Stream
 from schemas.config.values import PublicFile, Section
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, EngineInputError
 
 SECTIONS = ("privacy", "options", "domain", "time")
 TURNS = 6
@@ -138,7 +138,8 @@ def deeper(case: EngineCase, mode: str) -> Iterator[Stream]:
     tried: Counter[Any] = Counter()
     for variant in (*case.drawn, *case.coupled(mode)):
         document = case.document(mode, variant)
-        for changed in (document, *_calendars(document, chance), *_mapped(document, chance), *_split(document)):
+        ways = (_calendars(document, chance), _mapped(document, chance), _split(document), _formats(document, chance))
+        for changed in (document, *itertools.chain(*ways)):
             if (stream := _read(changed)) is not None:
                 yield from itertools.islice(stream.parts(), 1, 2) if stream.split is not None else [stream]
         if (base := _read(document)) is None:
@@ -148,9 +149,32 @@ def deeper(case: EngineCase, mode: str) -> Iterator[Stream]:
             for value in (each for each in values_of(field) if each is not None):
                 if tried[place, str(value)] < TRIES:
                     tried[place, str(value)] += 1
-                    if (stream := _with(document, path, value, known, chance)) is not None:
+                    if (taken := _with(document, path, value, known, chance)) is not None:
                         tried[place, str(value)] = TRIES
-                        yield stream
+                        yield Stream.model_validate(taken)
+
+
+def mixed(case: EngineCase, mode: str, chance: random.Random) -> Iterator[Stream]:
+    """Streams without end, of which any keys are set and anything is computed or split."""
+    while True:
+        document = case.document(mode, chance.choice((*case.drawn, *case.coupled(mode))))
+        document = chance.choice((document, *_calendars(document, chance)))
+        if (base := _read(document)) is None:
+            continue
+        known = dict(_keys(base))
+        for path, (_, field) in chance.sample(sorted(known.items(), key=str), chance.randint(0, MOST)):
+            values = [each for each in values_of(field) if each is not None]
+            if values:
+                document = _with(document, path, chance.choice(values), known, chance) or document
+        document = chance.choice((document, *_mapped(document, chance), *_formats(document, chance)))
+        for changed in chance.sample((document, *_split(document)), 2):
+            if (stream := _read(changed)) is not None:
+                yield chance.choice(list(stream.parts()))
+                break
+
+
+MOST = 4
+"""Keys that are set at random."""
 
 
 TRIES = 2
@@ -179,22 +203,24 @@ def _keys(section: Section, path: Path = ()) -> Iterator[tuple[Path, tuple[tuple
 KINDS = frozenset((("engine",), ("mode",), ("name",), ("source",), ("domain", "kind")))
 """Keys that say what the others are."""
 UNREAD = frozenset((("format",), ("envelope",), ("key_format",), ("csv",), ("output", "format")))
-"""Keys that coupled runs do without: records are rows there, and what is released is JSON."""
+"""Keys of which coupled runs have few values: those that need no schema."""
 
 
 def _with(
     document: Document, path: Path, value: Any, known: Mapping[Path, tuple[Any, FieldInfo]], chance: random.Random
-) -> Stream | None:
+) -> Document | None:
     """A stream with a key set; another key that this one needs is set too, and what it excludes is taken out."""
     changed = copy.deepcopy(document)
     _put(changed, path, value)
     for turn in range(TURNS // 2):
         try:
-            return Stream.model_validate(changed)
+            Stream.model_validate(changed)
         except ConfigError as error:
             for at in {_path(problem.key) for problem in error.problems} - {path}:
                 values = [each for each in values_of(known[at][1]) if each is not None] if at in known else []
                 _put(changed, at, chance.choice(values) if values and turn % 2 == 0 else None)
+        else:
+            return changed
     return None
 
 
@@ -240,7 +266,10 @@ def _mapped(document: Document, chance: random.Random) -> Iterator[Document]:
     """The same stream with all fields computed: from elsewhere in the record, and from there where they are absent."""
     if (stream := _read(document)) is None:
         return
-    domain = build_domain(stream)
+    try:
+        domain = build_domain(stream)
+    except EngineInputError:
+        return
     beside = (stream.time.field, stream.privacy.user, stream.domain.operation_field, stream.domain.trip_field)
     names = {*domain.number_fields, *domain.text_fields, *domain.value_fields, *filter(None, beside)}
     readings = getattr(stream.domain, "readings", False)
@@ -259,7 +288,22 @@ def _mapped(document: Document, chance: random.Random) -> Iterator[Document]:
 
 def _split(document: Document) -> Iterator[Document]:
     """The same stream, split by a field that says nothing else."""
-    yield {**document, "split": {"field": "region", "parts": {"north": ["n", "ne"], "south": ["s"]}}}
+    split = {"split": {"field": "region", "parts": {"north": ["n", "ne"], "south": ["s"]}}}
+    if "map" in document:
+        split["map"] = {**document["map"], "region": f"{COPY}.region || region"}
+    yield {**document, **split}
+
+
+def _formats(document: Document, chance: random.Random) -> Iterator[Document]:
+    """The same stream, of records in another format that needs no schema."""
+    layout = {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}
+    yield chance.choice(
+        (
+            {**document, "format": "msgpack"},
+            {**document, "format": "csv"},
+            {**document, "format": "csv", "csv": layout},
+        )
+    )
 
 
 def cases() -> list[tuple[str, str]]:

@@ -72,7 +72,8 @@ def audited(stream: Stream) -> Stream:
     time = stream.time.model_copy(update={"clock": "replay"})
     if time.start_us is None:
         time = time.model_copy(update={"start": _START})
-    return stream.model_copy(update={"time": time, "map": None})
+    rows = {"format": "json", "envelope": "none", "key_format": "text", "csv": None}
+    return stream.model_copy(update={"time": time, "map": None, **rows})
 
 
 def audit(name: str, stream: Stream, *, pairs: int, seed: int, each_pair: Callable[[], None] = lambda: None) -> Audit:

@@ -244,7 +244,7 @@ class JobRun(LocalJob):
         self.blocks: list[Block] = []
         self.batches: list[Batch] = []
         self.candidate: Candidate | None = None
-        super().__init__(stream, key=KEY, partitions=len(records))
+        super().__init__(stream, key=KEY, partitions=len(records), rows=stream.format == "json")
         self._records, self._chance, self._passive = records, chance, passive
         self._publisher = StreamPublisher(stream.name)
         self._expand = partial(WitnessedSource, witness)
