@@ -22,7 +22,7 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
             fields[attribute.field] = f"o{chance.randint(0, 10**6)}" if seldom else chance.choice(PAGES)
         elif attribute.unknown != "refuse" and chance.random() < 0.1:
             fields[attribute.field] = "elsewhere" if attribute.edges is None else 2 * attribute.edges[-1]
-        elif attribute.field.startswith("seldom"):
+        elif attribute.field.startswith("seldom") and attribute.values is not None:
             fields[attribute.field] = attribute.values[int(chance.random() < 0.1)]
         elif attribute.values is not None:
             fields[attribute.field] = chance.choice(attribute.values)
