@@ -108,7 +108,8 @@ class LedgerRenewal(msgspec.Struct, kw_only=True, frozen=True):
         Amount,
         _described(
             "Epsilon, at `window_delta`, of all events of a user that join steps of any time as long as one period: it "
-            "touches two. An event that comes late joins the step in which it comes."
+            "touches two. By the calendar it ends a period after it begins: 31 days can be in three months. "
+            "An event that comes late joins the step in which it comes."
         ),
     ]
     window_delta: Annotated[Amount, _described("Delta of all events of a user that join steps of such a time.")]

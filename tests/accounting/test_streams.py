@@ -1,8 +1,10 @@
 """Streams that share their users add up; bounds that renew hold for periods and windows, and for no lifetime."""
 
 import math
+from calendar import monthrange
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -373,6 +375,22 @@ def test_periods_of_which_nothing_is_known_are_refused() -> None:
     unknown = StreamCost("a", "raw", Fraction(1), Fraction(1, 1000), 10, 0)
     with pytest.raises(BudgetError, match="nothing is known"):
         price_of_periods(unknown, 2)
+
+
+def test_a_time_as_long_as_a_month_is_in_two_months_by_the_calendar_and_in_three_by_its_days() -> None:
+    """What `explain` and the ledger call a month in a row, and what the formula has for 31 days."""
+    privacy = USER.format("id") + '\nper = "1 month"'
+    document = stream("a", "1", privacy).replace('step = "1d"', 'step = "1 month"')
+    (total,) = totals(config(document))
+    (cost,) = total.streams
+    touched = []
+    for begin in (datetime(2023, 1, 1) + timedelta(days=at, hours=12) for at in range(730)):
+        ends = [begin.replace(month=begin.month % 12 + 1, year=begin.year + begin.month // 12, day=1)]
+        ends[0] += timedelta(days=min(begin.day, monthrange(ends[0].year, ends[0].month)[1]) - 1)
+        ends.append(begin + timedelta(days=31))
+        touched.append([12 * (end.year - begin.year) + end.month - begin.month + 1 for end in ends])
+    assert [max(each) for each in zip(*touched, strict=True)] == [2, 3]
+    assert cost.periods_within(31 * DAY) == 3
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)

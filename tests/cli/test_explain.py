@@ -552,6 +552,13 @@ def test_options_without_effect_in_a_mode_are_not_told() -> None:
     assert all("least_count = 5" in form and "sample = 1/1" in form for form in everywhere(explain(config(keys()))))
 
 
+def test_what_a_month_in_a_row_is_by_the_calendar_is_said() -> None:
+    monthly = toml(privacy=USER + '\nper = "1 month"').replace('step = "1h"', 'step = "1 month"')
+    for form in everywhere(explain(config(monthly))):
+        told = re.sub(r"\s+", " ", form)
+        assert "in any 1 month in a row (from a moment to the same one a period later; a time as long as" in told
+
+
 def test_keys_and_other_streams_of_the_same_users_add_up_part_by_part() -> None:
     pure = toml(name="rides", epsilon="0.5", privacy='user = "user"\nmax_contributions = 2\nper = "10d"').replace(
         'start = "now"', 'start = "2026-01-01T00:00:00"'

@@ -271,6 +271,13 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
     return tuple(lines)
 
 
+def _by_the_calendar(per: Length) -> str:
+    """Return what is to be known of periods whose length is not always the same."""
+    if not isinstance(per, CalendarLength):
+        return ""
+    return " (from a moment to the same one a period later; a time as long as the longest period can be in three)"
+
+
 def alerts(stream: Stream) -> Iterator[str]:
     """Yield what must not be overlooked."""
     privacy = stream.privacy
@@ -285,8 +292,9 @@ def alerts(stream: Stream) -> Iterator[str]:
         yield (
             f"The bound renews every {period}: epsilon = {exact(privacy.epsilon_fraction)} for what a user contributes "
             f"in one aligned period, {price_words(window)} in any {period} "
-            "in a row, and NO BOUND over a lifetime: it grows from period to period. An event counts where it joins a "
-            "step: what comes late is of the period in which it comes, not of that in which it happened."
+            f"in a row{_by_the_calendar(privacy.per)}, and NO BOUND over a lifetime: it grows from period to period. "
+            "An event counts where it joins a step: what comes late is of the period in which it comes, not of that in "
+            "which it happened."
         )
     for told in (stream.privacy.delta_warning, stream.privacy.epsilon_warning):
         if told is not None:
