@@ -229,14 +229,20 @@ def _path(key: str) -> Path:
 
 
 def _put(document: Any, path: Path, value: Any) -> None:
-    """Set a key; None takes it out."""
+    """Set a key; None takes it out. Where another key has taken its section away, nothing is done."""
     *way, key = path
     for part in way:
-        document = document.setdefault(part, {}) if isinstance(document, dict) else document[part]
-    if value is None and isinstance(document, dict):
-        document.pop(key, None)
-    elif value is not None:
+        match document, part:
+            case dict(), _:
+                document = document.setdefault(part, {})
+            case list(), int() if part < len(document):
+                document = document[part]
+            case _:
+                return
+    if isinstance(document, dict):
         document[key] = value
+        if value is None:
+            document.pop(key)
 
 
 CALENDARS = (
