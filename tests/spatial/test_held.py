@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.core.contract import Batch
+from engines.core.contract import Batch, Columns
 from engines.core.noise import seeded
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.evaluators import SpatialEvaluator
-from engines.spatial.held.engine import ROUNDS, HeldConfig, HeldLeaves
+from engines.spatial.held.engine import ROUNDS, START_DEPTH, HeldConfig, HeldLeaves
 from engines.spatial.held.estimate import SHARE_SMOOTHING_SD, Estimates, estimate, project
 from engines.spatial.held.measure import MeasuredLeaves, Windows
 from engines.spatial.held.tree import HeldTree
@@ -45,6 +45,20 @@ def test_the_first_release_counts_as_often_as_there_is_something_to_find() -> No
         assert tree.parts[tree.leaves].max() < len(ROUNDS)
         assert not tree.pending.any()
         assert abs(int(tree.counts[0]) - people) < 10 * np.sqrt(2 * len(tree.leaves))
+
+
+def test_the_first_release_finds_a_town_in_a_country() -> None:
+    """A cell that holds nearly all is divided as deep as it may be worth, without a round for each two levels."""
+    random = np.random.default_rng(3)
+    country = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=30)
+    places = 0.3 + random.random((2, 5000)) / 1024
+    keys, _ = country.encode(Columns({"x": places[0], "y": places[1]}, {}, np.ones(5000, np.int8)))
+    subject = engine(domain=country)
+    subject.step(Batch(0, Folded.from_keys(keys)), seeded(1))
+    released = subject._tree.released()
+    deep = released.depths >= 2 * len(ROUNDS) + START_DEPTH
+    assert released.counts[deep].sum() > 4000
+    assert len(subject._tree.leaves) < subject.config.max_leaves // 2
 
 
 def test_events_that_are_too_old_at_the_first_release_are_dropped_unseen() -> None:

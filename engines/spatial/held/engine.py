@@ -9,9 +9,9 @@ pending events, and the watch the only other one that sees any.
 
 The first release is a partition that fits what was gathered, and one good count of each part. A sixteenth of the events
 says how many there are, and how deep to begin. Three further parts, each as large as all before it, are counted only
-where a cell may yet be divided; everywhere else events wait for the last round, which counts every leaf. So most leaves
-are counted once, with most of the events, and their share of what was counted before in larger cells is learnt from
-that. The next steps are expected to bring as much as the gathered ones did, as far as noise lets that be believed.
+where a cell may yet be divided, as deep at once as even shares would be worth it; everywhere else events wait for the
+last round, which counts every leaf. So most leaves are counted once, with most of the events, and their share of what
+was counted before in larger cells is learnt from that. The next steps are expected to bring as much as the gathered ones did, as far as noise lets that be believed.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event moves
     one count of the watch by one, when it arrives, and one leaf measurement by one, then or later. The budgets of watch
     and leaves add up to epsilon exactly.
@@ -193,7 +193,7 @@ class StepWork:
         unit = self.config.counter.variance
         estimates = estimate(self.tree, now=time, unit=unit)
         rest = self.leaves(8) if most < self.config.max_leaves else most
-        divide(self.tree, at, estimates, unit=unit, now=time, max_leaves=most, rest=rest)
+        divide(self.tree, at, estimates, unit=unit, now=time, max_leaves=most, rest=rest, deep=0)
 
     def leaves(self, share: int) -> int:
         """Return how many leaves are all but one in `share`: a part of the tree is kept free for bursts."""
@@ -231,7 +231,7 @@ def first_release(work: StepWork, events: Folded, *, after: int) -> None:
         if index == 0:
             _begin(work)
         else:
-            divide(tree, at, work.estimates(), unit=unit, now=time, max_leaves=most, rest=most)
+            divide(tree, at, work.estimates(), unit=unit, now=time, max_leaves=most, rest=most, deep=most // 4)
     leaves = tree.leaves
     # From here on a rate is per step: that of the gathered steps, as far as noise lets it be believed.
     counts = work.estimates().values[leaves]

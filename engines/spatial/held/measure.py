@@ -26,6 +26,7 @@ import numpy as np
 from engines.core.noise import LEAST_VARIANCE, DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
 from engines.core.state import arrays_of
 from engines.spatial.changes import Changes
+from engines.spatial.domain.base import children_of
 from engines.spatial.held.estimate import Estimates
 from engines.spatial.held.tree import HeldTree
 from schemas.arrays import BoolArray, FloatArray, IntArray
@@ -212,29 +213,35 @@ def measure(
 
 
 def divide(
-    tree: HeldTree, at: IntArray, estimates: Estimates, *, unit: float, now: int, max_leaves: int, rest: int
+    tree: HeldTree, at: IntArray, estimates: Estimates, *, unit: float, now: int, max_leaves: int, rest: int, deep: int
 ) -> None:
     """Divide leaves that were measured just now and hold enough for it, those first that hold most for their noise.
 
     Args:
         max_leaves: of the tree afterwards. rest: leaves from which on room is dear, since pairs are merged for it.
+        deep: leaves up to which parts are divided at once as if each held its even share; 0: they are measured first.
     """
     values = np.maximum(estimates.values, 0.0)
     urgency = values[at] / (SPLIT * np.sqrt(unit * (tree.parts[at] + 1)))
-    room = tree.room(at)
-    halvings: IntArray = np.minimum(np.where(urgency >= 2.0, 2, 1), room)
-    order: IntArray = np.argsort(-urgency, kind="stable")
-    order = order[((urgency > 1.0) & (room > 0))[order]]
     if len(tree.leaves) >= rest:
         # What the pair of leaves holds that would be merged for the room.
         (_, left), rank = tree.sibling_leaves(), max_leaves // 16
         pairs = np.sort(values[left] + values[left + 1])
         price = PRICE * float(pairs[min(rank, len(pairs) - 1)]) if len(pairs) else 0.0
-        order = order[estimates.values[at[order]] > price]
-    at, halvings = at[order], halvings[order]
-    fits = np.cumsum((1 << halvings) - 1) <= max_leaves - len(tree.leaves)
-    chosen = np.argsort(at[fits], kind="stable")
-    tree.split(at[fits][chosen], halvings[fits][chosen], now=now)
+        worth = estimates.values[at] > price
+        at, urgency = at[worth], urgency[worth]
+    most = max_leaves
+    while len(at) and len(tree.leaves) < most:
+        room = tree.room(at)
+        order = np.argsort(-urgency, kind="stable")
+        order = order[((urgency > 1.0) & (room > 0))[order]]
+        halvings: IntArray = np.minimum(np.where(urgency >= 2.0, 2, 1), room)
+        fits = np.cumsum((1 << halvings[order]) - 1) <= most - len(tree.leaves)
+        chosen = np.sort(order[fits])
+        quartered = chosen[halvings[chosen] > 1]
+        parts = children_of(children_of(tree.nodes[at[quartered]]))
+        tree.split(at[chosen], halvings[chosen], now=now)
+        at, urgency, most = np.searchsorted(tree.nodes, parts), np.repeat(urgency[quartered] / 4, 4), deep
 
 
 def unite(tree: HeldTree, estimates: Estimates, *, unit: float, now: int, most: int) -> IntArray:
