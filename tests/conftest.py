@@ -23,7 +23,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from agents.local.broker.embedded import Broker, ExternalBroker
+from agents.local.broker.embedded import Broker
 from agents.show import charts
 from tests.containers import check_usable, suite_broker
 
@@ -116,7 +116,7 @@ class SharedBroker(threading.Thread):
         address, _, problem = (folder / "answer").read_text().partition("\n")
         if problem:
             raise RuntimeError(problem)
-        return ExternalBroker(address)
+        return Broker(address)
 
 
 SHARED = pytest.StashKey[tuple[SharedBroker, tempfile.TemporaryDirectory[str]]]()

@@ -129,14 +129,7 @@ def _print(found: Any, shown: list[dict[str, Any]]) -> None:
 
 
 def _entry(letter: DeadLetter) -> dict[str, Any]:
-    return {
-        "stream": letter.stream,
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "reason": letter.reason.name,
-        "field": letter.field,
-    }
+    return {**letter._asdict(), "reason": letter.reason.name}
 
 
 def _shown(record: Any, values: list[Any] | None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
 
     with working("asking the cluster", quiet=as_json):
         streams = asyncio.run(registry_doubts(loaded, asyncio.run(ask(loaded))))
-        by_clock = any(each.live is None or each.live for each in streams)
+        by_clock = any(each.clock != "replay" for each in streams)
         clocks = asyncio.run(worker_clocks(loaded)) if by_clock else {}
     if as_json:
         told = [{**asdict(each), "health": each.health, "producers": each.producers} for each in streams]
@@ -43,7 +43,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
         [
             each.stream,
             each.health,
-            "replay" if each.live == 0 else "wall" if each.live is None else "live",
+            each.clock,
             "none" if each.published < 0 else str(each.published),
             each.published_at or "",
             f"{each.records:,}",

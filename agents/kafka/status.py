@@ -106,6 +106,11 @@ class StreamStatus:
     doubt: Doubt | None = None
 
     @property
+    def clock(self) -> str:
+        """What ends its steps, in a word."""
+        return "wall" if self.live is None else "replay" if self.live == 0 else "live"
+
+    @property
     def refusing(self) -> Seen | None:
         """The last records, or all where no last ones are kept, if many of them were refused; None if not."""
         recent = Seen.of(self.recent)

@@ -72,20 +72,12 @@ def local_copy(
             has none of its own.
     """
     document: Any = tomlkit.parse(text.removeprefix("\ufeff"))
-    job = tomlkit.table()
-    configured = document.get("job", {})
-    for key in KEPT_OF_JOB:
-        if key in configured:
-            job[key] = configured[key]
-    job["data_dir"] = str(folder / "state")
-    job["http_port"] = metrics_port
-    document["job"] = job
-    kafka = tomlkit.table()
-    kafka["bootstrap"] = bootstrap
-    kafka["partitions"] = config.kafka.partitions
-    kafka["replication_factor"] = 1
-    kafka["session_timeout_s"] = SESSION_S
-    document["kafka"] = kafka
+    kept = {key: value for key, value in document.get("job", {}).items() if key in KEPT_OF_JOB}
+    document["job"] = {**kept, "data_dir": str(folder / "state"), "http_port": metrics_port}
+    document["kafka"] = {
+        "bootstrap": bootstrap, "partitions": config.kafka.partitions, "replication_factor": 1,
+        "session_timeout_s": SESSION_S,
+    }  # fmt: skip
     for table, stream in zip(document["streams"], config.streams, strict=True):
         _name_files(table, stream)
         if stream.privacy.bounds_users:

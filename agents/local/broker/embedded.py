@@ -13,7 +13,6 @@ data, and `stop` removes its folder. `PRIVSTREAM_BOOTSTRAP=host:port` makes `bro
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import atexit
 import contextlib
@@ -131,13 +130,9 @@ def aot_cache(class_path: str) -> Path:
     of the jars with those that it saw, and a cache that does not fit says so in the log.
     """
     java, jars = java_binary(), [Path(jar) for jar in class_path.split(os.pathsep)]
-    said = [*_JVM, *(_state(path) for path in (java, java.parent.parent / "lib" / "modules", *jars))]
+    states = [(path, path.stat()) for path in (java, java.parent.parent / "lib" / "modules", *jars)]
+    said = [*_JVM, *((str(path), state.st_size, state.st_mtime_ns) for path, state in states)]
     return jars[0].parent / f"start-{hashlib.sha256(repr(said).encode()).hexdigest()[:16]}.aot"
-
-
-def _state(path: Path) -> tuple[str, int, int]:
-    found = path.stat()
-    return str(path), found.st_size, found.st_mtime_ns
 
 
 _JVM = (
@@ -203,18 +198,21 @@ def node_properties(
     }
 
 
-class Broker(abc.ABC):
-    """What demo, tests and benchmarks use, whoever runs the cluster. One that was not started here is left alone."""
+class Broker:
+    """A cluster that demo, tests and benchmarks use: somebody else's, which is never started, stopped or disturbed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
 
     @property
-    @abc.abstractmethod
-    def bootstrap(self) -> str: ...
+    def bootstrap(self) -> str:
+        return self._bootstrap
 
-    def start(self) -> None:  # noqa: B027  there is nothing to start
-        pass
+    def start(self) -> None:
+        """There is nothing to start."""
 
-    def stop(self) -> None:  # noqa: B027
-        pass
+    def stop(self) -> None:
+        """There is nothing to stop."""
 
     def kill(self) -> None:
         raise self._not_ours("killed")
@@ -245,18 +243,7 @@ def broker_from_env(progress: Progress | None = None, properties: Mapping[str, s
     Args: properties: of the embedded broker.
     """
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE, "").strip()
-    return ExternalBroker(bootstrap) if bootstrap else EmbeddedBroker(progress=progress, properties=properties)
-
-
-class ExternalBroker(Broker):
-    """Somebody else's cluster: it is used, never started, stopped or disturbed."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-
-    @property
-    def bootstrap(self) -> str:
-        return self._bootstrap
+    return Broker(bootstrap) if bootstrap else EmbeddedBroker(progress=progress, properties=properties)
 
 
 class EmbeddedBroker(Broker):
@@ -491,4 +478,4 @@ class _PortTakenError(BrokerError):
     """Another process got the port first; a first start tries again with another one."""
 
 
-__all__ = ["BOOTSTRAP_VARIABLE", "Broker", "EmbeddedBroker", "ExternalBroker", "Progress", "broker_from_env", "jars"]
+__all__ = ["BOOTSTRAP_VARIABLE", "Broker", "EmbeddedBroker", "Progress", "broker_from_env", "jars"]

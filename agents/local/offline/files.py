@@ -268,6 +268,21 @@ class FileError(PrivstreamError):
         return cls(f"{path}: the file has no rows. Fix: name a file with rows behind its header.")
 
 
+@contextlib.contextmanager
+def private_folder(folder: Path) -> Iterator[None]:
+    """Make a folder for what holds true values, which no other user of the machine may read, and let files be written.
+
+    Raises: FileError.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FileError(f"{folder}: {reason}. Fix: name a folder that this user may write to.") from None
+
+
 @dataclass(frozen=True, slots=True)
 class FileSummary:
     """What one pass over the file tells. `rows` is too high where CSV cells hold line breaks, or lines are empty."""

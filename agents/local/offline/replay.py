@@ -116,16 +116,11 @@ class Prospect:
     over: int
     doubts: tuple[str, ...] = ()
 
-    @property
-    def between(self) -> int:
-        """Steps after the history that are over: each is released, with what live producers have sent for it."""
-        return max(0, self.over - self.history)
-
     def __str__(self) -> str:
-        first = max(self.history, self.over) + 1
+        first, between = max(self.history, self.over) + 1, max(0, self.over - self.history)
         return (
-            f"{' and '.join(self.streams)}: history ends with step {self.history}; {self.between:,} steps after it are "
-            f"over and are released first, empty or not, in about {time_for(self.between)}; from step {first} on steps "
+            f"{' and '.join(self.streams)}: history ends with step {self.history}; {between:,} steps after it are "
+            f"over and are released first, empty or not, in about {time_for(between)}; from step {first} on steps "
             "end by the wall clock, for good"
         )
 
@@ -170,12 +165,11 @@ class GoingLive:
                 "future. Fix: give an --until that has passed, or check format and start in [streams.time]."
             )
         over = self._steps.last_over(now_us, grace_us=self._grace_us)
-        found = Prospect(tuple(each.name for each in self.streams), history, over)
         doubts = []
-        if found.between > MANY_STEPS:
+        if (between := over - history) > MANY_STEPS:
             doubts.append(
-                f"{found.between:,} steps are over since the history ended, and each is released, empty or not, which "
-                f"takes about {time_for(found.between)}"
+                f"{between:,} steps are over since the history ended, and each is released, empty or not, which takes "
+                f"about {time_for(between)}"
             )
         doubts += [
             f"stream {each.name} measures nothing after its options.horizon of {each.horizon:,} steps, and "
@@ -188,7 +182,7 @@ class GoingLive:
                 f"going live is probably not what is meant: {'; and '.join(doubts)}. Fix: look at the end of the "
                 "file, and at start, step and horizon in the configuration; add --yes if it is meant."
             )
-        return Prospect(found.streams, history, over, tuple(doubts))
+        return Prospect(tuple(each.name for each in self.streams), history, over, tuple(doubts))
 
     async def over(self) -> int:
         """Return the last step that is over. Raises: BrokerError."""
@@ -314,12 +308,8 @@ async def replay(
             raise ReplayError(
                 f"stream {stream.name} has gone live: rows of the past would all be late. Fix: new stream."
             )
-        begin = resumed(
-            progress_of(without_added(ticks, topics)),
-            source=summary.digest,
-            append=append,
-            then_live=then_live,
-        )
+        so_far = progress_of(without_added(ticks, topics))
+        begin = resumed(so_far, source=summary.digest, append=append, then_live=then_live)
         live = begin.live_from is not None
         plan = plan_of(stream, topics, begin, until=None if live else end)  # refuses an `until` that is over
         if going_live is not None and not live:

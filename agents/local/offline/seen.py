@@ -159,6 +159,13 @@ class RowsSeen:
         return self.seen.share > 1 - LEAST_USABLE
 
 
+def replayed_from(stream: Stream, first_us: int) -> Stream:
+    """Return the stream with `clock = "replay"`, and if it starts "now" with a start at this time."""
+    time = stream.time
+    start = time.start if time.start_us is not None else time.started_at(instant(first_us).astimezone(time.zone))
+    return stream.model_copy(update={"time": time.model_copy(update={"clock": "replay", "start": start})})
+
+
 def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRST_ROWS) -> RowsSeen:
     """Return the counts of the next rows in a replay, without writing anything.
 
@@ -173,11 +180,7 @@ def tried(stream: Stream, rows: Sequence[Row]) -> RowsSeen | None:
     Return None if two rows are so many steps apart that no replay could contain both.
     """
     times = times_of(stream).parse(rows)
-    changes: dict[str, Any] = {"clock": "replay"}
-    if stream.time.start_us is None:
-        first = min((at for at in times if at is not None), default=0)
-        changes["start"] = stream.time.started_at(instant(first).astimezone(stream.time.zone))
-    driven = stream.model_copy(update={"time": stream.time.model_copy(update=changes)})
+    driven = replayed_from(stream, min((at for at in times if at is not None), default=0))
     order = sorted(range(len(rows)), key=lambda row: times[row] or 0)
     steps = [step for step in steps_of(clock_of(driven), [times[row] for row in order]) if step is not None]
     if any(later - max(earlier, -1) > LARGEST_JUMP for earlier, later in pairwise([-1, *steps])):

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 
 import orjson
 
 from agents.kafka.lifecycle.refusals import MUCH, OUTCOMES, percent
 from agents.local.job import LocalIngest, LocalJob, planned
-from agents.local.offline.files import FileError, RowFile, rows_for
-from agents.local.offline.seen import LEAST_USABLE, LOOKED_AT, RefusedRows, RowsSeen, how_to_read
+from agents.local.offline.files import FileError, RowFile, private_folder, rows_for
+from agents.local.offline.seen import LEAST_USABLE, LOOKED_AT, RefusedRows, RowsSeen, how_to_read, replayed_from
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.replay import clock_of, times_of
@@ -144,15 +144,9 @@ class Simulation:
         """Create the folder and its files. Raises: FileError if it cannot be written, or holds a simulation."""
         if not self._overwrite and (self.folder / "steps.csv").exists():
             raise FileError(f"{self.folder}: holds a simulation already. Fix: name another folder, or say --overwrite.")
-        try:
-            # The files hold true values, which other users of the machine must not read.
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise FileError(f"{self.folder}: {reason}. Fix: name a folder that this user may write to.") from None
-        self._ledger = self._files.enter_context(self._open("ledger.jsonl"))
-        self._table = csv.writer(self._files.enter_context(self._open("steps.csv")), lineterminator="\n")
+        with private_folder(self.folder):
+            self._ledger = self._files.enter_context(self._open("ledger.jsonl"))
+            self._table = csv.writer(self._files.enter_context(self._open("steps.csv")), lineterminator="\n")
         self._table.writerow(["step", "time", "events", "released_total", *self._audit.evaluator.metrics])
         return self
 
@@ -314,16 +308,15 @@ def driven_by_ticks(stream: Stream, file: RowFile) -> Stream:
 
     Raises: FileError if the stream starts "now" and no row has a time.
     """
-    changes: dict[str, Any] = {"clock": "replay"}
-    if stream.time.start_us is None:
-        first = next((at for rows in file.batches() for at in times_of(stream).parse(rows) if at is not None), None)
-        if first is None:
-            name = stream.time.field
-            there = (row for rows in file.batches() for row in rows if isinstance(row, dict))
-            written = [row.get(name) for row in islice(there, LOOKED_AT)]
-            raise FileError(
-                f'{file.path}: stream {stream.name}: no row has a time in {name} that reads as format = "'
-                f'{stream.time.format}". Fix: {how_to_read(written, stream.time.format)}; or name another field.'
-            )
-        changes["start"] = stream.time.started_at(instant(first).astimezone(stream.time.zone))
-    return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})
+    if stream.time.start_us is not None:
+        return replayed_from(stream, 0)
+    first = next((at for rows in file.batches() for at in times_of(stream).parse(rows) if at is not None), None)
+    if first is None:
+        name = stream.time.field
+        there = (row for rows in file.batches() for row in rows if isinstance(row, dict))
+        written = [row.get(name) for row in islice(there, LOOKED_AT)]
+        raise FileError(
+            f'{file.path}: stream {stream.name}: no row has a time in {name} that reads as format = "'
+            f'{stream.time.format}". Fix: {how_to_read(written, stream.time.format)}; or name another field.'
+        )
+    return replayed_from(stream, first)

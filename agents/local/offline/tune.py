@@ -25,7 +25,7 @@ import orjson
 
 from agents.local.job import LocalIngest, planned
 from agents.local.offline.domains import check_stream
-from agents.local.offline.files import FileError, FileSummary, RowFile, rows_for
+from agents.local.offline.files import FileError, FileSummary, RowFile, private_folder, rows_for
 from agents.local.offline.seen import RowsSeen
 from agents.local.offline.simulate import driven_by_ticks
 from agents.protocol.ingest.dead_letters import DeadLetter
@@ -685,13 +685,8 @@ def as_json(tuned: Tuned) -> dict[str, Any]:
 def write_page(tuned: Tuned, folder: Path) -> Path:
     """Write tune.html for this user of the machine only. Returns its path. Raises: FileError."""
     page = folder / "tune.html"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
+    with private_folder(folder):
         page.write_text(_page(tuned), encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise FileError(f"{folder}: {reason}. Fix: name a folder that this user may write to.") from None
     return page
 
 

@@ -107,7 +107,7 @@ async def source_findings(config: Config) -> list[Finding]:
         steps = steps_over(stream.model_copy(update={"time": timing}), time.time_ns() // 1000)
         if (steps := steps - states[stream.name].over - 1) > MANY_STEPS:
             findings.append(Finding(f"steps of {stream.name}", "warning", backlog_sentence(steps)))
-    by_clock = any(each.live is None or each.live for each in states.values())
+    by_clock = any(each.clock != "replay" for each in states.values())
     return findings + (await _clocks(config) if by_clock else [])
 
 

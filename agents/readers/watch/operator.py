@@ -113,7 +113,7 @@ class StreamTruth:
             **summary,
             "status": {
                 "health": status.health,
-                "clock": "wall" if status.live is None else "replay" if status.live == 0 else "live",
+                "clock": status.clock,
                 "published": status.published,
                 "over": status.over,
                 "waiting": status.waiting,
