@@ -62,14 +62,12 @@ def local_copy(
     times: Mapping[str, Mapping[str, str]],
     audits: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the text of a configuration file that runs on this machine.
+    """Return the text of a configuration file that runs on this machine; `config` was read from it.
 
     Args:
-        text, config: the file, and what was read from it.
         folder: for the state tables. user_key: takes the place of every key file.
-        metrics_port: where the worker answers, on loopback.
-        times: stream -> keys of its `[streams.time]` that are others here. audits: stream -> its audit topic, where it
-            has none of its own.
+        times: stream -> keys of its `[streams.time]` that are others here.
+        audits: stream -> its audit topic, where it has none of its own.
     """
     document: Any = tomlkit.parse(text.removeprefix("\ufeff"))
     kept = {key: value for key, value in document.get("job", {}).items() if key in KEPT_OF_JOB}
@@ -113,10 +111,8 @@ class WorkerEndedError(PrivstreamError):
 
 
 class WorkerProcess:
-    """`privstream run` as a process of its own, as in a deployment; it ends with this one, however this one ends.
-
-    Args:
-        folder: for its log; removed with this process where that is killed.
+    """`privstream run` as a process of its own, as in a deployment; it ends with this one, however this one ends, and
+    so does the folder of its log.
     """
 
     def __init__(self, config: Path, environment: Mapping[str, str], folder: Path) -> None:
@@ -174,10 +170,8 @@ AUDIT = "audit"
 
 @dataclass(slots=True)
 class StreamOutcome:
-    """What the job has made of one stream so far, from what is committed.
-
-    Attributes:
-        steps: that are published. added, removed: synthetic records that these published and withdrew.
+    """What the job has made of one stream so far: its published steps, and the synthetic records that these added and
+    removed.
     """
 
     stream: str
@@ -239,11 +233,7 @@ class DevScreen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A file that is replayed into the source of a stream.
-
-    Attributes:
-        speed: event seconds per second; None: as fast as possible.
-    """
+    """A file that is replayed into a stream's source, at so many event seconds per second; None: as fast as can be."""
 
     file: Path
     speed: float | None = None

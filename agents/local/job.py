@@ -22,19 +22,10 @@ from schemas.releases import Candidate
 
 
 class LocalIngest:
-    """Ingest of all partitions of a source. Blocks get offsets as on the blocks topic.
-
-    Attributes:
-        machines: the state machine of each partition.
-        position: offset of the next block.
-    """
+    """Ingest of all partitions of a source, by a machine each; `position` is the offset of the next block."""
 
     def __init__(self, spec: SourceSpec, fold: Callable[[int, Block], None] = lambda offset, block: None) -> None:
-        """Begin without records.
-
-        Args:
-            fold: called with the offset of each block and the block.
-        """
+        """Begin without records. Args: fold: called with the offset of each block, and the block."""
         self.spec = spec
         self.machines = [PartitionIngest(spec, partition) for partition in range(spec.partitions)]
         self.position = 0
@@ -64,23 +55,12 @@ class LocalIngest:
 
 
 class LocalJob(LocalIngest):
-    """Ingest and stepper of one stream.
-
-    Attributes:
-        stepper: computes the steps; `stepper.closable` says whether the next one is over.
-    """
+    """Ingest and stepper of one stream; `stepper.closable` says whether the next step is over."""
 
     def __init__(
         self, stream: Stream, *, key: bytes | None, partitions: int = 1, rows: bool = True, caveat: str = ""
     ) -> None:
-        """Begin a stream.
-
-        Args:
-            key: key of the hash of user ids.
-            partitions: number of source partitions.
-            rows: whether records are rows of a file, whatever the format of the source topic.
-            caveat: why releases are not private; empty if they are.
-        """
+        """Begin a stream. Args: key: of the hash of user ids. rows, caveat: see `SourceSpec` and `Stepper`."""
         spec = SourceSpec.from_stream(stream, build_domain(stream), key=key, partitions=partitions, rows=rows)
         super().__init__(spec, self._fold_step)
         self.stream = stream
@@ -99,11 +79,7 @@ class LocalJob(LocalIngest):
     ) -> None:
         """Restore the stored state of a stream with one partition, as a worker does that takes over.
 
-        Args:
-            candidate: answer of the last step.
-            blocks: encoded blocks from offset `first_block` on.
-            first_block: offset of the first of `blocks`.
-            snapshots: snapshots of the bounds, by bucket.
+        Args: candidate: of the last step. first_block: offset of the first of `blocks`. snapshots: of the bounds.
         Raises: GapError, WireError, if they contradict each other.
         """
         [machine] = self.machines

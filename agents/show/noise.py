@@ -43,12 +43,8 @@ class NoiseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One kind of answer that a consumer works out, such as the count of a small region.
-
-    Attributes:
-        size: how many independent draws of noise are in it after one release.
-        deviations: standard deviation of its error after each of `RELEASES`.
-        intervals: 95 % of its errors lie within plus or minus this, after each of `RELEASES`.
+    """One kind of answer that a consumer works out, such as the count of a small region, of so many draws of noise:
+    the standard deviation of its error after each of `RELEASES`, and within what 95 % of its errors lie.
     """
 
     name: str
@@ -111,10 +107,9 @@ class ErrorModel:
         return f"{answers} {self.unit}"
 
     def drowned(self, total: int, *, releases: int) -> str | None:
-        """Return a sentence where noise is larger than all that there is; else None, and where nothing is there.
+        """Return a sentence where noise is larger than all events that are there; else None, and where none are.
 
-        Args:
-            total: events that are there. releases: since the start; for the nearest number below it the error is known.
+        Args: releases: since the start; the error is that of the nearest number below it that is known.
         """
         if self.unit != "counts" or releases < 1 or total <= 0:  # of no events something else is the reason
             return None

@@ -447,11 +447,9 @@ class AttributeCells:
 
 
 class TablePicture(Picture):
-    """Rows that appear and are withdrawn, as one marginal for each attribute.
+    """Rows that appear and are withdrawn, by their weights where they have some, as one marginal for each attribute.
 
     Beyond `capacity` rows every second one goes, by a hash of its key, and shares are those of the rest.
-
-    Args: weighted: records have weights, which are what is counted.
     """
 
     kind = "table"
@@ -592,11 +590,9 @@ class _StepPicture(Picture):
 
 
 class SeriesPicture(_StepPicture):
-    """Numbers by step, each with its interval where the records have one.
+    """The numbers in some fields by step, each with its interval where the records have one.
 
-    Args:
-        names: fields of the records that hold a number.
-        by: field that holds the group that a record is of, and all groups; None: a step has one record.
+    Args: by: field that holds the group that a record is of, and all groups; None: a step has one record.
     """
 
     kind = "series"
@@ -647,9 +643,7 @@ MOST_STATES = 9
 
 class StatePicture(_StepPicture):
     """How many are in each public state, step by step: shares that are stacked. A later step may revise an earlier one.
-
-    Args:
-        field: holds the state; null where the record tells of those in no state.
+    Where the state is null, the record tells of those in none.
     """
 
     kind = "states"
@@ -703,10 +697,8 @@ class _KeyStep:
 class KeyPicture(_StepPicture):
     """Keys that nobody listed: at each step those with most people, with intervals, and how many there are.
 
-    Args:
-        fields: that hold the key, as texts.
-        count, error: fields that hold how many people had it, and the standard error of that.
-        found: field that holds the step in which the key was found.
+    Args: fields: of the key. count, error, found: fields with how many people had it, the standard error of that, and
+        the step in which it was found.
     """
 
     kind = "keys"

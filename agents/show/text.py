@@ -41,10 +41,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | No
 
 
 def wrapped(text: str, *, first: str = "  ", rest: str = "  ") -> list[str]:
-    """Return the lines of a text, at most `WIDTH` wide.
-
-    Args: first, rest: what the first line and the others begin with.
-    """
+    """Return the lines of a text, at most `WIDTH` wide. Args: first, rest: what the first and the others begin with."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )

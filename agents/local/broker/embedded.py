@@ -238,10 +238,7 @@ class Broker:
 
 
 def broker_from_env(progress: Progress | None = None, properties: Mapping[str, str] = MappingProxyType({})) -> Broker:
-    """Return the cluster named by `PRIVSTREAM_BOOTSTRAP`, or an embedded broker where it is unset. Not started yet.
-
-    Args: properties: of the embedded broker.
-    """
+    """Return the cluster named by `PRIVSTREAM_BOOTSTRAP`, or an embedded broker where it is unset. Not started yet."""
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE, "").strip()
     return Broker(bootstrap) if bootstrap else EmbeddedBroker(progress=progress, properties=properties)
 

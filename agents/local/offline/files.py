@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,19 +64,9 @@ _READ_BYTES = 1 << 20
 
 
 class BrokenLine(bytes):
-    """A line that is no JSON object, as it stands in the file.
-
-    Attributes:
-        number: of the line, from 1 on.
-    """
+    """A line that is no JSON object, as it stands in the file, with its number, from 1 on."""
 
     number: int
-
-    @classmethod
-    def from_line(cls, line: bytes, number: int) -> Self:
-        made = cls(line)
-        made.number = number
-        return made
 
 
 Row = dict[str, Any] | BrokenLine
@@ -106,7 +96,9 @@ def _json_row(line: bytes, number: int) -> Row:
     with contextlib.suppress(UnreadableError):
         if isinstance(row := read_json(line), dict):
             return row
-    return BrokenLine.from_line(line, number)
+    broken = BrokenLine(line)
+    broken.number = number
+    return broken
 
 
 _WHOLE = json_whole("{0,17}")  # 18 digits always fit 64 bits

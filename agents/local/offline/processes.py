@@ -17,11 +17,9 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 def process_pool(workers: int | None) -> ProcessPoolExecutor:
-    """Return a pool of fresh interpreters that does not outlive this process.
+    """Return a pool of fresh interpreters that does not outlive this process; None: one for each core.
 
     Forks are not used, because they would inherit locks that threads of libraries hold.
-
-    Args: workers: number of processes; None for one on each core.
     """
     return ProcessPoolExecutor(workers, _SPAWN, initializer=_in_pool)
 

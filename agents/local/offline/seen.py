@@ -52,16 +52,11 @@ FIRST_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RefusedRows:
-    """Rows that were refused for one reason.
+    """Rows that were refused for one reason: how many, which share of all, and the first of them, from 1 on.
 
     Attributes:
-        reason: name of the `Reason`.
         name: the configured field at fault; "" for the row as a whole.
-        rows: number of refused rows.
-        share: share of all rows.
-        first_row: number of the first refused row, from 1; None if it is unknown.
-        what_to_do: advice, as a sentence.
-        first_line: number of the first line that is not a row in the format of the file; None if there is none.
+        first_line: the first line that is not a row in the format of the file; None if there is none.
 
     >>> print(RefusedRows("NOT_JSON", "", 1, 0.25, None, "", first_line=6))
     NOT_JSON: 1 row, 25%, first in line 6
@@ -91,14 +86,9 @@ class RefusedRows:
 
 @dataclass(slots=True)
 class RowsSeen:
-    """Counts of rows by reason, in the order of the file.
+    """Counts of rows by reason and field, in the order of the file, of which `before` rows were skipped.
 
-    Attributes:
-        time: `[streams.time]` of the stream.
-        mapping: expressions of the stream; None if it has none.
-        before: number of skipped rows at the beginning of the file.
-        rows: number of rows so far.
-        seen: counts by reason and field. Their sum can be larger than `rows`: a clipped row is also accepted.
+    The sum of the counts can be larger than `rows`: a clipped row is also accepted.
     """
 
     time: Timing

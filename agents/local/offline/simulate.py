@@ -46,12 +46,9 @@ class Simulated:
     """Results of a simulation of one stream. All but `epsilon` and `records` are true values.
 
     Attributes:
-        refused: refused rows, the most frequent reason first.
         misfit: whether fewer than half of the rows are used, because of refusals or bounds.
-        left_out: sentences about large losses by bounds and limits.
-        counts: number of rows by `Reason` name.
+        left_out: sentences about large losses by bounds and limits. counts: rows by `Reason` name.
         warning: a sentence if the noise is larger than all the data; else None.
-        verdict: sentences about the utility of the release.
     """
 
     stream: str
@@ -108,12 +105,7 @@ def simulate(
 
 
 class Simulation:
-    """The simulation of one stream, which reads rows of a file and writes a folder of files about its steps.
-
-    Attributes:
-        steps: the rows of steps.csv so far.
-        counts: number of rows by `Reason` name.
-    """
+    """The simulation of one stream, which reads rows of a file and writes a folder of files about its steps."""
 
     def __init__(
         self, stream: Stream, folder: Path, *, source: str, seed: int | None = None, overwrite: bool = False

@@ -143,11 +143,7 @@ class Recommendation:
 
 
 def default_bounds(configured: int, *, charge: int = 1) -> tuple[int, ...]:
-    """Return those of 1, 2, 5, 10, 20, 50 and so on that are near the configured bound, and that one. Reads no data.
-
-    Args:
-        charge: of one event: smaller bounds let nothing through.
-    """
+    """Return those of `LADDER` that are near the configured bound, and that one, unless they let no event through."""
     near = [bound for bound in LADDER if configured <= BELOW * bound and bound <= ABOVE * configured]
     return tuple(sorted({bound for bound in (*near, configured) if bound >= charge}))
 
@@ -203,11 +199,7 @@ def _mean(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def shares(kept: Sequence[int], usable: Sequence[int]) -> tuple[float, float, float]:
-    """Return the share that is kept of all rows, and of those in the first and last third of the steps; NaN of none.
-
-    Args:
-        kept, usable: rows by step.
-    """
+    """Return the share that is kept of all rows, and of those in the first and last third of the steps; NaN of none."""
     third = max(1, len(usable) // 3)
     parts = (slice(None), slice(None, third), slice(-third, None))
     totals = [(sum(kept[part]), sum(usable[part])) for part in parts]
@@ -504,11 +496,7 @@ class History:
 
 
 class Ingested(LocalIngest):
-    """One ingest of the file.
-
-    Attributes:
-        blocks: without the increments of bounds, each with the rows that it is of.
-    """
+    """One ingest of the file, whose blocks are kept without the increments of bounds, each with its number of rows."""
 
     def __init__(self, spec: SourceSpec) -> None:
         super().__init__(spec)
@@ -535,11 +523,8 @@ class Ingested(LocalIngest):
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """What one bound lets through of a file. Private.
-
-    Attributes:
-        taken: as the engine takes it. kept: as the evaluator does, block by block the same.
-        truths: all events, see `History`.
+    """What one bound lets through of a file, as the engine takes it, and, block by block, as the evaluator does; and
+    all events, see `History`. Private.
     """
 
     taken: Ingested

@@ -30,9 +30,6 @@ class PublicField:
     """Facts of one field of a public file.
 
     Attributes:
-        low, high: range of its numbers.
-        whole: whether all its numbers are integers.
-        nulls: whether a value is null.
         values: its distinct values, in order of appearance; None if there are too many.
         numbers: every `every`-th of its `count` numbers, for quantiles in bounded memory.
     """
@@ -104,10 +101,8 @@ class PublicFacts:
 
 
 def public_facts(path: Path, read: Callable[[int, int], None] = lambda done, total: None) -> PublicFacts:
-    """Return the facts of a public file.
+    """Return the facts of a public file; `read` is told rows read, of how many.
 
-    Args:
-        read: called with the number of rows read so far and the number of all rows.
     Raises: FileError; PrivstreamError if the file has no rows.
     """
     found: dict[str, PublicField] = {}

@@ -46,10 +46,9 @@ MOST_ITEMS = 4
 
 @dataclass(frozen=True, slots=True)
 class FieldSeen:
-    """A field of the sample.
+    """A field of the sample, by its name or path.
 
     Attributes:
-        name: name or path of the field.
         kind: type of its values; None if all sampled values are null, lists or objects.
         texts: whether its numbers are written as texts, some of them with a fraction: ids and codes have none.
         times: values of `[streams.time] format` with which ingest reads its values as times; empty if there is none,
@@ -154,10 +153,8 @@ def rows_of_topic(kafka: Kafka, topic: str, form: InputFormat = JSON) -> list[Ma
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -> tuple[FieldSeen, ...]:
-    """Return the fields of some rows, in order of appearance.
+    """Return the fields of some rows, in order of appearance. Args: names: of the columns, if there is a header.
 
-    Args:
-        names: names of the columns in the header, if there is one.
     Raises: PrivstreamError if a name reads as a value, or is a key that some of the rows lack.
     """
     values: dict[str, list[Any]] = {name: [] for name in names}
@@ -247,8 +244,7 @@ class _Sample:
     """The first records of a topic.
 
     Attributes:
-        records: number of records with a value. framed: number of those that begin as serializers of a registry write.
-        refused: reason -> number of records that are no objects.
+        records: those with a value. framed: those of them that begin as serializers of a registry write.
         by_schema: schema, None where there is none -> events, schemas in the order in which they were last met.
     """
 

@@ -106,11 +106,7 @@ def too_deep(value: Any) -> bool:
 
 
 class _Costs:
-    """The costs of the types of a schema.
-
-    Attributes:
-        recursive: whether one can hold itself.
-    """
+    """The costs of the types of a schema; `recursive` where one can hold itself."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self.recursive = False

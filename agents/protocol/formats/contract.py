@@ -39,19 +39,14 @@ class SchemaRef:
 
 
 class Encoding(abc.ABC):
-    """Reads bytes as a document: mappings, lists, texts, numbers, booleans, None, bytes, and types of times.
-
-    Attributes:
-        json_types: whether all that it reads has the types of JSON.
+    """Reads bytes as a document: mappings, lists, texts, numbers, booleans, None, bytes, and types of times; with
+    `json_types` nothing but the types of JSON.
     """
 
     json_types: ClassVar[bool] = False
 
     def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        """Return the schema that is needed to read a record; None where none is.
-
-        Args: header: of the schema's id, where the record has one.
-        """
+        """Return the schema that is needed to read a record, whose id may be in a header; None where none is."""
         return None
 
     @abc.abstractmethod
@@ -216,11 +211,7 @@ def _made(text: SchemaText, make: Callable[[SchemaText], Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SchemaEncoding(Encoding):
-    """An encoding whose records name a schema of the registry.
-
-    Attributes:
-        kind: of these schemas, see `SchemaText`.
-    """
+    """An encoding whose records name a schema of the registry, of one kind."""
 
     kind: ClassVar[str]
     book: SchemaBook

@@ -19,11 +19,7 @@ _JSON: frozenset[type] = frozenset((str, int, float, bool, type(None)))
 
 
 class FieldMap:
-    """The expressions of one stream.
-
-    Attributes:
-        names: of the fields of a record that they can read; None: any.
-    """
+    """The expressions of one stream. `names`: of the fields of a record that they can read; None: any."""
 
     def __init__(self, section: MapSection) -> None:
         tables = {name: table_of(file) for name, file in section.tables.items()}

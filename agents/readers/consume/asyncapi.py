@@ -71,10 +71,7 @@ def document(config: Config) -> dict[str, Any]:
 
 
 def value_schemas(config: Config) -> dict[str, SchemaText]:
-    """Return the schema of each public topic's values, by topic: JSON Schemas, and of records in Avro theirs.
-
-    Tombstones have no value.
-    """
+    """Return the schema of each public topic's values, by topic: JSON Schemas, and of records in Avro theirs."""
     found = {}
     for stream in config.streams:
         for topic, of in (

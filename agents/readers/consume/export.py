@@ -110,10 +110,7 @@ ADDED = "added_step"
 
 
 def synthetic_table(table: FoldedTable, fields: Sequence[str]) -> pa.Table:
-    """Return one row for each synthetic record alive, in the order in which they were added.
-
-    Args: fields: that come first, see `table_of`.
-    """
+    """Return one row for each synthetic record alive, in the order in which they were added; `fields` come first."""
     told = table_of((record for _, _, record in table.records()), fields)
     own = {
         _free(ID, told.column_names): pa.array([key.decode() for key in table.rows], pa.string()),
@@ -214,11 +211,8 @@ What = Literal["synthetic", "measurements", "ledger"]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written.
-
-    Attributes:
-        step, until: the last step in the file, and when it ended. verified: steps whose digest was checked.
-        compacted: steps that were there in part only, so that their digest could not be.
+    """What was written: up to which step, and how many steps' digests were checked, or could not be, since they were
+    there in part only.
     """
 
     stream: str

@@ -135,11 +135,7 @@ _READ = 1 << 20
 
 
 class StepRecords:
-    """The public records of a step, until its ledger entry can be compared with them.
-
-    Attributes:
-        synthetic: how many synthetic records and tombstones there are.
-    """
+    """The public records of a step, `synthetic` of them records and tombstones, until its entry can be compared."""
 
     def __init__(self, records: Iterable[PublicRecord] = ()) -> None:
         self._framed: dict[str, IO[bytes]] = {}

@@ -111,10 +111,7 @@ async def read_steps(
 
 
 class _Steps:
-    """The records of one topic, step by step.
-
-    Attributes: read: how many records were read so far.
-    """
+    """The records of one topic, step by step, of which `read` were read so far."""
 
     def __init__(self, log: LogReader, channel: Channel, until: int) -> None:
         self._topic = log.topic.topic

@@ -32,11 +32,8 @@ BINARY = (*NEEDS, "msgpack")
 
 @dataclass
 class Found:
-    """What was refused, by stream, reason and field.
-
-    Attributes:
-        ends: partition of the topic -> offset up to which it was read.
-        unreadable: letters that another program or a later version wrote.
+    """What was refused, by stream, reason and field; up to which offset of each partition; and how many letters cannot
+    be read, since another program or a later version wrote them.
     """
 
     most: int
@@ -68,13 +65,9 @@ class Found:
 async def dead_letters(
     config: Config, wanted: Wanted, *, most: int, read: Callable[[int, int], None] = lambda done, total: None
 ) -> Found:
-    """Return all letters that are there now.
+    """Return all letters that are there now. Raises: BrokerError.
 
-    Args:
-        most: newest positions to keep.
-        read: told how many offsets of the topic's partition are read, and of how many.
-
-    Raises: BrokerError.
+    Args: most: newest positions to keep. read: told how many offsets of a partition are read, and of how many.
     """
     found = Found(most)
     topic, partitions = await _topic(config)

@@ -25,11 +25,9 @@ TEXT = ("json", "csv")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one event of a record, or of a record without one. PRIVATE.
+    """What became of one event of the record in a line, or of a record without one. PRIVATE.
 
     Attributes:
-        line: of the record, from 1 on.
-        reason: why it is not used; `ACCEPTED` where it is.
         field: the configured field at fault; "" where the record as a whole is.
         fields: name -> value, as far as the record could be read.
     """

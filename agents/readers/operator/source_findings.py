@@ -36,9 +36,6 @@ LONG_AGO_US = -(10**17)
 async def newest_records(config: Config, stream: Stream, *, partitions: int, start_us: int | None) -> Seen:
     """Return what would become of the newest records of a stream's source; the bound of its users is left out.
 
-    Args:
-        partitions: of the source topic.
-        start_us: begin of step 0; None where nobody has set it yet.
     Raises: BrokerError, EngineInputError, ConfigError, RegistryError.
     """
     spec = filters_of(stream, partitions=partitions, start_us=start_us)

@@ -301,11 +301,7 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class SharedBudget:
-    """Streams whose budgets add up for the same people, or the same events: a total of the ledger.
-
-    Attributes:
-        cases: for how long, and what all streams cost together. sentence: both in words.
-    """
+    """Streams whose budgets add up for the same people, or the same events: for how long, and what all cost."""
 
     total: Total
     cases: tuple[tuple[str, Price], ...]
@@ -398,11 +394,9 @@ class Split:
     """The parts of a split stream, and what all of them cost one unit together (docs/guarantee.md, theorem R).
 
     Attributes:
-        field: that tells them apart.
-        parts: name of the stream of each part -> its values.
+        parts: name of the stream of each part -> its values of `field`.
         homes: and its partition of the private topics; none where no cluster is configured.
         disjoint: whether one unit is in one part at most.
-        together: what all parts cost.
     """
 
     field: str

@@ -104,10 +104,7 @@ def _remarks(stream: Stream) -> Iterator[str]:
 
 
 def leakage(engine: Markov, *, steps: int = _CURVE) -> Leakage | None:
-    """Return the leakage by step, up to the horizon and at most `steps`.
-
-    It is None where the chain is not known or has too many states.
-    """
+    """Return the leakage of at most `steps`, up to the horizon; None where the chain is unknown or has many states."""
     config = engine.config
     if config.transition is None or config.transition.states > EXACT_STATES:
         return None

@@ -99,11 +99,7 @@ def _zones_sentence(domain: ZonesDomainSection) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeafNoise:
-    """The noise in one leaf's count.
-
-    Attributes:
-        after: its variance after so many releases. single: its 95 % interval after the first, where that is one draw.
-    """
+    """The noise in one leaf's count: its variance after so many releases, and the 95 % interval of a single draw."""
 
     after: Callable[[int], float]
     single: float | None
