@@ -82,33 +82,18 @@ def render_report(
     steps: Sequence[StepRow],
     audit: HeldOutAudit,
     *,
-    source: str,
     judged: Sequence[Judged],
-    verdict: Sequence[tuple[str, str]],
-    drowned: str | None,
-    promise: str,
-    record_time: str,
     ledger: LedgerEntry | None,
     rows: Mapping[str, int],
-    refused: Sequence[tuple[str, ...]],
-    refused_much: str | None,
-    said_first: Sequence[str],
-    caveats: Sequence[str],
+    **told: Any,
 ) -> str:
     """Return `report.html` of a simulated stream.
 
     Args:
         steps: all of them. audit: the truth and the records that are alive after the last one.
-        source: the file's name.
-        judged: what the verdict rests on.
-        verdict: what the release is good for and what not, a sentence for each kind of answer, and what is beside it.
-        drowned: a sentence where noise is larger than all that there is.
-        promise: the guarantee as a sentence. record_time: what the time of a synthetic record says.
-        ledger: the last entry, if there is one.
+        judged: what the verdict rests on. ledger: the last entry, if there is one.
         rows: what became of those that were not refused -> how many.
-        refused: reason, field, rows, share, first row, and what to do. refused_much: a sentence where many are.
-        said_first: sentences that stand above the verdict, such as where bounds and limits took much away.
-        caveats: what weakens the guarantee in this run.
+        told: what else the template shows, as it stands: a name that is not there is an error.
     """
     view, metrics = view_of(stream), metrics_of(stream)
     events, records, alive = view.events(stream), view.records(stream), audit.evaluator.scope == "alive"
@@ -127,17 +112,8 @@ def render_report(
         "report.html",
         stream=stream,
         step_length=format_length(stream.time.step),
-        source=source,
         warning=WARNING,
         rule=RULE,
-        verdict=verdict,
-        drowned=drowned,
-        promise=promise,
-        record_time=record_time,
-        refused=refused,
-        refused_much=refused_much,
-        said_first=said_first,
-        caveats=caveats,
         alive=alive,
         events=events,
         records=records,
@@ -157,6 +133,7 @@ def render_report(
         },
         rows=[(name, f"{count:,}") for name, count in rows.items() if count],
         glossary=[*(metric.term for metric in metrics), *view.terms, *COMMON],
+        **told,
     )
 
 
