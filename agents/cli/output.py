@@ -215,7 +215,7 @@ def working(what: str, *, quiet: bool = False) -> AbstractContextManager[object]
     return Console(stderr=True).status(what)
 
 
-class Bars:
+class Bars(AbstractContextManager["Bars"]):
     """A bar for one thing after the other, with how much of it is done, how fast, and the time that is left.
 
     On standard error: bars where that is a terminal, elsewhere a plain line every `LINE_S` seconds of what takes that
@@ -276,9 +276,6 @@ class Bars:
         self._tasks = {}
         if bar is not None:
             bar.stop()
-
-    def __enter__(self) -> Bars:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -114,17 +114,7 @@ def _write_csv(lines: list[dict[str, Any]]) -> None:
 
 def _show(lines: list[dict[str, Any]]) -> None:
     key = [*lines[0]["key"], "found in step"] if "key" in lines[0] else []
-    head = [
-        *key,
-        "steps",
-        "from",
-        "until",
-        "estimate",
-        "standard error",
-        "95 % interval",
-        "of it cut",
-        "not measured yet",
-    ]
+    head = [*key, "steps", "from", "until", "estimate", "standard error", "95 % interval", "of it cut"]
     rows = [
         [
             *([*map(value_text, line["key"].values()), str(line["found"])] if key else []),
@@ -139,7 +129,7 @@ def _show(lines: list[dict[str, Any]]) -> None:
         ]
         for line in lines
     ]
-    print_table(head, rows)
+    print_table([*head, "not measured yet"], rows)
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -53,18 +53,8 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
         ]
         for each in streams
     ]
-    head = [
-        "stream",
-        "health",
-        "clock",
-        "public step",
-        "until",
-        "synthetic",
-        "epsilon spent",
-        "records to ingest",
-        "steps to publish",
-    ]
-    print_table(head, rows)
+    head = ["stream", "health", "clock", "public step", "until", "synthetic", "epsilon spent"]
+    print_table([*head, "records to ingest", "steps to publish"], rows)
     for each in streams:
         for remark in _remarks(each):
             warn(f"stream {each.stream}: {remark}")

@@ -72,10 +72,9 @@ def local_copy(
     document: Any = tomlkit.parse(text.removeprefix("\ufeff"))
     kept = {key: value for key, value in document.get("job", {}).items() if key in KEPT_OF_JOB}
     document["job"] = {**kept, "data_dir": str(folder / "state"), "http_port": metrics_port}
-    document["kafka"] = {
-        "bootstrap": bootstrap, "partitions": config.kafka.partitions, "replication_factor": 1,
-        "session_timeout_s": SESSION_S,
-    }  # fmt: skip
+    partitions = config.kafka.partitions
+    kafka = {"bootstrap": bootstrap, "partitions": partitions, "replication_factor": 1, "session_timeout_s": SESSION_S}
+    document["kafka"] = kafka
     for table, stream in zip(document["streams"], config.streams, strict=True):
         _name_files(table, stream)
         if stream.privacy.bounds_users:

@@ -469,13 +469,9 @@ class TablePicture(Picture):
         self._newest, self._next = -1, 0
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        cells = np.array(
-            [
-                start + each.cell(fields.get(each.field), known)
-                for each, known, start in zip(self._marginals, self._known, self._starts, strict=False)
-            ],
-            np.int32,
-        )
+        each_one = zip(self._marginals, self._known, self._starts, strict=False)
+        found = [start + each.cell(fields.get(each.field), known) for each, known, start in each_one]
+        cells = np.array(found, np.int32)
         weight = weight_of(fields, weighted=self._weighted)
         self._roll(step)
         where = place(key)
@@ -518,20 +514,18 @@ class TablePicture(Picture):
             del self._history[next(iter(self._history))]
 
     def about(self) -> Mapping[str, Any]:
-        return {
-            "attributes": [
-                {"field": each.field, "found": each.found, "labels": each.labels(known)}
-                for each, known in zip(self._marginals, self._known, strict=True)
-            ]
-        }
+        attributes = [
+            {"field": each.field, "found": each.found, "labels": each.labels(known)}
+            for each, known in zip(self._marginals, self._known, strict=True)
+        ]
+        return {"attributes": attributes}
 
     def shown(self) -> Mapping[str, Any]:
-        first = next(iter(self._history), 0)
         return {
             "shown": len(self._rows),
             "total": total_of(self._total, len(self._rows), self._level, weighted=self._weighted),
             "what": "different rows" if self._weighted else "rows",
-            "first": first,
+            "first": next(iter(self._history), 0),
         }
 
     def body(self, query: Mapping[str, int]) -> bytes:
@@ -541,19 +535,10 @@ class TablePicture(Picture):
         if now is None:
             return orjson.dumps({"step": step, "counts": None, "before": None})
         before = self._history.get(step - 1)
-        found = {
-            each.field: each.labels(known)
-            for each, known in zip(self._marginals, self._known, strict=True)
-            if each.found
-        }
-        return orjson.dumps(
-            {
-                "step": step,
-                "counts": self._split(now),
-                "before": None if before is None else self._split(before),
-                "found": found,
-            }
-        )
+        each = zip(self._marginals, self._known, strict=True)
+        found = {marginal.field: marginal.labels(known) for marginal, known in each if marginal.found}
+        last = None if before is None else self._split(before)
+        return orjson.dumps({"step": step, "counts": self._split(now), "before": last, "found": found})
 
     def _split(self, counts: np.ndarray) -> list[list[int]]:
         return [part.tolist() for part in np.split(counts, self._starts[1:-1])]
@@ -598,12 +583,7 @@ class SeriesPicture(_StepPicture):
     kind = "series"
     what = "steps with a number"
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        *,
-        by: tuple[str, Sequence[str]] | None = None,
-    ) -> None:
+    def __init__(self, names: Sequence[str], *, by: tuple[str, Sequence[str]] | None = None) -> None:
         self._by = None if by is None else by[0]
         groups = [""] if by is None else by[1]
         self._labels = [f"{name}, {group}" if by is not None else name for group in groups for name in names]
@@ -623,11 +603,9 @@ class SeriesPicture(_StepPicture):
     def body(self, query: Mapping[str, int]) -> bytes:
         """Return all of it, column by column."""
         steps = sorted(self._rows)
+        parts = list(enumerate(("value", "low", "high")))
         fields = [
-            {
-                part: [self._rows[step][at][index] for step in steps]
-                for index, part in enumerate(("value", "low", "high"))
-            }
+            {part: [self._rows[step][at][index] for step in steps] for index, part in parts}
             for at in range(len(self._labels))
         ]
         return orjson.dumps({"steps": steps, "fields": fields})

@@ -137,7 +137,7 @@ def producers_partitioner(misplaced: int, placed: Mapping[Hashing, int]) -> Hash
 
 def by_reason_and_field(block: Block) -> Counter[tuple[str, str]]:
     """Return what a block counts, by reason and, where records were refused, by field."""
-    found = Counter({(reason, name): n for reason, fields in block.refused.items() for name, n in fields.items()})
+    found = Seen.of(block.refused).tally
     found.update({(reason, ""): n for reason, n in block.counts.items() if reason not in block.refused})
     return found
 

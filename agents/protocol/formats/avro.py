@@ -224,10 +224,6 @@ def _decimal(data: bytes, schema: Any = None, _: Any = None) -> Any:
     return decimal_of(data, schema.get("scale", 0))
 
 
-def _text(data: str, schema: Any = None, _: Any = None) -> str:
-    return data
-
-
 def _uuid(data: bytes, schema: Any = None, _: Any = None) -> Any:
     if len(data) != 16:
         return data
@@ -238,6 +234,6 @@ def _uuid(data: bytes, schema: Any = None, _: Any = None) -> Any:
 _OTHERS: Mapping[str, Callable[..., Any]] = {
     "bytes-decimal": _decimal,
     "fixed-decimal": _decimal,
-    "string-uuid": _text,
+    "string-uuid": lambda data, schema=None, _=None: data,
     "fixed-uuid": _uuid,
 }

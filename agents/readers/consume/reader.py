@@ -114,12 +114,10 @@ class _Steps:
     """The records of one topic, step by step, of which `read` were read so far."""
 
     def __init__(self, log: LogReader, channel: Channel, until: int) -> None:
-        self._topic = log.topic.topic
-        self._channel = channel
+        self._topic, self._channel = log.topic.topic, channel
         self._records = self._read(log, until)
         self.read = 0
         self._next: tuple[int, PublicRecord] | None = None
-        self._begun = False
 
     async def _read(self, log: LogReader, until: int) -> AsyncIterator[tuple[int, PublicRecord]]:
         async for batch in log.read():
@@ -143,8 +141,7 @@ class _Steps:
     async def of(self, step: int) -> list[PublicRecord]:
         """Return those of a step; steps are asked for in order. Raises: PublicRecordsError where the topic is not."""
         found: list[PublicRecord] = []
-        if not self._begun:
-            self._begun, self._next = True, await anext(self._records, None)
+        self._next = self._next or await anext(self._records, None)
         while self._next is not None and self._next[0] <= step:
             if self._next[0] < step:
                 raise PublicRecordsError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -309,35 +309,24 @@ class SharedBudget:
 
     @staticmethod
     def of(total: Total) -> SharedBudget:
-        cases = SharedBudget._cases(total)
-        return SharedBudget(total, cases, SharedBudget._sentence(total, cases))
+        *others, last = (stream.name for stream in total.streams)
+        whom = f"one user (field {total.who})" if total.named else f"one {total.unit} of {total.who}"
+        said = f"Streams {' and '.join(filter(None, (', '.join(others), last)))} add up for {whom}"
+        if total.lifetime is not None:
+            price = price_words(total.lifetime)
+            return SharedBudget(total, (("for ever", total.lifetime),), f"{said}: {price} together, for ever.")
+        longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)
+        windows = {format_duration(timedelta(microseconds=longest)): longest}
+        if longest < YEAR_US:
+            windows["365 days"] = YEAR_US
+        aligned = [("in one aligned period", total.aligned)] if total.aligned is not None else []
+        cases = (*aligned, *((f"in any {what} in a row", total.within(window)) for what, window in windows.items()))
+        told = ", ".join(f"{price_words(price)} {what}" for what, price in cases)
+        return SharedBudget(total, cases, f"{said}: {told}, and no bound over a lifetime.")
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(stream.name for stream in self.total.streams)
-
-    @staticmethod
-    def _cases(total: Total) -> tuple[tuple[str, Price], ...]:
-        if total.lifetime is not None:
-            return (("for ever", total.lifetime),)
-        longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)
-        aligned = (("in one aligned period", total.aligned),) if total.aligned is not None else ()
-        windows = {format_duration(timedelta(microseconds=longest)): longest}
-        if longest < YEAR_US:
-            windows["365 days"] = YEAR_US
-        return (*aligned, *((f"in any {what} in a row", total.within(window)) for what, window in windows.items()))
-
-    @staticmethod
-    def _sentence(total: Total, cases: tuple[tuple[str, Price], ...]) -> str:
-        whom = f"one {total.unit} of {total.who}"
-        if total.named:
-            whom = f"one user (field {total.who})"
-        *others, last = (stream.name for stream in total.streams)
-        names = " and ".join(filter(None, (", ".join(others), last)))
-        if total.lifetime is not None:
-            return f"Streams {names} add up for {whom}: {price_words(total.lifetime)} together, for ever."
-        told = ", ".join(f"{price_words(price)} {what}" for what, price in cases)
-        return f"Streams {names} add up for {whom}: {told}, and no bound over a lifetime."
 
     def tables(self) -> Iterator[tuple[str, list[list[str]]]]:
         """Yield, where Gaussian noise adds up, a sentence for each case, and what each stream adds by `PARTS`."""
@@ -353,23 +342,20 @@ class SharedBudget:
             told += f"; other noise adds epsilon = {decimal(float(pure))}" if pure else ""
             told += f"; thresholds add delta = {failing:.3g}" if failing else ""
             rows = [
-                [
-                    part.name,
-                    f"{part.periods:,}",
-                    "" if part.mu_squared is None else decimal(float(part.mu_squared)),
-                    f"{part.thresholds:.3g}" if part.thresholds else "",
-                    decimal(float(part.epsilon)) if part.epsilon else "",
-                    f"{part.delta:.3g}" if part.delta else "",
-                ]
+                [part.name, f"{part.periods:,}", *_cells(part.mu_squared, part.thresholds, part.epsilon, part.delta)]
                 for part in parts
             ]
-            sums = [
-                decimal(float(squared)),
-                f"{failing:.3g}" if failing else "",
-                decimal(float(pure)) if pure else "",
-                f"{others:.3g}" if others else "",
-            ]
-            yield f"Of that, {what}: {told}.", [*rows, ["together", "", *sums]]
+            yield f"Of that, {what}: {told}.", [*rows, ["together", "", *_cells(squared, failing, pure, others)]]
+
+
+def _cells(squared: Fraction | None, thresholds: float, epsilon: Fraction, delta: float) -> Sequence[str]:
+    """Return the last columns of `PARTS`, empty where there is nothing of it."""
+    return (
+        "" if squared is None else decimal(float(squared)),
+        f"{thresholds:.3g}" if thresholds else "",
+        decimal(float(epsilon)) if epsilon else "",
+        f"{delta:.3g}" if delta else "",
+    )
 
 
 PARTS = ("stream", "periods", "mu^2", "delta of thresholds", "other epsilon", "other delta")

@@ -211,11 +211,6 @@ Frame = tuple[FloatArray, FloatArray]
 """True and synthetic counts after a step, `(FRAME_PIXELS, FRAME_PIXELS)` each."""
 
 
-def frame_of(area: Area, true: Points, made: Points) -> Frame:
-    """Return what is kept of a step, to show how the map filled."""
-    return area.counts(true, FRAME_PIXELS), area.counts(made, FRAME_PIXELS)
-
-
 def small_maps(frames: Sequence[tuple[datetime, Frame]], *, what: str) -> Sequence[ReportSection]:
     """Return how the map filled: true above, synthetic below; nothing where there are too few frames."""
     if len(frames) < 3:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -15,7 +16,7 @@ from agents.show.charts import AMBER, BLUE, RED, pairs
 from agents.show.noise import Answer, ErrorModel, laplace_interval, noise_facts
 from agents.show.pictures import AttributeCells, Picture, PointPicture, TablePicture
 from agents.show.view import GOOD, Judged, Metric, ReportSection, Scale, StepRow, View, over_time, percent, relative
-from agents.show.views.maps import Area, Frame, Points, expected, frame_of, map_of, maps, scales, small_maps
+from agents.show.views.maps import FRAME_PIXELS, Area, Frame, Points, expected, map_of, maps, scales, small_maps
 from engines.core.counters.simple import SimpleCounter
 from engines.core.intervals import NORMAL_95
 from engines.core.registry import build_domain, uncorrected_engine
@@ -135,13 +136,8 @@ class LeafNoise:
 
     def answer(self, name: str, leaves: int, what: str) -> Answer:
         """Return the error of a region of so many leaves."""
-        return Answer.of(
-            name,
-            leaves,
-            what,
-            lambda t: self.deviation(leaves=leaves, releases=t),
-            lambda t: self.interval(leaves=leaves, releases=t),
-        )
+        deviation, interval = partial(self.deviation, leaves=leaves), partial(self.interval, leaves=leaves)
+        return Answer.of(name, leaves, what, lambda t: deviation(releases=t), lambda t: interval(releases=t))
 
 
 def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
@@ -302,33 +298,29 @@ def _zone_counts(audit: HeldOutAudit) -> tuple[IntArray, IntArray]:
 def _frame(stream: Stream, audit: HeldOutAudit) -> Frame | None:
     if isinstance(stream.domain, ZonesDomainSection):
         return None
-    return frame_of(area_of(audit), *points_of(audit))
+    true, made = (area_of(audit).counts(points, FRAME_PIXELS) for points in points_of(audit))
+    return true, made
 
 
 def _sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Iterator[ReportSection]:
     if isinstance(stream.domain, ZonesDomainSection):
         yield _zones_section(audit)
-        heading, sub = (
-            "Error of zone counts over time",
-            (
-                "Mean relative error of the counts of all single zones (small), and of all runs of a tenth (medium) "
-                "and a third (large) of the zones. Less is better."
-            ),
+        heading = "Error of zone counts over time"
+        sub = (
+            "Mean relative error of the counts of all single zones (small), and of all runs of a tenth (medium) and a "
+            "third (large) of the zones. Less is better."
         )
     else:
         yield maps(area_of(audit), *points_of(audit), what="events", heading="Where the events are")
         kept = [(row.start, row.frame) for row in steps if row.frame is not None]
         yield from small_maps(kept, what="events")
-        heading, sub = (
-            "Error of counts in random areas over time",
-            (
-                "Mean relative error of 500 random rectangles of each size: small ones cover 0.01 to 0.1 % of the "
-                "domain, medium ones to 1 %, large ones to 10 %. Less is better."
-            ),
+        heading = "Error of counts in random areas over time"
+        sub = (
+            "Mean relative error of 500 random rectangles of each size: small ones cover 0.01 to 0.1 % of the domain, "
+            "medium ones to 1 %, large ones to 10 %. Less is better."
         )
-    yield from over_time(
-        heading, sub, dict(zip(metrics(stream), COLOURS, strict=True)), steps, what="mean relative error, %"
-    )
+    colours = dict(zip(metrics(stream), COLOURS, strict=True))
+    yield from over_time(heading, sub, colours, steps, what="mean relative error, %")
 
 
 def _zones_section(audit: HeldOutAudit) -> ReportSection:
