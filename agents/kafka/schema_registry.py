@@ -12,7 +12,7 @@ from urllib.parse import quote
 import aiohttp
 import orjson
 
-from agents.kafka.security import read_secret
+from agents.kafka.security import read_secret, tls_context
 from agents.protocol.formats.build import check_installed
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from agents.protocol.release.record_formats import schema_text
@@ -246,16 +246,4 @@ def _why(error: Exception) -> str:
 
 
 def _tls(registry: Registry) -> ssl.SSLContext | bool:
-    if registry.url.startswith("http:"):
-        return True
-    key = "kafka.registry.ssl_cafile"
-    try:
-        context = ssl.create_default_context(cafile=registry.ssl_cafile)
-        if registry.ssl_certfile is not None:
-            key = "kafka.registry.ssl_certfile"
-            # Without a password OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(registry.ssl_certfile, registry.ssl_keyfile, lambda: "")
-    except (OSError, ssl.SSLError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        raise ConfigError.of(key, f"cannot be used: {reason}", "name PEM files that this user may read") from None
-    return context
+    return True if registry.url.startswith("http:") else tls_context("kafka.registry", registry)

@@ -15,7 +15,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
 from aiokafka.errors import SaslAuthenticationFailed
 
-from schemas.config.server import Kafka
+from schemas.config.server import Kafka, Registry
 from schemas.errors import ConfigError
 
 _HEADERS_FIX = "write name=value, several separated by commas, with a percent code for what is no plain ASCII"
@@ -141,13 +141,19 @@ def _text(path: Path, *, key: str) -> str:
 
 
 def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
-    context: ssl.SSLContext = _usable("kafka.ssl_cafile", lambda: ssl.create_default_context(cafile=kafka.ssl_cafile))
-    if kafka.ssl_certfile is not None:
-        certificate, secret = kafka.ssl_certfile, kafka.ssl_key_password_file
+    secret = kafka.ssl_key_password_file
+    password = "" if secret is None else _text(secret, key="kafka.ssl_key_password_file")
+    return tls_context("kafka", kafka, password=password)
+
+
+def tls_context(section: str, files: Kafka | Registry, *, password: str = "") -> ssl.SSLContext:
+    """Return the settings of TLS that the files of a section say. Raises: ConfigError where OpenSSL cannot use them."""
+    authority, certificate = files.ssl_cafile, files.ssl_certfile
+    context: ssl.SSLContext = _usable(f"{section}.ssl_cafile", lambda: ssl.create_default_context(cafile=authority))
+    if certificate is not None:
         # Without a password OpenSSL would ask for one at the terminal, and a worker would wait for ever.
-        password = "" if secret is None else _text(secret, key="kafka.ssl_key_password_file")
-        keys = "kafka.ssl_certfile, kafka.ssl_keyfile"
-        _usable(keys, lambda: context.load_cert_chain(certificate, kafka.ssl_keyfile, lambda: password))
+        keys = f"{section}.ssl_certfile, {section}.ssl_keyfile"
+        _usable(keys, lambda: context.load_cert_chain(certificate, files.ssl_keyfile, lambda: password))
     return context
 
 

@@ -18,6 +18,7 @@ from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.replay import Planned, Progress, Row, clock_of, plan_of, row_field, steps_of, times_of
 from agents.protocol.userhash import KEY_BYTES
+from agents.show.text import number_of
 from engines.core.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream
@@ -80,8 +81,7 @@ class RefusedRows:
         about = f" of {self.name}" if self.name else ""
         first = "" if self.first_row is None else f", first in row {self.first_row:,}"
         first = first if self.first_line is None else f", first in line {self.first_line:,}"
-        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
-        return f"{self.reason}{about}: {rows}, {percent(self.share)}{first}"
+        return f"{self.reason}{about}: {number_of(self.rows, 'row')}, {percent(self.share)}{first}"
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 from agents.kafka.lifecycle.state_folder import root_of
 from agents.readers.operator.findings import FIX_CLUSTER, Finding, of_error
+from agents.show.text import number_of
 from schemas.errors import BrokerError, ConfigError, WireError, WitnessAwayError, WitnessError
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ async def _api_versions(admin: object) -> dict[int, tuple[int, int]]:
 
 def _version(spoken: dict[int, tuple[int, int]], brokers: int) -> Finding:
     """Return how old the brokers are. They do not say their version; what they speak tells enough."""
-    size = f"{brokers} {'broker' if brokers == 1 else 'brokers'}"
+    size = number_of(brokers, "broker")
     if spoken.get(METADATA, (0, 0))[1] < IDS_SINCE:
         return Finding(
             "kafka", "problem", f"{size}, older than Kafka 3.1", "use Kafka 3.1 or newer: the job needs topic ids"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -36,7 +35,7 @@ def promise(stream: Stream) -> str:
 
 def _promise(stream: Stream) -> str:
     privacy = stream.privacy
-    price = f"epsilon = {_plain(privacy.epsilon)}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
+    price = f"epsilon = {privacy.epsilon.normalize():f}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
     if privacy.unit == "event":
         return (
             f"Single events are protected, NOT people: whether any one event was there is hidden with {price} over the "
@@ -114,12 +113,6 @@ def step_warning(stream: Stream) -> str | None:
                 f'In a new stream, step = "{calendar}" goes by the calendar; this one stays as it is.'
             )
     return None
-
-
-def _plain(number: Decimal) -> str:
-    """Return a decimal without an exponent and without zeros at its end."""
-    text = f"{number:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def unit_of(stream: Stream) -> str:

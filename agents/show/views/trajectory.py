@@ -12,6 +12,7 @@ from agents.protocol.release.held_out import HeldOutAudit
 from agents.show.charts import BLUE, SYNTHETIC, TRUE, Curve, LineChart, Panel, Table, written
 from agents.show.noise import Answer, ErrorModel, noise_facts
 from agents.show.pictures import Picture, TripPicture
+from agents.show.text import number_of
 from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, Term, View, over_time, relative
 from agents.show.views.maps import Area, Points, length, map_of, maps
 from engines.core.registry import build_domain
@@ -100,9 +101,9 @@ def _remarks(stream: Stream) -> Iterator[str]:
     ends = f"on a record whose {section.end} is {section.end_value}, or " if section.end is not None else ""
     period = ", and at the end of each period of the bound" if stream.privacy.per_us is not None else ""
     yield (
-        f"A trip closes {ends}after {_steps(options.idle_steps(shortest_us))} without a record, after "
-        f"{_steps(options.life_steps(shortest_us))} in any case{period}; it is released in that step, once. Only "
-        f"the first {options.max_points:,} points of a trip count."
+        f"A trip closes {ends}after {number_of(options.idle_steps(shortest_us), 'step')} without a record, after "
+        f"{number_of(options.life_steps(shortest_us), 'step')} in any case{period}; it is released in that step, once. "
+        f"Only the first {options.max_points:,} points of a trip count."
     )
     if stream.privacy.delta and stream.privacy.max_per_step is None and stream.changes > 1:
         yield (
@@ -113,10 +114,6 @@ def _remarks(stream: Stream) -> Iterator[str]:
         f"Times of synthetic points are public: the step's. {section.order} holds the place of a point in its trip, "
         f"{section.trip} a name that stands for nobody."
     )
-
-
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count:,} steps"
 
 
 # The paper's figures, [kumar2024] section 5.6.2.
