@@ -54,14 +54,10 @@ HEARTBEAT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A group instance id, held by a locked file until `leave` or the end of the process."""
+    """A group instance id, held by a locked file, `lock`, until that is closed or the process ends."""
 
     instance_id: str
     lock: int
-
-    def leave(self) -> None:
-        """Let somebody else have it."""
-        os.close(self.lock)
 
 
 def take_place(folder: Path) -> Place | None:

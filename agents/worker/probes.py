@@ -19,7 +19,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from agents.kafka.lifecycle.connections import ConnectionLimits, LimitedRunner
+from agents.kafka.lifecycle.connections import ConnectionLimits, LimitedRunner, host_of, is_address
 from agents.kafka.lifecycle.vitals import Vitals
 
 log = logging.getLogger(__name__)
@@ -36,12 +36,8 @@ def meant_for_loopback(host: str) -> bool:
     A browser sends the name that its page came from. Whoever points a name at 127.0.0.1 could else read private counts
     through an operator's browser (DNS rebinding).
     """
-    name = host.strip().lower()
-    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-    try:
-        return name in ("", "localhost") or bool(ipaddress.ip_address(name))
-    except ValueError:
-        return False
+    name = host_of(host)
+    return name in ("", "localhost") or is_address(name)
 
 
 def application(vitals: Vitals, *, loopback: bool = False) -> web.Application:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
@@ -24,12 +25,12 @@ def test_a_place_is_held_by_one_and_is_the_same_again(tmp_path: Path) -> None:
     assert first is not None
     assert second is not None
     assert first.instance_id != second.instance_id
-    first.leave()
+    os.close(first.lock)
     again = take_place(tmp_path)
     assert again is not None
     assert again.instance_id == first.instance_id
-    again.leave()
-    second.leave()
+    os.close(again.lock)
+    os.close(second.lock)
 
 
 def test_a_copy_of_the_folder_is_another_place(tmp_path: Path) -> None:
@@ -41,8 +42,8 @@ def test_a_copy_of_the_folder_is_another_place(tmp_path: Path) -> None:
     assert original is not None
     assert copy is not None
     assert original.instance_id != copy.instance_id
-    original.leave()
-    copy.leave()
+    os.close(original.lock)
+    os.close(copy.lock)
 
 
 def test_a_folder_without_locks_is_no_reason_not_to_work(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

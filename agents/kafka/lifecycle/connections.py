@@ -8,6 +8,7 @@ a number of connections, for each address and in all, the oldest that asks nothi
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 from dataclasses import dataclass
 
@@ -91,3 +92,19 @@ def _asks_nothing(handler: RequestHandler) -> bool:
 
 def _address(handler: RequestHandler) -> str:
     return str((handler.peername or ("",))[0])
+
+
+def host_of(header: str) -> str:
+    """Return the name or address that a `Host` header has, in lower case, without brackets and port."""
+    name = header.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0] if name.count(":") == 1 else name
+
+
+def is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -20,7 +20,7 @@ from typing import Literal
 
 from aiohttp import web
 
-from agents.kafka.lifecycle.connections import REQUEST_S
+from agents.kafka.lifecycle.connections import REQUEST_S, host_of, is_address
 from agents.readers.watch.routes import NO_STORE
 
 log = logging.getLogger(__name__)
@@ -80,12 +80,8 @@ class Guard:
         Another name that was pointed at its address is refused, so that no page of a stranger reads this one through
         the visitor's browser (DNS rebinding).
         """
-        name = host.lower()
-        if name.startswith("["):
-            name = name[1:].partition("]")[0]
-        elif name.count(":") == 1:
-            name = name.partition(":")[0]
-        return name in self.names or (self.addresses and _is_address(name))
+        name = host_of(host)
+        return name in self.names or (self.addresses and is_address(name))
 
     def cookie(self, request: web.Request, view: View) -> str:
         """Return its name, with the port: browsers send cookies to all ports of a host."""
@@ -168,12 +164,4 @@ async def secure_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches a host."""
-    return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return host.lower() == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
