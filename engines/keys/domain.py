@@ -5,15 +5,11 @@ eight bytes, the first byte highest: so words have the order of bytes. A number 
 and a boolean after U+0002: 1, true and "1" are three keys; 1 and 1.0 are one. Where events bring a value
 (`engines.keys.values`), its level is one more word, behind those of the key.
 
+Which raw values are no key, and why, is in docs/engines/keys.md, "What is a key". Beside these:
+
 | raw value                                        | why the event is not used            |
 |--------------------------------------------------|--------------------------------------|
-| null or absent                                   | MISSING_FIELD                        |
-| a text with a NUL, or that begins with U+0001 or U+0002 | OUTSIDE_DOMAIN                |
 | a text that is not Unicode (half of a pair)      | OUTSIDE_DOMAIN                       |
-| a whole number beyond 64 bits, but as a float    | OUTSIDE_DOMAIN: no output could hold it |
-| a float that is infinite, or no number           | NOT_FINITE                           |
-| a list or an object                              | WRONG_TYPE                           |
-| a key of more than `max_key_bytes`               | OUTSIDE_DOMAIN; the longest field is at fault |
 | a key outside of the public sample               | DROPPED: it is no event              |
 | a key that is not on the public list, if there is one | OUTSIDE_DOMAIN; the first field is at fault |
 | a point outside of the grid, if keys are its cells | OUTSIDE_DOMAIN; the coordinate that is beyond it is at fault |

@@ -1,12 +1,5 @@
-"""Debezium's envelope: a change of a row of a database table as inserts and deletes of events.
-
-| change                      | with `op` configured                    | without                     |
-|-----------------------------|-----------------------------------------|-----------------------------|
-| `c` created, `r` read       | insert of `after`                       | insert of `after`           |
-| `u` updated                 | delete of `before`, insert of `after`   | refused, BAD_OPERATION      |
-| `d` deleted                 | delete of `before`                      | refused, BAD_OPERATION      |
-| `t` truncated, `m`, others  | refused, BAD_OPERATION                  | refused, BAD_OPERATION      |
-| tombstone behind a delete   | no event, counted                       | no event, counted           |
+"""Debezium's envelope: a change of a row of a database table as inserts and deletes of events, by the table of
+docs/formats.md.
 
 An update is two events of one user; `agents.protocol.formats.reader` refuses one that hands a row to another
 (TWO_USERS). An update or delete without the row before is refused as a whole (NO_BEFORE): what it takes away is not

@@ -1,23 +1,8 @@
 """Records of a source as events: each field that is configured, under its name, from wherever in the record it is.
 
-The name of a field is a path into a record:
-
-| name                 | means                                                                                  |
-|----------------------|----------------------------------------------------------------------------------------|
-| `lat`                | the field `lat` of the value                                                           |
-| `position.lat`       | the field of that very name if the value has one, else `lat` in `position`             |
-| `coordinates.0`      | the first item of a list                                                               |
-| `"a.b".c`            | `c` in the field `a.b`: a part in quotes stands for itself                             |
-| `"$key"`             | the field `$key` of the value                                                          |
-| `$key`, `$key.id`    | the record's key, or a field of it                                                     |
-| `$header.NAME`       | the last header of that name, as text                                                  |
-| `$timestamp`         | Kafka's timestamp of the record, in milliseconds                                       |
-| `$envelope.PATH`     | an attribute of a CloudEvent, a field of Debezium's envelope                           |
-| `$operation`         | `insert` or `delete`, of a change of a table                                           |
-
-What a format gives there becomes what the fields of an event can be: texts, numbers, booleans and null, as JSON has
-them (`agents.protocol.formats.values`). A field of which `[streams.map]` has an expression is computed from the value
-instead.
+The name of a field is a path into a record; docs/formats.md, "Fields by path", says what each means. What a format
+gives there becomes what the fields of an event can be: texts, numbers, booleans and null, as JSON has them
+(`agents.protocol.formats.values`). A field of which `[streams.map]` has an expression is computed from the value.
 """
 
 from __future__ import annotations

@@ -1,18 +1,9 @@
 """What one value is, whoever wrote it: the same record is the same event in every format, file and frame.
 
 A format gives texts, numbers, booleans and null, or what becomes one of these (`plain`). What a field can be is public
-(`Kinds`), and where a value is something else, it is read once more by one rule (`typed`):
-
-| value                                         | where it stands          | is read as                    |
-|-----------------------------------------------|--------------------------|-------------------------------|
-| a text that is a number: `"12.50"`, `" 7"`    | no text can be           | that number                   |
-| a text `true` or `false`, in any case         | a boolean, no text can be| that boolean                  |
-| an empty text                                 | no text can be           | null                          |
-| a whole number: `19970101`                    | nothing but a text can be| the text of its digits        |
-| NaN, Infinity, a number beyond float64        | no text can be           | `NOT_FINITE`                  |
-| the same, as number, text or literal of JSON  | text and number can be   | a text, which no field has    |
-
-Anything else stays what it is, and its field refuses it. CSV has texts alone: `cell` says what they are.
+(`Kinds`), and where a value is something else, it is read once more by one rule, `typed`, whose table is in
+docs/formats.md, "What a value is". Anything else stays what it is, and its field refuses it. CSV has texts alone:
+`cell` says what they are.
 """
 
 from __future__ import annotations
@@ -121,7 +112,7 @@ def typed(value: Any, kinds: frozenset[str]) -> Any:
     if kind is int and kinds == TEXT:
         return str(value) if value.bit_length() <= MOST_BITS else NOT_FINITE
     if kind is msgspec.Raw or (kind is float and not math.isfinite(value)):
-        return "NaN" if kinds >= NUMBER_OR_TEXT else NOT_FINITE
+        return "NaN" if kinds >= NUMBER_OR_TEXT else NOT_FINITE  # a text where one can be: no field has it
     return value
 
 
