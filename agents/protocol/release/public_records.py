@@ -77,9 +77,8 @@ def framed_release(
 def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:
     """Return a measurement as records of at most `MOST_BYTES`: one, nearly always.
 
-    A larger one is cut: each record has all fields, a run of the longest list (or lists, where several are as long;
-    they may lie in objects of the measurement), its number `part` from 0 on, the number of `parts`, and in `cut` the
-    path to each such list; the runs one behind the other are the list. Sizes follow from released values alone.
+    A larger one is cut into `parts`, see `MEASUREMENT_FIELDS`: each has all fields, and a run of the longest list, or
+    lists, where several are as long. Sizes follow from released values alone.
 
     Raises: EngineInputError if there is no list to cut: before a candidate is committed that could not be published.
     """
@@ -132,19 +131,11 @@ def ledger_entry(
     draw: str,
     witness: str = "",
 ) -> tuple[bytes, str]:
-    """Return the ledger record of a step and the chain that goes on from it.
-
-    It is the public account of a step: what was published (by digest), how it was made private, and what a user has
-    paid at most.
-
-    `epsilon_spent` is what the engine's accountants were charged so far (`spent`, of one contribution), in a gathering
-    step as in any other: an upper bound over all users, at the delta of the guarantee. It can be the whole epsilon from
-    the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
-    the bound renews, both numbers are those of one aligned period of that length, and `renewal` says what several
-    cost: a lifetime has no bound. Where periods are of the calendar, `epsilon_per` says so, and `epsilon_per_us` is
-    what the shortest has: whoever counts periods by it counts too many.
+    """Return the ledger record of a step, whose fields `LedgerEntry` explains, and the chain that goes on from it.
 
     Args:
+        spent: what the engine's accountants were charged so far, of one contribution, in a gathering step as in any
+            other: an upper bound over all users. It can be the whole epsilon from the first release on.
         draw: names the noise of the step, so that a second answer has another chain even where it says the same.
         witness: where the job has no witness outside the cluster, or one that was told to trust the ledger: which.
     """
