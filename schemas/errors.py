@@ -1,38 +1,6 @@
 """The tree of exceptions. `stops` says what an error stops, so that no caller matches on the text of a message.
 
-PrivstreamError                     stops
-├── ConfigError                     job       the configuration is refused before anything starts
-├── RecordError                     record    one input record is unusable: counted and dead-lettered
-├── EngineInputError (ValueError)   stream    an engine was called with arguments that break its contract
-├── BudgetError                     stream    a release would cost more than the budget that is left
-├── StepError                       stream    a state machine of one stream failed in a way that nobody foresaw
-├── WireError                       stream    bytes of an unknown kind, version or checksum
-├── EncodedSizeError                stream    a record would be larger than any that is read back
-├── PromiseError                    stream    the history contradicts itself: a step could get a second answer
-│   ├── GapError                              a source offset range is missing or counted twice
-│   ├── ForkError                             two different seeds, candidates or publications of one step
-│   ├── LostTopicError                        a topic of the stream's history is gone, or was created anew
-│   ├── WitnessError                          the witness knows answers that the cluster lacks, or cannot vouch for any
-│   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
-│       └── SourceError                       the source is not the topic with which the stream was started
-├── BatchError                      record    a batch of the library holds no rows, or rows that were added before
-├── StepOrderError                  stream    the library was asked for a step that is released, or is not the next
-├── StateFileError                  stream    a state file of the library is in use, damaged, or an older copy
-├── WitnessAwayError                stream    the witness cannot be read or written now: its stream waits
-├── StoreError                      job       the folder of the state tables, which is only a cache, cannot be used
-├── DescriptorsError                job       this process may open no further file or connection
-└── BrokerError                     job       the Kafka cluster cannot be used as it is
-    ├── TopicError                            a topic is not as the job needs it: waiting does not help
-    │   └── RecordSizeError                   a topic accepts no record of the size that the job must write
-    ├── AccessError                           the cluster refuses this worker: password, certificate or ACL
-    ├── OutcomeUnknownError                   a transactional request was not answered: only a new producer can tell
-    │   └── ForgottenIdError                  the cluster has forgotten a transactional id that was unused for long
-    ├── HangingTransactionError               an open transaction hides the records behind it
-    ├── RefusalError                          a request keeps failing with an error that usually passes
-    │   └── UnforeseenAnswerError             a request fails with an error that no rule of the job knows
-    ├── StrayCancellationError                a library cancelled a part of the worker
-    └── ReplacedError                         another process works under the name of this one
-
+An error stops what its class says at its head, or what the class above it does; at the root that is the job.
 No message holds a private value: only positions, names and sizes.
 """
 
@@ -116,7 +84,7 @@ def problems_of(error: Exception) -> tuple[ConfigProblem, ...]:
 
 
 class RecordError(PrivstreamError, stops="record"):
-    """One input record cannot be used. `reason` is a `schemas.events.Reason`."""
+    """One input record cannot be used: it is counted and dead-lettered. `reason` is a `schemas.events.Reason`."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -180,7 +148,7 @@ class StepOrderError(PrivstreamError, stops="stream"):
 
 
 class StateFileError(PrivstreamError, stops="stream"):
-    """A state file must not be used: one of its steps could get a second answer."""
+    """A state file of the library is in use, damaged, or an older copy: a step could get a second answer."""
 
 
 class WitnessAwayError(PrivstreamError, stops="stream"):
@@ -188,7 +156,7 @@ class WitnessAwayError(PrivstreamError, stops="stream"):
 
 
 class StoreError(PrivstreamError):
-    """The folder of the state tables cannot be written or read: the disk is full, or permissions are missing."""
+    """The folder of the state tables, a cache, cannot be written or read: a full disk, or missing permissions."""
 
 
 class DescriptorsError(PrivstreamError):
@@ -200,7 +168,7 @@ class BrokerError(PrivstreamError):
 
 
 class TopicError(BrokerError):
-    """A topic is missing or has other settings than the job needs."""
+    """A topic is missing or has other settings than the job needs: waiting does not help."""
 
 
 class RecordSizeError(TopicError):
