@@ -91,16 +91,12 @@ def _zones_sentence(domain: ZonesDomainSection) -> str:
     return f"{domain.field} is one of {len(names):,} zones, {names[0]} to {names[-1]}, {where}, and not from the data."
 
 
-# The error that the noise alone makes, in counts, in regions of each size. A region's count is a sum over its leaves,
-# which all have their own noise: its variance is `leaves * V(releases)`, V that of a leaf's counter, and, by the
-# central limit theorem, 95 % of it lies within 1.96 standard deviations. V(t) = t v where every release draws anew, v
-# the variance of one draw. Checked against the engine itself in tests/cli/test_explain.py. Not in it: where inside a
-# leaf its events lie (that depends on the data), and what non-negativity and consistency take off.
-
-
 @dataclass(frozen=True, slots=True)
 class LeafNoise:
-    """The noise in one leaf's count: its variance after so many releases, and the 95 % interval of a single draw."""
+    """The noise in one leaf's count: its variance after so many releases, and the 95 % interval of a single draw.
+
+    Leaves of a region have noise of their own each. tests/cli/test_explain.py compares it with the engine itself.
+    """
 
     after: Callable[[int], float]
     single: float | None
