@@ -7,17 +7,8 @@ by `agents.protocol.formats.values`: so a record is the same event, or refused f
 Each record is decoded by itself and keeps its place: records are never joined into one document, because a crafted one
 could then shift its neighbours. Of a key that occurs twice the last one counts.
 
-| record                                                   | reason         |
-|----------------------------------------------------------|----------------|
-| no value (a tombstone), or an empty one                  | EMPTY          |
-| more bytes than the public limit                         | TOO_LARGE      |
-| not JSON, not UTF-8                                      | NOT_JSON       |
-| an object without one of the fields                      | MISSING_FIELD  |
-| not an object, or a field of another type                | WRONG_TYPE     |
-| a number beyond float64; NaN, Infinity                   | NOT_FINITE     |
-| a user that is neither a text nor an integer             | BAD_USER       |
-
-A *scalar* is a JSON text, number, true, false or null; where it is absent it is read as null.
+`schemas.events.Reason` says why records are refused. A *scalar* is a JSON text, number, true, false or null; where it
+is absent it is read as null.
 """
 
 from __future__ import annotations
