@@ -105,7 +105,6 @@ class CorrectedEngine:
         self._measured = Measured.empty()
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.core.contract.Engine.step`."""
         now = batch.step
         check_step(batch, self._next)
         pending = private_like(self._pending.copy(), batch.surplus)
@@ -153,7 +152,6 @@ class CorrectedEngine:
         )
 
     def state(self) -> State:
-        """See `engines.core.contract.Engine.state`."""
         measured = self._measured
         own = {
             **head(STATE_FORMAT, np.array([self._reach, self._ttl or 0], np.int64), self._next, self._last),
@@ -164,7 +162,6 @@ class CorrectedEngine:
         return {**self.engine.state(), **under(_PREFIX, own)}
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         own = below(_PREFIX, state)
         with reading():
             step, last = numbers_of(own, STATE_FORMAT, np.array([self._reach, self._ttl or 0], np.int64), count=2)

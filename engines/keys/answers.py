@@ -109,7 +109,6 @@ class KeyAnswers:
         }
 
     def answer(self, question: CountQuestion) -> CountAnswer:
-        """See `Answerer`."""
         if question.region is not None:
             raise QueryError("keys have no places. Fix: a condition on their fields.")
         begin, last = self._period(question.last)
@@ -126,7 +125,6 @@ class KeyAnswers:
         return replace(self._summed(last, met, named, listed), since=begin)
 
     def largest(self, last: int, most: int, where: Where | None, series: str | None) -> Sequence[LargestKey]:
-        """See `KeysAnswerer`."""
         begin, last = self._period(last)
         where = None if where is None else _composed(where)
         met = [each for each in self._steps.get(last, {}).values() if self._meets(each, where, None)]
@@ -141,7 +139,6 @@ class KeyAnswers:
         ]
 
     def note(self, last: int) -> str:
-        """See `KeysAnswerer`."""
         begin, last = self._period(last)
         once = "" if self._counted == "events" else ", each counted once for each key"
         told = f"{self._counted} of steps {begin} to {last}{once}. {len(self._steps.get(last, {})):,}"

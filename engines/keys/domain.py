@@ -158,7 +158,6 @@ class KeysDomain:
         return self.key_words + (self.value is not None)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """See `engines.core.contract.Domain.encode`."""
         rows = self._written(columns)
         keys = self.packed([row if isinstance(row, bytes) else b"" for row in rows])
         reasons = np.array([0 if isinstance(row, bytes) else row[0] for row in rows], np.uint8)

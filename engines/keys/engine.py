@@ -141,7 +141,6 @@ class Keys:
         self._budgets = Budgets.from_guarantee(self.guarantee())
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.core.contract.Engine.step`."""
         config = self.config
         check_step(batch, self._next)
         test = config.test_of(batch.step)
@@ -205,7 +204,6 @@ class Keys:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         config = self.config
         step, total = numbers_of(state, STATE_FORMAT, config.identity, count=2)
         tests = (config.test_of(step - 1) or 0) if step > 0 else 0

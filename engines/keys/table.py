@@ -229,7 +229,6 @@ class PeriodTable:
         )
 
     def tested(self, noise: IntArray, found: IntArray) -> Self:
-        """See `engines.core.noise.listing.KeyTable`."""
         return replace(self, ends=np.append(self.ends, len(found)), noise=noise, found=found)
 
     def by_hash(self) -> dict[bytes, tuple[int, ...]]:

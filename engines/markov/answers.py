@@ -43,7 +43,6 @@ class MarkovAnswers:
         self.settled = next((step for step in range(latest + 1) if step not in self._steps), latest + 1) - 1
 
     def answer(self, question: CountQuestion) -> CountAnswer:
-        """See `Answerer`."""
         if question.region is not None:
             raise QueryError(f"this stream has no places. Fix: a condition on {self._field}.")
         steps = [step for step in range(question.first, question.last + 1) if step in self._steps]

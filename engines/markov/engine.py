@@ -170,7 +170,6 @@ class Markov:
         self._next = 0
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.core.contract.Engine.step`."""
         config, now = self.config, batch.step
         check_step(batch, self._next)
         counts = config.domain.counts(batch.events)
@@ -241,7 +240,6 @@ class Markov:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
         held = below(_ESTIMATE, state)
         if held.keys() != self._estimator.begin().keys():

@@ -44,6 +44,5 @@ class MarkovEvaluator:
         return {"mse": float(np.mean((true - released) ** 2)) if found else float("nan")}
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.core.contract.Evaluator.exact`."""
         gaps = self.domain.counts(truth).astype(np.float64) - self.domain.counts(kept)
         return {"mse": float(np.mean(gaps**2))}

@@ -162,14 +162,12 @@ class DiagonalFilter:
     measured: BoolArray
 
     def start(self, concentration: float) -> Belief:
-        """See `DenseFilter.start`."""
         states = self.transition.states
         alike = _alike(self.total, concentration)
         mean = np.full(states, self.total / states)
         return Belief(mean, mean * alike * (1 - 1 / states) + _LEAST_SPREAD)
 
     def belief(self, mean: FloatArray, variance: FloatArray) -> Belief:
-        """See `DenseFilter.belief`."""
         left = np.maximum(1 - variance / max(float(variance.sum()), _LEAST_SPREAD), 0.0)
         return Belief(mean, np.maximum(variance * left, _LEAST_SPREAD))
 
@@ -179,7 +177,6 @@ class DiagonalFilter:
         return Belief(self.transition.forward(belief.mean), np.maximum(variances, _LEAST_SPREAD))
 
     def update(self, belief: Belief, noisy: FloatArray, scale: float) -> tuple[Belief, float]:
-        """See `DenseFilter.update`."""
         mean, variance, evidence = laplace_moments(belief.mean, belief.spread, noisy, scale)
         mean = np.where(self.measured, mean, belief.mean)
         variance = np.where(self.measured, variance, belief.spread)

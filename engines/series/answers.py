@@ -95,7 +95,6 @@ class HistogramAnswers(_Answers):
         self.series = tuple(self._numbers)
 
     def answer(self, question: CountQuestion) -> CountAnswer:
-        """See `Answerer`."""
         field, what = self._numbers[self._asked(question)]
         told, pending = self._chosen(field.name, question)
         if pending == 1:
@@ -121,7 +120,6 @@ class SeriesAnswers(_Answers):
             self.settled = min(latest, *(max(told, default=-1) for told in self._told.values()))
 
     def answer(self, question: CountQuestion) -> CountAnswer:
-        """See `Answerer`."""
         name = self._asked(question)
         told, pending = self._chosen(name, question)
         weight = 1 / max(len(told), 1) if self._readings else 1.0

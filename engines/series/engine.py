@@ -84,7 +84,6 @@ class Series:
         self._next = self._alive = 0
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.core.contract.Engine.step`."""
         check_step(batch, self._next)
         totals, present = self.config.domain.totals(batch.events)
         measured = self._measured(batch.step, totals, present, noise)
@@ -169,7 +168,6 @@ class Series:
         return state
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         channel, estimators = self.config.build()
         step, alive = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         with reading():

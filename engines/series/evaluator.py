@@ -56,7 +56,6 @@ class SeriesEvaluator:
         return found | self._errors(found)
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.core.contract.Evaluator.exact`."""
         true, released = self._numbers(truth), self._numbers(kept)
         found: dict[str, float] = {}
         for one in compared(self.domain):

@@ -142,7 +142,6 @@ class TabularAnswers:
                 self._lines.setdefault(line, {})[told["since"], step] = block
 
     def answer(self, question: CountQuestion) -> CountAnswer:
-        """See `Answerer`."""
         if question.region is not None:
             raise QueryError("a table has no places. Fix: a condition on its attributes.")
         asked = (question.first - 1, question.last)

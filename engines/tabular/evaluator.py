@@ -86,7 +86,6 @@ class TableEvaluator:
         return layout.counts(codes, np.ones(len(codes), np.int64)).astype(np.float64)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.core.contract.Evaluator.measure`."""
         found = self.domain.discovered
         shown = self if found is None else self.showing(synthetic[found[1].name])
         return shown._errors(truth, shown.synthetic_counts(synthetic, shown.layout))

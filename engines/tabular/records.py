@@ -489,7 +489,6 @@ class RowRecords(ManyRecords):
         return len(self.ids)
 
     def part(self, rows: range) -> RecordColumns:
-        """See `ManyRecords`."""
         at = np.arange(rows.start, rows.stop, rows.step)
         within = places(self.key, self.origins[at], len(self.domain.attributes))
         columns = self.domain.decode_values(self.codes[at].astype(np.int64), within)
@@ -535,7 +534,6 @@ class WeightedRows(ManyRecords):
         return len(self.weights)
 
     def part(self, rows: range) -> RecordColumns:
-        """See `ManyRecords`."""
         at = slice(rows.start, rows.stop, rows.step)
         codes = self.codes[at]
         columns = self.domain.decode_values(codes, places(self.key, row_words(codes), codes.shape[1]))

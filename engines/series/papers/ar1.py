@@ -374,7 +374,6 @@ class PaperSeriesConfig(SeriesConfig):
 
     @property
     def schedule(self) -> WeightSchedule:
-        """See `SeriesConfig.schedule`."""
         return WeightSchedule.of_paper(self.weight, self.decay)
 
     @property
@@ -390,12 +389,10 @@ class PaperSeriesConfig(SeriesConfig):
 
     @property
     def version(self) -> int:
-        """See `SeriesConfig.version`."""
         # 2: noise of paper-binomial that covers every arrangement of a unit's events; one event a step had it before.
         return 2 if self.mode == "paper-binomial" and self.presence.per_step > 1 else 1
 
     def build(self) -> tuple[Channel, Sequence[SeriesEstimator]]:
-        """See `SeriesConfig.build`."""
         schedule, presence = self.schedule, self.presence
 
         def squared(step: int) -> float:
@@ -405,7 +402,6 @@ class PaperSeriesConfig(SeriesConfig):
         return channel, [Releaser(squared, positive=self.positive) for _ in self.shifts]
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """See `SeriesConfig.mechanisms`."""
         if self.mode == "paper":
             return SeriesConfig.mechanisms(self)
         budget = self.binomial

@@ -63,7 +63,6 @@ class GrowingBlocks:
             self._finder = Finder.empty(config.finding, config.domain.discovered[1])
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.core.contract.Engine.step`."""
         now = batch.step
         check_batch(batch, step=self._next, domain=self.config.domain)
         budgets = self._budgets.charged(self.guarantee(), "totals", step=now)
@@ -202,7 +201,6 @@ class GrowingBlocks:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         step, early, blocks, crowded = numbers_of(state, STATE_FORMAT, self.config.identity, count=4)
         config, finder = self._first, self._finder
         if finder is not None and config.domain.discovered is not None:
@@ -226,7 +224,6 @@ class GrowingBlocks:
         self._learnt, self._rows, self._budgets, self._next = learnt, rows, budgets, step
 
     def guarantee(self) -> Guarantee:
-        """See `engines.core.contract.Engine.guarantee`."""
         return guarantee(self.config)
 
 

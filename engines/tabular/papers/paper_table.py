@@ -83,7 +83,6 @@ class PaperTable:
         return self._last
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.core.contract.Engine.step`."""
         config, parts = self.config, self._parts
         check_batch(batch, step=self._next, domain=config.domain)
         events, expiry = with_expired(batch.events, self._expiry, step=batch.step, ttl=config.ttl_steps)
@@ -190,7 +189,6 @@ class PaperTable:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
         with reading():
             released, total = np.array(state["released"], np.float64), float(state["total"][0])
