@@ -11,7 +11,8 @@ The first release is a partition that fits what was gathered, and one good count
 says how many there are, and how deep to begin. Three further parts, each as large as all before it, are counted only
 where a cell may yet be divided, as deep at once as even shares would be worth it; everywhere else events wait for the
 last round, which counts every leaf. So most leaves are counted once, with most of the events, and their share of what
-was counted before in larger cells is learnt from that. The next steps are expected to bring as much as the gathered ones did, as far as noise lets that be believed.
+was counted before in larger cells is learnt from that. The next steps are expected to bring as much as the gathered
+ones did, as far as noise lets that be believed.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event moves
     one count of the watch by one, when it arrives, and one leaf measurement by one, then or later. The budgets of watch
     and leaves add up to epsilon exactly.
