@@ -25,6 +25,7 @@ ALLOWED = {
 }
 LISTS = {
     "tests/start/test_init.py": "what nobody can guess, by kind of domain",
+    "tests/contracts/test_every_key.py": "keys that no coupled stream sets, and why, by engine",
     "tests/security/test_hostile_worker.py": "streams of three kinds of keys, in one job",
     "benchmarks/scale/streams.py": "streams of every engine, in one job",
     "benchmarks/step/big.py": "the two engines whose steps release a record for each event",
