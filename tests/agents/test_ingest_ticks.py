@@ -624,6 +624,13 @@ async def test_so_many_come_together_that_the_end_of_a_step_does_not_wait_long_f
     assert service._came == 0
 
 
+async def test_where_ticks_are_among_the_records_nothing_waits_for_others() -> None:
+    service = reading(task_of(), task_of(clock="replay"), gives=1)
+    for _ in range(3):
+        await read(service)
+    assert (service.got, service.slept) == ([(), (), ()], [])
+
+
 async def test_a_worker_that_joins_its_group_asks_for_all_and_hears_of_errors() -> None:
     service = reading()
     await read(service)

@@ -194,6 +194,11 @@ class SourceTask:
         return self._producer
 
     @property
+    def replayed(self) -> bool:
+        """Whether steps are closed by ticks among the records."""
+        return not all(machine.live for machine in self.clocked)
+
+    @property
     def clocked(self) -> list[PartitionIngest]:
         """The machines that close steps."""
         return [machine for machine in self.machines if isinstance(machine, PartitionIngest)]

@@ -271,8 +271,12 @@ class IngestService(LongService):
         return fetched
 
     def _together_s(self, since_s: float) -> float:
-        """Return how long records are to come together, where `self._came` did in the time since they last began to."""
+        """Return how long records are to come together, where `self._came` did in the time since they last began to.
+        Not where the ticks of a replay are among them: a step ends when they are taken in.
+        """
         tasks = self.partition_tasks.values()
+        if any(task.replayed for task in tasks):
+            return 0.0
         wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
         return min(wait_s * TOGETHER, TOGETHER_S, TOGETHER_RECORDS * since_s / max(1, self._came))
 
