@@ -215,10 +215,5 @@ class SeriesConfig:
         return field.name if by is None else f"{field.name}, in each of {len(by.values)} groups by {by.field}"
 
     @property
-    def version(self) -> int:
-        """Version of the law of the noise, in `identity`."""
-        return 1
-
-    @property
     def identity(self) -> np.ndarray:
-        return identity_of(written(("series", self.version, self)))
+        return identity_of(written(("series", self)))

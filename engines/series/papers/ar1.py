@@ -387,11 +387,6 @@ class PaperSeriesConfig(SeriesConfig):
             schedule=self.schedule,
         )
 
-    @property
-    def version(self) -> int:
-        # 2: noise of paper-binomial that covers every arrangement of a unit's events; one event a step had it before.
-        return 2 if self.mode == "paper-binomial" and self.presence.per_step > 1 else 1
-
     def build(self) -> tuple[Channel, Sequence[SeriesEstimator]]:
         schedule, presence = self.schedule, self.presence
 
