@@ -539,6 +539,7 @@ NOT_STORED: Mapping[str, str] = {
     "agents.protocol.release.json_rows._json_column": "a part of json_rows",
     "agents.protocol.release.record_formats.RecordFormat._head": "public; tests/protocol/test_record_formats.py",
     "agents.protocol.release.record_formats.schema_text": "public; tests/protocol/test_record_formats.py",
+    "agents.protocol.userhash.key_id": "a digest, which a fingerprint holds as a text",
     "agents.protocol.userhash.UserHash.__init__": "numbers of its own, from the key",
     "agents.protocol.userhash.UserHash.of_rows": "what is hashed; rows are told apart, as tests/protocol show",
     "agents.protocol.userhash.UserHash._hashes": "the digest of a standard; tests/protocol/test_userhash.py",

@@ -27,8 +27,9 @@ FIXES: Mapping[str, str] = {
     "stream under another name for the new topic; the budget of the old one is spent",
     "source_partitions": "the source topic has another number of partitions, so users moved between them and their "
     "bounds are split. Stop all workers and run privstream topics CONFIG --add-partitions TOPIC=NUMBER",
-    "user_key_id": "the secret key of the user hash is another one, so every user would count as new. "
-    "Give back the old key file",
+    "user_key_id": "the secret key of the user hash is another one, or this version of privstream hashes users "
+    "otherwise, so every user would count as new. Give back the old key file, or go on with the version that started "
+    "the stream",
     "seeds": "a stream whose noise can be repeated is not private, and never becomes so again. Start a new stream "
     "under another name, with --insecure-seed or without it from its first step on",
     "noise": "this version of privstream draws other noise for this mode than the stream was started with; CHANGELOG, "

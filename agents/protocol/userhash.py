@@ -40,8 +40,11 @@ def user_key(secret: bytes, *, stream: str) -> bytes:
 
 
 def key_id(key: bytes) -> str:
-    """Return a name of a key that does not give it away: for the fingerprint that refuses to go on with another one."""
-    return hashlib.sha256(b"privstream user key id 1\0" + key).hexdigest()[:16]
+    """Return a name of a key, and of how users are hashed with it, that does not give it away: for the fingerprint that
+    refuses to go on with others, by which every user would count as new.
+    """
+    hashed = UserHash(key).of_ids(IdBytes.from_ids(["privstream"])).astype("<u8").tobytes()
+    return hashlib.sha256(b"privstream user key id 1\0" + key + hashed).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,9 +122,9 @@ class UserHash:
     def __init__(self, key: bytes) -> None:
         # Blocks are chained by `_hashes`.
         self._cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
-        subkey = int.from_bytes(self._encrypted(bytes(_BLOCK)), "big")
+        whole = _doubled(int.from_bytes(self._encrypted(bytes(_BLOCK)), "big"))
         for_whole, for_padded = (
-            np.frombuffer((subkey := _doubled(subkey)).to_bytes(_BLOCK, "big"), np.uint8) for _ in range(2)
+            np.frombuffer(subkey.to_bytes(_BLOCK, "big"), np.uint8) for subkey in (whole, _doubled(whole))
         )
         lengths, places = np.arange(_BLOCK + 1)[:, None], np.arange(_BLOCK)
         # By the length of a message's last block: which of its bytes are the message's, and what they are mixed with.

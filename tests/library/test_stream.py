@@ -23,6 +23,7 @@ from agents.local.library.journal import Journal
 from agents.local.library.release import Taken
 from agents.local.library.stream import PrivateStream
 from agents.protocol.release.stepper import Stepper
+from agents.protocol.userhash import UserHash
 from agents.readers.consume.columns import table_of
 from engines import configure
 from engines.core.noise import fresh_seed
@@ -330,6 +331,17 @@ def test_another_process_is_kept_out_and_the_same_one_takes_over(tmp_path: Path)
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with pytest.raises(StateFileError, match=f"process {os.getpid()} on .* has this stream open"):
             configure(TABLES, state=state)
+
+
+def test_a_state_whose_users_were_hashed_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "s.state"
+    configure(TABLES, state=state).close()
+    of_ids = UserHash.of_ids
+    with monkeypatch.context() as other:
+        other.setattr(UserHash, "of_ids", lambda self, ids: of_ids(self, ids) + np.uint64(1))
+        with pytest.raises(FingerprintError, match="user_key_id"):
+            configure(TABLES, state=state)
+    configure(TABLES, state=state).close()
 
 
 def test_a_state_of_another_promise_or_a_damaged_one_is_refused(tmp_path: Path) -> None:

@@ -104,3 +104,11 @@ def test_streams_have_different_keys_and_ids_give_nothing_away() -> None:
     assert first != second
     assert key_id(first) != key_id(second)
     assert first.hex()[:8] not in key_id(first)
+
+
+def test_the_name_of_a_key_says_how_users_are_hashed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a stream would go on with other hashes of its users, each of whom had a second bound."""
+    before = key_id(KEY)
+    of_ids = UserHash.of_ids
+    monkeypatch.setattr(UserHash, "of_ids", lambda self, ids: of_ids(self, ids) + np.uint64(1))
+    assert key_id(KEY) != before

@@ -9,7 +9,7 @@ from typing import Any
 from agents.local.library.journal import Journal, JournalEntry, open_file
 from agents.local.library.stream import PrivateStream
 from agents.protocol.fingerprint import Fingerprint
-from agents.protocol.userhash import user_key
+from agents.protocol.userhash import key_id, user_key
 from engines.core.noise import fresh_seed
 from schemas.config import Config, Stream
 from schemas.config.load import NO_CLUSTER, config_from_mapping, load_config
@@ -57,11 +57,15 @@ def configure(
         **chosen.fingerprint_from(timing.start),
         "seeds": "secure" if insecure_seed is None else "insecure",
     }
-    asked = Fingerprint(chosen.name, fields, chosen.time.start)
-    begin = JournalEntry(fingerprint=asked.encode(), key=user_key(fresh_seed(), stream=chosen.name))
+
+    def asked(key: bytes) -> Fingerprint:
+        return Fingerprint(chosen.name, {**fields, "user_key_id": key_id(key)}, chosen.time.start)
+
+    key = user_key(fresh_seed(), stream=chosen.name)
+    begin = JournalEntry(fingerprint=asked(key).encode(), key=key)
     journal = Journal(begin) if state is None else open_file(Path(state), begin, moved=moved)
     try:
-        Fingerprint.decode(journal.entry.fingerprint).check(asked)
+        Fingerprint.decode(journal.entry.fingerprint).check(asked(journal.entry.key))
         return PrivateStream(chosen, journal, insecure_seed=insecure_seed)
     except BaseException:
         journal.close()

@@ -162,7 +162,9 @@ class StreamSeen:
     def settle(self, now: float, upto: int = -1) -> bool:
         """Compare the next steps with the ledger, as far as all of them was read. Returns whether there was one.
 
-        Args: upto: everything that the topics hold of steps up to this one was read.
+        Args:
+            now: seconds since 1970.
+            upto: everything that the topics hold of steps up to this one was read.
         """
         before = self._settled
         for step in sorted(self._waiting):
