@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agents.show.explain import FACTORS, explain, explain_stream
 from agents.show.explain.parts import Budget, decimal, exact
 from agents.show.explain.render import render_page, render_text
-from agents.show.explain.words import several
+from agents.show.explain.words import promise, several
 from agents.show.noise import RELEASES, noise_facts
 from agents.show.text import WIDTH
 from agents.show.views.spatial import LeafNoise
@@ -263,6 +263,12 @@ def test_a_notch_is_what_the_file_with_that_epsilon_would_say() -> None:
     widths = [notch.errors.answers[1].first for notch in stream.notches]
     assert widths == sorted(widths, reverse=True)
     assert max_posterior(float(np.log(3))) == pytest.approx(0.75)
+
+
+def test_all_digits_of_an_epsilon_are_said() -> None:
+    digits = "0.12345678901234567890123456789012345"
+    stream = contract_case("spatial").stream("default", {"privacy": {"epsilon": f"{digits}00"}})
+    assert f"epsilon = {digits}." in promise(stream)
 
 
 def test_epsilons_that_the_configuration_refuses_are_no_notch() -> None:

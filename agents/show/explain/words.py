@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -35,7 +36,7 @@ def promise(stream: Stream) -> str:
 
 def _promise(stream: Stream) -> str:
     privacy = stream.privacy
-    price = f"epsilon = {privacy.epsilon.normalize():f}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
+    price = f"epsilon = {_plain(privacy.epsilon)}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
     if privacy.unit == "event":
         return (
             f"Single events are protected, NOT people: whether any one event was there is hidden with {price} over the "
@@ -262,6 +263,12 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
             f"{price_words(price_of_periods(cost, 2))};  {several}, without bound"
         )
     return tuple(lines)
+
+
+def _plain(number: Decimal) -> str:
+    """Return all digits of a decimal, without an exponent and without zeros at its end; `normalize` would round it."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _by_the_calendar(per: Length) -> str:
