@@ -130,9 +130,7 @@ class AuditTask(StreamsTask):
         self._trimmer.below(min(stream_task.saved_floor for stream_task in self._stream_tasks.values()))
 
     def _acknowledge(self) -> None:
-        self._acks.settle(
-            {name: stream_task.saved_position for name, stream_task in self._stream_tasks.items() if self.serves(name)}
-        )
+        self._acks.settle(lambda name: self._stream_tasks[name].saved_position if self.serves(name) else None)
 
 
 class AuditStreamTask:

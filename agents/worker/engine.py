@@ -158,7 +158,7 @@ class EngineTask(StreamsTask):
                 self._fold(block.stream)
         if not needed:  # it cannot be read, or is in the state, or of a stream that has stopped or is not configured
             event.ack()
-            self._acks.settle(self._positions)
+            self._acks.settle(self._positions.get)
 
     def _fold(self, stream: str) -> None:
         """Fold the blocks of a stream that wait, and let it go on; not while it is at work, maybe in a thread."""
@@ -274,7 +274,7 @@ class EngineTask(StreamsTask):
         failpoint("adopted")
         log.info("stream %s: step %s is settled", effect.stream, effect.step, extra={"step": effect.step})
         self._positions[effect.stream], self._floors[effect.stream] = effect.position, effect.floor
-        self._acks.settle(self._positions)
+        self._acks.settle(self._positions.get)
         self._trimmer.below(min(self._floors.values()))
 
     async def _commit_asked(self) -> None:

@@ -160,11 +160,14 @@ class AckList:
         event.value = event.message.value = None
         self._held.append((stream, mark, event))
 
-    def settle(self, settled: Mapping[str, int]) -> None:
-        """Acknowledge from the front what lies below its stream's mark; streams without a mark hold nothing back."""
+    def settle(self, settled: Callable[[str], int | None]) -> None:
+        """Acknowledge from the front what lies below its stream's mark.
+
+        Args: settled: returns a stream's mark; None where it holds nothing back.
+        """
         while self._held:
             stream, mark, event = self._held[0]
-            if stream in settled and mark >= settled[stream]:
+            if (below := settled(stream)) is not None and mark >= below:
                 return
             event.ack()
             self._held.popleft()

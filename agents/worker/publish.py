@@ -60,6 +60,7 @@ class PublishTask(StreamsTask):
         self.job = job
         self._stream_tasks: dict[str, PublishStreamTask] = {}
         self._acks = AckList()
+        self._needed: dict[str, int] = {}  # by stream, the first offset of the release log that it may need
         self._trimmer = Trimmer(job.deletions, job.topics.releases, partition, held=lambda: job.holds_back(partition))
 
     async def open(self) -> None:
@@ -103,6 +104,7 @@ class PublishTask(StreamsTask):
             if stream_task is not None and stream_task.serves():
                 needed = True
                 self._acks.hold(record.stream, record.step, event)
+                self._needed.setdefault(record.stream, event.message.offset)
                 await stream_task.take(event.message.offset, record)
         if not needed:
             event.ack()
@@ -117,16 +119,20 @@ class PublishTask(StreamsTask):
         for stream_task in self._stream_tasks.values():
             await stream_task.close()
 
-    def settled(self) -> None:
-        """Acknowledge and delete what is older on the release log than a step that is public."""
+    def settled(self, stream_task: PublishStreamTask) -> None:
+        """Acknowledge and delete what is older on the release log than a step of this stream that is public."""
         self._acknowledge()
-        needed = [offset for each in self._stream_tasks.values() if (offset := each.first_needed()) is not None]
-        if needed:
-            self._trimmer.below(min(needed))
+        if (offset := stream_task.first_needed()) is not None:
+            self._needed[stream_task.name] = offset
+        if self._needed:
+            self._trimmer.below(min(self._needed.values()))
 
     def _acknowledge(self) -> None:
-        serving = [each for each in self._stream_tasks.values() if each.serves()]
-        self._acks.settle({each.name: each.machine.last_step + 1 for each in serving})
+        self._acks.settle(self._mark)
+
+    def _mark(self, stream: str) -> int | None:
+        stream_task = self._stream_tasks[stream]
+        return stream_task.machine.last_step + 1 if stream_task.serves() else None
 
 
 class PublishStreamTask:
@@ -274,7 +280,7 @@ class PublishStreamTask:
                 self._show(due)
                 steps = f"step {due[0].step} is" if len(due) == 1 else f"steps {due[0].step} to {due[-1].step} are"
                 log.info("stream %s: %s public", self._stream.name, steps, extra={"step": due[-1].step})
-            self._task.settled()
+            self._task.settled(self)
 
     def _show(self, due: Sequence[Publication]) -> None:
         """Show what has become public, as metrics."""

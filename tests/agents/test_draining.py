@@ -73,7 +73,7 @@ async def test_what_was_answered_and_waits_for_its_time_is_published_then(
     monkeypatch.setattr(stream_task, "_wait_until_due", until_due)
     monkeypatch.setattr(stream_task, "_timed", lambda _: True)
     monkeypatch.setattr(stream_task, "_due_s", lambda step: float("inf"))  # one at a time
-    monkeypatch.setattr(stream_task._task, "settled", lambda: stream_task.machine.last_step == 1 and public_all.set())
+    monkeypatch.setattr(stream_task._task, "settled", lambda _: stream_task.machine.last_step == 1 and public_all.set())
     monkeypatch.setattr(stream_task, "_tell_late", lambda _: None)
     for offset, chunk in enumerate(chunks):
         await stream_task.take(offset, chunk)

@@ -87,7 +87,7 @@ def test_what_is_held_for_its_acknowledgement_holds_no_value() -> None:
     held = event(0, "a", b"a megabyte", acked)
     acks.hold("a", 0, held)
     assert held.value is held.message.value is None, "Faust holds the message too, until it is acknowledged"
-    acks.settle({"a": 1})
+    acks.settle({"a": 1}.get)
     assert acked == [0]
 
 

@@ -23,7 +23,15 @@ from agents.kafka.lifecycle.vitals import Reach
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
-from agents.worker.ingest.service import FEW_RECORDS, LEAST_S, TOGETHER_RECORDS, TOGETHER_S, IngestService, StepEnds
+from agents.worker.ingest.service import (
+    FEW_RECORDS,
+    LEAD_S,
+    LEAST_S,
+    REPLAYED_S,
+    TOGETHER_RECORDS,
+    IngestService,
+    StepEnds,
+)
 from agents.worker.ingest.specs import source_specs
 from schemas.events import TICK_HEADER, encode_going_live
 from tests.kafka.support import job_config, stream_table
@@ -510,8 +518,11 @@ async def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warne
     assert "are over and not published" not in caplog.text
 
 
-def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0) -> Any:
-    """Return the parts of a service that decide what is read, and when: `got` is what was asked of Kafka."""
+def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0, now_s: float | None = None) -> Any:
+    """Return the parts of a service that decide what is read, and when: `got` is what was asked of Kafka.
+
+    Args: now_s: the time behind the start of the steps; None: nobody knows it yet.
+    """
     got: list[tuple[TopicPartition, ...]] = []
     slept: list[float] = []
 
@@ -530,9 +541,13 @@ def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0) -> Any:
     )  # fmt: skip
     service: Any = SimpleNamespace(
         partition_tasks=sources, consumer=consumer, got=got, slept=slept, sleep=sleep, _together_until_s=0.0,
-        _busy=set(), _resting=set(), _together_since_s=time.monotonic() - 1.0, _came=0,
+        _busy=set(), _resting=set(), _together_since_s=time.monotonic() - 1.0, _came=0, now_s=now_s,
+        _step_ends=StepEnds(), _grace_us={each.spec.stream: 0 for task in tasks for each in task.clocked},
         _pulse=SimpleNamespace(ready=True), _options=IngestOptions(), _until_next_end_s=lambda: next_end_s,
     )  # fmt: skip
+    service._broker_clock = SimpleNamespace(
+        bounded_us=lambda: None if service.now_s is None else int((START_S + service.now_s) * 1e6)
+    )
     for name in ("_rest", "_wake", "_together_s"):
         setattr(service, name, partial(getattr(IngestService, name), service))
     return service
@@ -612,23 +627,47 @@ async def test_what_comes_together_for_a_moment_is_fetched_meanwhile() -> None:
     assert service.consumer.paused() == set()
 
 
-async def test_so_many_come_together_that_the_end_of_a_step_does_not_wait_long_for_them() -> None:
+async def test_so_many_come_together_as_a_worker_can_hold() -> None:
     """By how many came since the last time, in however many fetches: of several brokers each answers by itself."""
     service = reading(*(task_of() for _ in range(400)))
     await read(service)
-    assert service._together_until_s - time.monotonic() == pytest.approx(TOGETHER_S, abs=1)
+    assert together_s(service) == pytest.approx(IngestOptions().flush_most_s, abs=1)
     service._together_until_s = 0.0
     service._together_since_s, service._came = time.monotonic() - 10.0, 5 * TOGETHER_RECORDS
     await read(service)
-    assert service._together_until_s - time.monotonic() == pytest.approx(2.0, abs=0.5)
+    assert together_s(service) == pytest.approx(2.0, abs=0.5)
     assert service._came == 0
 
 
-async def test_where_ticks_are_among_the_records_nothing_waits_for_others() -> None:
+def together_s(service: Any) -> float:
+    """Return for how long records come together from now on."""
+    return float(service._together_until_s - time.monotonic())
+
+
+@pytest.mark.parametrize(
+    ("now_s", "took_s", "expected_s"),
+    [
+        (0.0, 1.0, 29.0),  # two times half of what is left until two seconds before the end
+        (30.0, 1.0, 28.0),
+        (30.0, 10.0, 30.0 - LEAD_S),
+        (58.0, 1.0, 30.0),  # that end is at hand: the next one is not yet
+        (50.0, 1.0, 30.0),  # so is this: few would have come
+    ],
+)
+async def test_what_came_together_is_taken_in_shortly_before_a_step_ends(
+    now_s: float, took_s: float, expected_s: float
+) -> None:
+    service = reading(*(task_of() for _ in range(400)), now_s=now_s)
+    service._together_until_s = time.monotonic() - took_s
+    await read(service)
+    assert together_s(service) == pytest.approx(expected_s, abs=0.5)
+
+
+async def test_where_ticks_are_among_the_records_nothing_waits_long_for_others() -> None:
     service = reading(task_of(), task_of(clock="replay"), gives=1)
-    for _ in range(3):
-        await read(service)
-    assert (service.got, service.slept) == ([(), (), ()], [])
+    await read(service)
+    assert together_s(service) <= REPLAYED_S
+    assert service.consumer.paused() == set()
 
 
 async def test_a_worker_that_joins_its_group_asks_for_all_and_hears_of_errors() -> None:

@@ -96,7 +96,7 @@ async def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
     for offset, (stream, step) in enumerate([(other, 0), ("a", 1), ("a", 2)]):
         await task.handle(event(offset, stream, Seed(stream, step, bytes(32)).encode()))
     task._stream_tasks["a"].machine.last_step = 1
-    task.settled()
+    task.settled(task._stream_tasks["a"])
     assert partition.trimmed == ([] if kept else [1])
 
 

@@ -386,13 +386,21 @@ class SourceTask:
         routes = any(isinstance(machine, PartitionRoute) for machine in self.machines)
         return self._options.flush_s if routes else self._options.flush_wait_s(partitions)
 
-    async def flush_if_due(self, partitions: int = 1) -> None:
-        """Commit where a block is full, a step has ended, or a record has waited long enough. Of so many partitions."""
-        if self._running is not None and self._running.done():
-            await self.settled()  # a failure must be noticed even if nothing ever follows
-        full = any(machine.room == 0 for machine in self.machines)
+    def due(self, partitions: int) -> bool:
+        """Return whether there is something to commit, or to learn of what was: a block is full, a step has ended, or a
+        record has waited long enough. Of so many partitions.
+        """
+        ended = self._running is not None and self._running.done()  # a failure must be noticed if nothing ever follows
+        if ended or any(machine.room == 0 for machine in self.machines):
+            return True
         waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= self.flush_wait_s(partitions)
-        if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
+        return (self._ticked or waited) and self._running is None
+
+    async def flush_if_due(self, partitions: int = 1) -> None:
+        """Commit what is due."""
+        if self._running is not None and self._running.done():
+            await self.settled()
+        if self.due(partitions):
             await self.flush()
 
     async def flush(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,15 @@ class StepEnds:
         self.next_us = now_us if found else next_us
         return found
 
+    @staticmethod
+    def first_after(tasks: Iterable[SourceTask], now_us: int, *, grace_us: Mapping[str, int]) -> int | None:
+        """Return when the first step of one of them ends behind this time, `grace` included; None without a step."""
+        ends = []
+        for machine in (machine for task in tasks for machine in task.clocked):
+            clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
+            ends.append(clock.end_of(clock.last_over(now_us, grace_us=grace) + 1) + grace)
+        return min(ends, default=None)
+
     def _tell_backlog(self, machine: PartitionIngest, steps: int) -> None:
         stream = machine.spec.stream
         if steps > MANY_STEPS and stream not in self._told:
@@ -136,9 +146,10 @@ NO_LEADER = -1
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FEW_RECORDS = 1_000  # of one partition
-TOGETHER = 0.5  # of the time that records wait for their block to fill, to come together before they are taken in
-TOGETHER_S, TOGETHER_RECORDS = 15.0, 100_000  # at most: what is left for the end of a step delays its release
-REST_S = 1.0  # from which on nothing is fetched meanwhile: a fetch that was under way has ended by then
+TOGETHER_RECORDS = 300_000  # at most: then they are taken in
+REPLAYED_S = 0.1  # for which they come together where ticks are among them: a step ends when those are taken in
+LEAD_S = 5.0  # before the end of a step, at most, to take in what has come together until then
+REST_S = 2.0  # from which on nothing is fetched meanwhile: a fetch that was under way has ended by then
 TURN_S = 0.02  # of work on one partition after the other, before anything else has its turn
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
@@ -222,8 +233,9 @@ class IngestService(LongService):
                 await self._catch_up(consumer, asked)
                 self._schemas.go_on(consumer, self.partition_tasks)
                 for source, task in list(self.partition_tasks.items()):
-                    async with self._reopening(consumer, task):
-                        await task.flush_if_due(len(self.partition_tasks))
+                    if task.due(len(self.partition_tasks)):
+                        async with self._reopening(consumer, task):
+                            await task.flush_if_due(len(self.partition_tasks))
                     task.leave_out_stopped()
                     if not task.machines and source in consumer.assignment():
                         consumer.pause(source)
@@ -264,21 +276,32 @@ class IngestService(LongService):
         self._came += came
         if every and came < most:
             now_s = time.monotonic()
-            together_s = self._together_s(now_s - self._together_since_s)
+            together_s = self._together_s(now_s - self._together_since_s, took_s=now_s - self._together_until_s)
             self._together_since_s, self._came, self._together_until_s = now_s, 0, now_s + together_s
             if together_s >= REST_S:
                 self._rest(consumer)
         return fetched
 
-    def _together_s(self, since_s: float) -> float:
-        """Return how long records are to come together, where `self._came` did in the time since they last began to.
-        Not where the ticks of a replay are among them: a step ends when they are taken in.
+    def _together_s(self, since_s: float, *, took_s: float) -> float:
+        """Return how long records are to come together: until a block would wait no longer for them, or shortly before
+        a step ends, so that few are left for then, and none is taken in while its release is made.
+
+        Args: since_s: in which `self._came` records came. took_s: to take in what had come together, just now.
         """
         tasks = self.partition_tasks.values()
-        if any(task.replayed for task in tasks):
-            return 0.0
         wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
-        return min(wait_s * TOGETHER, TOGETHER_S, TOGETHER_RECORDS * since_s / max(1, self._came))
+        most_s = min(wait_s, TOGETHER_RECORDS * since_s / max(1, self._came))
+        if any(task.replayed for task in tasks):
+            return min(most_s, REPLAYED_S)
+        now_us = self._broker_clock.bounded_us()
+        lead_s = min(LEAD_S, 2 * took_s)
+        # An end that is nearer is passed over: where steps end at many times, few records would come together.
+        soonest_us = (now_us or 0) + int(1e6 * (lead_s + most_s / 3))
+        end_us = self._step_ends.first_after(tasks, soonest_us, grace_us=self._grace_us)
+        if now_us is None or end_us is None:
+            return most_s
+        until_s = (end_us - now_us) / 1e6 - lead_s
+        return most_s if until_s > 2 * most_s else until_s / math.ceil(until_s / most_s)
 
     def _rest(self, consumer: AIOKafkaConsumer) -> None:
         """Fetch nothing while records come together: else the client goes on, and has the first few of each partition
