@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from engines.core.noise import seeded
+from engines.core.noise import NoiseSource, seeded
 from engines.core.shares import PureShares
+from engines.trajectory.default import mode as default_mode
 from engines.trajectory.default.mode import Default
 from engines.trajectory.default.points import positioned
 from engines.trajectory.engine import Limits, Synthesis, TripMode
@@ -17,6 +18,7 @@ from engines.trajectory.metrics import Truth
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.trips import LATTICE, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
+from schemas.arrays import IntArray
 from tests.trajectory.trips import ways
 
 MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential")]
@@ -64,6 +66,23 @@ def test_default_is_close_to_the_truth_and_closer_than_the_paper() -> None:
     assert ours["FP_ARE"] < 0.6 * theirs["FP_ARE"]
     assert ours["QE"] < 0.5 * theirs["QE"]
     assert max(truth.errors(trips).values()) == 0
+
+
+@pytest.mark.parametrize(("trips", "some", "every"), [(40, 2, True), (20_000, 4, False)])
+def test_weights_of_moves_follow_what_was_measured_and_no_noise(
+    monkeypatch: pytest.MonkeyPatch, trips: int, some: int, every: bool
+) -> None:
+    """Of few trips the noise has more moves than they: walks drawn once more come no closer to it."""
+    corrections: list[int] = []
+
+    def counted(errands: Errands, graph: EvenGraph, noise: NoiseSource) -> IntArray:
+        corrections.append(len(errands.moves))
+        return walk(errands, graph, noise)
+
+    monkeypatch.setattr(default_mode, "walk", counted)
+    released(Default(side=20), commuters(trips))
+    drawn = len(corrections) - 1  # the last ones are the trips' own
+    assert (drawn <= some) if every else (drawn >= some)
 
 
 def test_a_walk_without_a_point_in_a_passed_cell_is_the_same_path_and_without_another_one_is_not() -> None:

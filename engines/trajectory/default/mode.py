@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import sqrt
+from math import inf, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -49,7 +49,10 @@ if TYPE_CHECKING:
     from engines.trajectory.ground import Ground
 
 CORRECTIONS = 6
-"""Times that walks are drawn and the weights of moves corrected by what they did."""
+"""Times at most that walks are drawn and the weights of moves corrected by what they did."""
+WORTH = 0.98
+"""Part of the distance between the moves of walks and the measured ones that a correction may leave, at most: where it
+leaves more, what was followed is noise, and no other one comes."""
 SAMPLE = 20_000
 """Walks that suffice for a correction."""
 CLEAR = 3.0
@@ -170,6 +173,7 @@ def _graph(
     each = np.repeat(1.0 / np.maximum(some.moves, 1), some.moves) * factor
     source = np.ones(int(some.offsets[-1]), bool)
     source[some.offsets[1:] - 1] = False
+    gap = inf
     for turn in range(CORRECTIONS):
         weights = _shares(weights)
         cells = walk(some, EvenGraph(targets, weights, turns), chance.child("correction", turn))
@@ -178,7 +182,11 @@ def _graph(
         directions = grid.directions(cells[places][hopped], cells[places + 1][hopped])
         at = cells[places][hopped] * 8 + directions
         found = np.bincount(at[directions >= 0], each[hopped][directions >= 0], minlength=grid.size * 8)
-        error = (maps.moves + 0.5 * deviation) / (found.reshape(-1, 8) + 0.5 * deviation)
+        found = found.reshape(-1, 8)
+        before, gap = gap, float(np.abs(found - maps.moves).sum())
+        if gap > WORTH * before:
+            break
+        error = (maps.moves + 0.5 * deviation) / (found + 0.5 * deviation)
         weights = weights * np.clip(error, 0.2, 5.0) ** 0.7
     return EvenGraph(targets, _shares(weights), turns)
 
