@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,6 @@ import typer
 
 from agents.cli.manual import Example, manual
 from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, print_table, say, working
-from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
     from schemas.config import Config
@@ -52,10 +50,6 @@ def topics(
         typer.Option(help="With --acls: the readers' consumer group.", show_default="as the principal is called"),
     ] = None,
     worker: Annotated[str, typer.Option(help="With --acls: the principal of the job.")] = "User:privstream",
-    asyncapi: Annotated[
-        bool,
-        typer.Option("--asyncapi", help="Print the public topics as an AsyncAPI 3.0 document (JSON), and no more."),
-    ] = False,
     register: Annotated[
         bool,
         typer.Option("--register", help=r"Register the schemas of values at the schema registry of \[kafka.registry]."),
@@ -67,13 +61,6 @@ def topics(
     Without options nothing is asked of the cluster. Public topics are the only ones that anybody outside may read.
     """
     loaded = config_of(config)
-    if asyncapi:
-        if create or check or acls or add_partitions or register:
-            raise PrivstreamError("--asyncapi prints one document. Fix: leave the other options out.")
-        from agents.readers.consume.asyncapi import document
-
-        typer.echo(json.dumps(document(loaded), indent=2))
-        return
     result: dict[str, Any] = {"ok": True}
     if create:
         from agents.kafka.topics import create_topics
@@ -85,7 +72,7 @@ def topics(
     if add_partitions is not None:
         result["added"] = _add(loaded, add_partitions)
     if register:
-        from agents.readers.consume.asyncapi import register as put
+        from agents.readers.consume.value_schemas import register as put
 
         with working("registering schemas", quiet=as_json):
             result["registered"] = asyncio.run(put(loaded))

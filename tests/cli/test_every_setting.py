@@ -27,7 +27,7 @@ from tests.couple.planted import SHORT
 OFFLINE = {
     "validate": (),
     "explain": (),
-    "topics": ("--asyncapi",),
+    "topics": ("--acls",),
     "simulate": ("--out", "out", "--epsilon", "1.5", "--allow-refused"),
     "tune": ("--bounds", "10", "--epsilons", "1.5", "--runs", "1", "--out", "out"),
     "audit": ("--runs", "1", "--workers", "1"),

@@ -28,7 +28,7 @@ from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from agents.protocol.formats.protobuf import ProtobufEncoding, descriptors
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
-from agents.readers.consume.asyncapi import register, value_schemas
+from agents.readers.consume.value_schemas import register, value_schemas
 from agents.readers.operator.dead_letters import Readings, dead_letters, raw_records
 from agents.readers.operator.source_findings import newest_records, registry_findings
 from schemas.config.server import Kafka, Registry
