@@ -19,7 +19,6 @@ from agents.cli.output import (
     Speed,
     StreamName,
     chosen_stream,
-    print_json,
     say,
     say_refused,
     warn,
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     Example("privstream dev job.toml history.csv", "replay a file, and watch its steps come out"),
     Example("privstream dev job.toml", "an empty source topic, for producers of your own"),
     Example("privstream dev job.toml old.csv --speed 86400 --exit-when-done", "a day each second, and then the end"),
-    Example(
-        "privstream dev job.toml --json", "addresses, steps and what is refused, for a script: one JSON object a line"
-    ),
     exits={0: "stopped by Ctrl-C or SIGTERM once it was up, or the file is through"},
 )
 def dev(
@@ -58,7 +54,6 @@ def dev(
     ] = False,
     no_page: NoPage = False,
     allow_refused: AllowRefused = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each event, a line each.")] = False,
 ) -> None:
     """Run any configuration on this machine: a Kafka of its own, topics, a worker, a replayed file and the live page.
 
@@ -81,7 +76,7 @@ def dev(
     loaded = load_config(config, without_settings(os.environ), offline=True)
     files = {} if file is None else {chosen_stream(loaded, stream, as_configured=True).name: Played(file, speed)}
     options = DevOptions(files=files, exit_when_done=exit_when_done, allow_refused=allow_refused, page=not no_page)
-    screen = JsonScreen() if as_json else Screen()
+    screen = Screen()
     try:
         run(config.read_text(encoding="utf-8"), loaded, options, screen)
     except KeyboardInterrupt:
@@ -191,84 +186,14 @@ class Screen:
 def counted(records: Seen) -> str:
     """Say what became of records, by reason and field."""
     from agents.kafka.lifecycle.refusals import UNUSED
+    from schemas.events import Reason
 
-    numbers = _numbers(records)
-    texts = [f"{number_of(numbers['read'], 'record')} read", f"{numbers['accepted']:,} accepted"]
+    texts = [f"{number_of(records.read, 'record')} read", f"{records.count(Reason.ACCEPTED):,} accepted"]
     for reason, said in UNUSED.items():
-        count = numbers[reason.lower()]
+        count = records.count(Reason[reason])
         if count or reason == "OVER_BOUND":
             texts.append(f"{count:,} {said}")
     refused = records.refused
     named = [f"{reason} of {name} {n:,}" if name else f"{reason} {n:,}" for (reason, name), n in refused.most_common()]
     texts.append(f"{refused.total():,} refused{': ' if named else ''}{', '.join(named)}")
     return ", ".join(texts)
-
-
-def _numbers(records: Seen) -> dict[str, int]:
-    from agents.kafka.lifecycle.refusals import UNUSED
-    from schemas.events import Reason
-
-    unused = {reason.lower(): records.count(Reason[reason]) for reason in UNUSED}
-    return {"read": records.read, "accepted": records.count(Reason.ACCEPTED), **unused}
-
-
-class JsonScreen(Screen):
-    """One JSON object a line on standard output: `event` names it. All else is on standard error, as without."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bars = Bars(quiet=True)
-
-    def up(self, running: DevRun) -> None:
-        from agents.local.producers import producers
-
-        super().up(running)
-        page = running.page
-        print_json(
-            {
-                "event": "up",
-                "bootstrap": running.config.kafka.bootstrap,
-                "page": page and page.public,
-                "operators": page and page.operator,
-                "metrics": running.metrics,
-                "config": running.path,
-                "log": running.log,
-                "streams": {
-                    stream.name: {
-                        "source": stream.source,
-                        "producers": producers(stream, running.config.kafka.bootstrap),
-                        "synthetic": f"{stream.name}.synthetic",
-                        "ledger": f"{stream.name}.ledger",
-                    }
-                    for stream in running.config.streams
-                },
-            }
-        )
-
-    def records(self, stream: str, records: Seen) -> None:
-        super().records(stream, records)
-        print_json({"event": "records", "stream": stream, **_records(records)})
-
-    def step(self, stream: str, entry: Mapping[str, Any]) -> None:
-        print_json({"event": "step", "stream": stream, **{name: entry[name] for name in OF_A_STEP}})
-
-    def replayed(self, done: Replayed) -> None:
-        super().replayed(done)
-        print_json({"event": "replayed", "stream": done.stream, "rows": done.rows, "step": done.step})
-
-    def done(self) -> None:
-        print_json({"event": "done"})
-
-    def ended(self, outcome: StreamOutcome) -> None:
-        super().ended(outcome)
-        published = {name: getattr(outcome, name) for name in ("steps", "added", "removed")}
-        print_json({"event": "ended", "stream": outcome.stream, **_records(outcome.records), **published})
-
-
-OF_A_STEP = ("step", "start", "end", "synthetic_records", "added", "removed", "epsilon_spent", "epsilon", "gathered")
-
-
-def _records(records: Seen) -> dict[str, Any]:
-    from agents.protocol.ingest.partition import nested
-
-    return {**_numbers(records), "refused": nested(records.refused), "producers": records.producers}

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 
+from agents.kafka.lifecycle.refusals import Seen
 from agents.local.dev import SOURCE_PARTITIONS
 from agents.local.library.configure import configure
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
+from schemas.events import Reason
 from tests.commands import call
 from tests.kafka.producers import produce
 from tests.start.test_dev import BEGIN, HOUR, RIDES, SECRETS
@@ -240,32 +243,32 @@ def test_a_file_and_the_library_count_every_row_alike(walk: Walk, place: Path) -
 
 
 class Dev:
-    """`privstream dev --json` as a script reads it."""
+    """`privstream dev`, all of whose lines are in a file."""
 
     def __init__(self, *arguments: str, said: Path, environment: Mapping[str, str]) -> None:
-        self.events: list[Row] = []
-        with said.open("w") as err:
+        self._said = said
+        with said.open("w") as lines:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "agents.cli", "dev", *arguments, "--json"],
-                env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=err, text=True,
-                start_new_session=True,
+                [sys.executable, "-m", "agents.cli", "dev", *arguments],
+                env={**os.environ, **environment}, stdout=lines, stderr=lines, start_new_session=True,
             )  # fmt: skip
 
-    def until(self, event: str, **fields: Any) -> Row:
-        """Read on to an event with these fields."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.events.append(json.loads(line))
-            if {"event": event, **fields}.items() <= self.events[-1].items():
-                return self.events[-1]
-        pytest.fail(f"dev ended before {event} {fields}")
+    def until(self, pattern: str) -> re.Match[str]:
+        """Wait for a line that has been printed."""
+        while (found := re.search(pattern, self._said.read_text(), re.MULTILINE)) is None:
+            assert self._process.poll() is None, f"dev ended before {pattern}"
+            time.sleep(0.2)
+        return found
+
+    def producers(self, stream: str) -> dict[str, str]:
+        """Client -> how it writes to the stream's source, as printed."""
+        block = self.until(rf"^stream {stream}: write (?:.*\n)+?and read$")
+        return dict(re.findall(r"^  (\S+) {2,}(.+)$", block[0], re.MULTILINE))
 
     def end(self) -> int:
-        """Ask it to end, and read the rest."""
+        """Ask it to end."""
         self._process.send_signal(signal.SIGTERM)
-        rest, _ = self._process.communicate(timeout=120)
-        self.events += map(json.loads, rest.splitlines())
-        return self._process.returncode
+        return self._process.wait(timeout=120)
 
     def kill(self) -> None:
         self._process.kill()
@@ -316,57 +319,50 @@ def test_dev_plays_a_file_takes_in_live_events_and_leaves_nothing_behind(place: 
         environment={"TMPDIR": str(scratch), "PRIVSTREAM_BOOTSTRAP": "kafka.invalid:1"},
     )  # fmt: skip
     try:
-        up = dev.until("up")
-        dev.until("done")
-        asked = call("status", up["config"], "--json")
-        truths = asyncio.run(utilities(up["bootstrap"], "rides.utility", 3))
+        config = dev.until(r"^status +privstream status (\S+)$")[1]
+        bootstrap = dev.until(r"^Kafka +(\S+)$")[1]
+        dev.until(r"^rides: step 2 ")
+        truths = asyncio.run(utilities(bootstrap, "rides.utility", 3))
         # At its own default kcat, and what else stands on librdkafka, has users elsewhere; then as dev has printed it.
         client = "kcat" if shutil.which("kcat") else "confluent-kafka"
-        printed = {name: stream["producers"] for name, stream in up["streams"].items()}
+        printed = {walk.name: dev.producers(walk.name) for walk in WALKS}
         plain = re.sub(r' -X partitioner=\w+|, "partitioner": "\w+"', "", printed["purchases"][client])
         assert plain != printed["purchases"][client]
         send(PURCHASES, plain, folder)
         wrong = len(misplaced(PURCHASES))
-        found = dev.until("records", stream="purchases", read=len(PURCHASES.rows))
-        assert (found["refused"], found["producers"]) == ({"WRONG_PARTITION": {"customer": wrong}}, "crc32")
+        found = read(config, PURCHASES)
+        assert (found.refused, found.producers) == ({("WRONG_PARTITION", "customer"): wrong}, "crc32")
         send(PURCHASES, printed["purchases"][client], folder)
         # The job places their users, so producers need not agree.
         send(ORDERS, printed["orders"][client], folder, slice(0, None, 2))
         send(ORDERS, printed["orders"]["aiokafka"], folder, slice(1, None, 2))
         send(STORMS, printed["storms"]["Java"], folder)
-        for walk in WALKS:
-            twice = 2 if walk is PURCHASES else 1
-            if latest(dev, walk.name).get("read") != twice * len(walk.rows):
-                dev.until("records", stream=walk.name, read=twice * len(walk.rows))
+        seen = {walk.name: read(config, walk, 2 if walk is PURCHASES else 1) for walk in WALKS}
         code = dev.end()
     finally:
         dev.kill()
     text = said.read_text()
     assert code == 0, text
     for walk in WALKS:
-        counted = latest(dev, walk.name, "ended")
-        refused = {(why, name): n for why, fields in counted["refused"].items() for name, n in fields.items()}
-        ours = {key: counted[key] for key in ("read", "accepted", "over_bound")} | {"refused": refused}
-        told = walk.counts()
+        expected = walk.counts()
         if walk is PURCHASES:
-            told["read"] *= 2
-            told["over_bound"] = told["read"] - told["accepted"] - wrong
-            told["refused"] = {("WRONG_PARTITION", "customer"): wrong}
-        assert ours == told
+            expected["read"] *= 2
+            expected["over_bound"] = expected["read"] - expected["accepted"] - wrong
+            expected["refused"] = {("WRONG_PARTITION", "customer"): wrong}
+        found = seen[walk.name]
+        counted = {"accepted": found.count(Reason.ACCEPTED), "over_bound": found.count(Reason.OVER_BOUND)}
+        assert {"read": found.read, **counted, "refused": found.refused} == expected
     assert re.search(r"What to do about WRONG_PARTITION: (\d+) of \1 are where crc32 puts their user, as kcat", text)
-    steps = [event["step"] for event in dev.events if event["event"] == "step" and event["stream"] == "rides"]
-    assert steps == [0, 1, 2]
+    assert re.findall(r"^rides: step (\d+) ", text, re.MULTILINE) == ["0", "1", "2"]
     assert [truth["events_total"] for truth in truths] == [8, 16, 24], "the rows are the truth, too"
-    assert {each["stream"] for each in json.loads(asked.stdout)["streams"]} == {"rides", *(w.name for w in WALKS)}
-    rides_ended = latest(dev, "rides", "ended")
-    assert [rides_ended[key] for key in ("read", "accepted", "over_bound", "steps")] == [25, 24, 0, 3]
     for line in (
         "ATTENTION: stream rides: epsilon above 10 promises little",
         "Here it is audit.rides, so that operators see errors",
         'stream rides: clock is "wall" in the file',
         'stream rides: start is "now" in the file',
         "1 refused: OUTSIDE_DOMAIN of lon and",
-        "rides: in all 25 records read, 24 accepted, 0 over the bound, 1 refused: OUTSIDE_DOMAIN",
+        "rides: in all 25 records read, 24 accepted, 0 over the bound, 1 refused: OUTSIDE_DOMAIN of lon and",
+        "; 3 steps published",
         "rides.synthetic",
     ):
         assert line in text
@@ -392,9 +388,15 @@ def send(walk: Walk, line: str, folder: Path, part: slice = slice(None)) -> None
     asyncio.run(produce(line, f"raw.{walk.name}", events, folder))
 
 
-def latest(dev: Dev, stream: str, event: str = "records") -> Row:
-    """The last event of a stream that was read; empty before any."""
-    return next((e for e in reversed(dev.events) if (e["event"], e.get("stream")) == (event, stream)), {})
+def read(config: str, walk: Walk, times: int = 1) -> Seen:
+    """What `status` says of a stream's records, once so often all rows have come."""
+    while True:
+        streams = {each["stream"]: each for each in json.loads(call("status", config, "--json").stdout)["streams"]}
+        assert set(streams) == {"rides", *(walk.name for walk in WALKS)}
+        records = Seen.of(streams[walk.name]["totals"])
+        if records.read >= times * len(walk.rows):
+            return records
+        time.sleep(0.5)
 
 
 # --- the page's own example ---------------------------------------------------------------------------------------
