@@ -233,7 +233,7 @@ class InputParts:
     def _paths(self, key: str) -> Collection[ReadPath]:
         """Return where in a record a field is read, or what of its value it is made of."""
         if self.map is not None and key in self.map.expressions:
-            return self.map.paths(key)
+            return self.map.reads(key).all
         root, _, rest = key.partition(".")
         beside = root in ROOTS
         path = ReadPath(root=root if beside else "")

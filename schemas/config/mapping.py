@@ -126,29 +126,6 @@ class ReadPath(NamedTuple):
         )
 
 
-def _paths(tree: Any, context: frozenset[ReadPath]) -> frozenset[ReadPath]:
-    """Return where an expression reads that sees what stands at a context, or is made of it."""
-    children = [child for child in tree["children"] if isinstance(child, dict)]
-    match tree["type"]:
-        case "field":
-            return frozenset(path.field(tree["value"]) for path in context)
-        case "current" | "identity" | "index" | "slice":
-            return context
-        case "subexpression" | "pipe" | "index_expression" | "flatten":
-            for child in children:
-                context = _paths(child, context)
-            return context
-        case "projection" | "value_projection" | "filter_projection":
-            left = _paths(children[0], context)
-            if tree["type"] == "value_projection":
-                left = frozenset(path.field(None) for path in left)
-            return frozenset[ReadPath]().union(*(_paths(child, left) for child in children[1:]))
-    # An expression that a function applies sees what stands in its other arguments.
-    given = frozenset[ReadPath]().union(*(_paths(each, context) for each in children if each["type"] != "expref"))
-    applied = (_paths(part, given) for each in children if each["type"] == "expref" for part in each["children"])
-    return frozenset(path._replace(closed=True) for path in given.union(*applied))
-
-
 _NUMBERS = frozenset(
     "abs avg ceil floor length max merge min not_null reverse sort sum to_array to_number values".split()
 )
@@ -163,32 +140,43 @@ class Reads(NamedTuple):
     numbers: places whose numbers it may give, or make one of.
     deciding: places whose values decide what it gives, or whether it finds anything. No number is false, so which of
         two is there, as in `a || b`, decides by none.
+    others: places that it reads and of whose numbers nothing follows, such as b of `type(b)`.
     """
 
     numbers: frozenset[ReadPath] = frozenset()
     deciding: frozenset[ReadPath] = frozenset()
+    others: frozenset[ReadPath] = frozenset()
 
     @property
     def all(self) -> frozenset[ReadPath]:
-        return self.numbers | self.deciding
+        """Where it reads."""
+        return self.numbers | self.deciding | self.others
 
     def beside(self, *others: Reads) -> Reads:
         """Return what this and others make together."""
-        return Reads(
-            self.numbers.union(*(each.numbers for each in others)),
-            self.deciding.union(*(each.deciding for each in others)),
-        )
+        return Reads(*(mine.union(*its) for mine, *its in zip(self, *others, strict=True)))
+
+    def field(self, name: str | None) -> Reads:
+        return self._replace(numbers=frozenset(path.field(name) for path in self.numbers))
 
     def closed(self) -> Reads:
         return self._replace(numbers=frozenset(path._replace(closed=True) for path in self.numbers))
+
+    def deciding_alone(self, *, by_numbers: bool) -> Reads:
+        """Return what a part makes that gives no number: by numbers it decides, or they do not matter."""
+        if by_numbers:
+            return Reads(deciding=self.numbers | self.deciding, others=self.others)
+        return Reads(deciding=self.deciding, others=self.numbers | self.others)
 
 
 def _reads(tree: Any, seen: Reads) -> Reads:
     """Return what an expression makes of what stands at the numbers of `seen`, and what was decided before."""
     children = [child for child in tree["children"] if isinstance(child, dict)]
     match tree["type"]:
-        case "field" | "current" | "identity" | "index" | "slice":
-            return seen._replace(numbers=_paths(tree, seen.numbers))
+        case "field":
+            return seen.field(tree["value"])
+        case "current" | "identity" | "index" | "slice":
+            return seen
         case "subexpression" | "pipe" | "index_expression" | "flatten":
             for child in children:
                 seen = _reads(child, seen)
@@ -196,9 +184,9 @@ def _reads(tree: Any, seen: Reads) -> Reads:
         case "projection" | "value_projection" | "filter_projection":
             left = _reads(children[0], seen)
             if tree["type"] == "value_projection":
-                left = left._replace(numbers=frozenset(path.field(None) for path in left.numbers))
+                left = left.field(None)
             kept, *asked = (_reads(child, left) for child in children[1:])
-            return kept._replace(deciding=kept.deciding.union(*(each.deciding for each in asked)))
+            return kept.beside(*(each.deciding_alone(by_numbers=False) for each in asked))
         case "function_expression":
             return _called(tree["value"], children, seen)
     found = Reads().beside(*(_reads(child, seen) for child in children))
@@ -206,9 +194,9 @@ def _reads(tree: Any, seen: Reads) -> Reads:
         case "comparator":
             # No number is null, or true, or a text that is none.
             alike = tree["value"] in ("eq", "ne") and any(map(_is_no_number, children))
-            return Reads(deciding=found.deciding if alike else found.all)
+            return found.deciding_alone(by_numbers=not alike)
         case "not_expression":
-            return Reads(deciding=found.deciding)
+            return found.deciding_alone(by_numbers=False)
     return found.closed()
 
 
@@ -230,14 +218,13 @@ def _called(name: str, arguments: list[Any], seen: Reads) -> Reads:
     parts = [part for each in arguments if each["type"] == "expref" for part in each["children"]]
     applied = Reads().beside(*(_reads(part, given) for part in parts))
     if name in _BY:
-        return given._replace(deciding=given.deciding | applied.all)
+        return given.beside(applied.deciding_alone(by_numbers=True))
     if name == "map":
-        return applied._replace(deciding=given.deciding | applied.deciding).closed()
+        return applied.beside(given.deciding_alone(by_numbers=False)).closed()
     if name in _NUMBERS:
         return given.closed()
-    if name == "type":  # of a number that it is one
-        return Reads(deciding=given.deciding)
-    return Reads(deciding=given.all | applied.all)
+    # Of a number, `type` says that it is one.
+    return given.beside(applied).deciding_alone(by_numbers=name != "type")
 
 
 Expression = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST), AfterValidator(_is_expression)]
@@ -318,19 +305,13 @@ class MapSection(Section):
                     found.add(node["value"])
         return frozenset(found)
 
-    def paths(self, key: str) -> frozenset[ReadPath]:
-        """Return where in the value of a record an expression reads.
-
-        >>> [path.names for path in MapSection(load="sum(meters[*].kw)").paths("load")]
-        [('meters', 'kw')]
-        """
-        return _paths(parse(self.expressions[key]).parsed, frozenset((ReadPath(),)))
-
     def reads(self, key: str) -> Reads:
         """Return what an expression makes of the value of a record.
 
+        >>> [path.names for path in MapSection(load="sum(meters[*].kw)").reads("load").all]
+        [('meters', 'kw')]
         >>> [sorted(path.names for path in places) for places in MapSection(load="age < `9` && kw").reads("load")]
-        [[('kw',)], [('age',)]]
+        [[('kw',)], [('age',)], []]
         """
         return _reads(parse(self.expressions[key]).parsed, Reads(frozenset((ReadPath(),))))
 
