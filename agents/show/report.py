@@ -83,17 +83,29 @@ def render_report(
     audit: HeldOutAudit,
     *,
     judged: Sequence[Judged],
+    verdict: Sequence[tuple[str, str]],
     ledger: LedgerEntry | None,
+    source: str,
+    promise: str,
+    record_time: str,
     rows: Mapping[str, int],
-    **told: Any,
+    refused: Sequence[Sequence[str]] = (),
+    refused_much: str | None = None,
+    drowned: str | None = None,
+    said_first: Sequence[str] = (),
+    caveats: Sequence[str] = (),
 ) -> str:
     """Return `report.html` of a simulated stream.
 
     Args:
         steps: all of them. audit: the truth and the records that are alive after the last one.
-        judged: what the verdict rests on. ledger: the last entry, if there is one.
+        judged: what the verdict rests on. verdict: its sentences, each with more beside it.
+        ledger: the last entry, if there is one.
+        source: what the rows are from. promise, record_time: as `explain` words them.
         rows: what became of those that were not refused -> how many.
-        told: what else the template shows, as it stands: a name that is not there is an error.
+        refused: cells of a row for each reason. refused_much: how many were, where it is too many.
+        drowned: what is said where noise is larger than all the data.
+        said_first: sentences that must not be overlooked. caveats: and those on what this run shows.
     """
     view, metrics = view_of(stream), metrics_of(stream)
     events, records, alive = view.events(stream), view.records(stream), audit.evaluator.scope == "alive"
@@ -112,6 +124,13 @@ def render_report(
         "report.html",
         stream=stream,
         step_length=format_length(stream.time.step),
+        source=source,
+        promise=promise,
+        record_time=record_time,
+        verdict=verdict,
+        drowned=drowned,
+        said_first=said_first,
+        caveats=caveats,
         warning=WARNING,
         rule=RULE,
         alive=alive,
@@ -132,8 +151,9 @@ def render_report(
             "rows": mechanisms,
         },
         rows=[(name, f"{count:,}") for name, count in rows.items() if count],
+        refused=refused,
+        refused_much=refused_much,
         glossary=[*(metric.term for metric in metrics), *view.terms, *COMMON],
-        **told,
     )
 
 

@@ -49,16 +49,14 @@ def rows(steps: int) -> list[StepRow]:
 STREAM = load_config(EXAMPLES / "departures.toml").streams[0]
 
 
+FACTS: dict[str, Any] = {**dict.fromkeys(("source", "promise", "record_time"), ""), "ledger": None, "rows": {}}
+
+
 def report(steps: list[StepRow], *, scope: str = "alive", stream: Stream = STREAM, **changes: Any) -> str:
     audit: Any = SimpleNamespace(evaluator=SimpleNamespace(scope=scope))
     found = judged(stream, audit, steps)
-    facts: dict[str, Any] = {
-        **dict.fromkeys(("source", "promise", "record_time"), ""),
-        **dict.fromkeys(("drowned", "refused_much", "ledger")),
-        **{name: {} for name in ("rows", "refused", "said_first", "caveats")},
-    }
     verdict = [(each.sentence(), each.more) for each in found]
-    return render_report(stream, steps, audit, judged=found, verdict=verdict, **(facts | changes))
+    return render_report(stream, steps, audit, judged=found, verdict=verdict, **(FACTS | changes))
 
 
 def test_a_year_of_ten_minutes_is_a_page_of_less_than_two_megabytes() -> None:
