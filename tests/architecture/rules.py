@@ -182,7 +182,7 @@ RULES = (
     # Rows of an export as geometries.
     allow(
         "agents.readers.consume.export",
-        ours="agents schemas",
+        ours="agents engines.spatial.domain.polygons schemas",
         standard=STANDARD,
         others=frozenset({"numpy", "orjson", "pyarrow", "shapely"}),
     ),
