@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -50,6 +50,7 @@ class Point:
     title: str
     text: str
     loud: bool = False
+    kind: ClassVar[str] = "point"
 
 
 @dataclass(frozen=True, slots=True)

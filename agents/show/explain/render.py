@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from agents.show.charts import AMBER, BLUE, RED, SYNTHETIC, Curve, LineChart, Panel, draw
 from agents.show.explain.parts import (
@@ -18,7 +20,7 @@ from agents.show.explain.parts import (
     exact,
 )
 from agents.show.explain.words import spent
-from agents.show.noise import RELEASES, ErrorModel, rounded
+from agents.show.noise import RELEASES, rounded
 from agents.show.report import render_template
 from agents.show.text import WIDTH, table, wrapped
 from schemas.guarantee import format_percent, max_posterior
@@ -28,64 +30,146 @@ LEAST = 0.01
 """Errors below this are drawn here."""
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names, each with what is so called. Attributes: title: of all of them. colour: number of that on the page."""
+
+    facts: Sequence[tuple[str, str]]
+    title: str = ""
+    colour: int = 0
+    kind: ClassVar[str] = "facts"
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    text: str
+    kind: ClassVar[str] = "formula"
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    kind: ClassVar[str] = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What a page shows and a terminal cannot."""
+
+    of: Literal["shares", "notches"]
+    kind: ClassVar[str] = "drawing"
+
+
+Block = str | Facts | Formula | TextTable | Point | Drawing
+
+
+def sections(stream: StreamExplanation) -> Iterator[tuple[str, Sequence[Block]]]:
+    """Yield the headings of an explanation and what stands below each, for a terminal and a page alike."""
+    unit = Facts([("unit of privacy", stream.unit), ("neighbouring", stream.neighbouring)])
+    yield "The guarantee", [*stream.plain, unit]
+    yield "In symbols", [*map(Formula, stream.symbols)]
+    yield "Where the budget goes", [*_budget(stream.budget)]
+    yield "The error to expect", [*_errors(stream)]
+    yield "One notch more or less", [*_notches(stream)]
+    yield "Public by assumption", stream.public
+    yield "Not protected", stream.unprotected
+
+
+def _budget(budget: Budget) -> Iterator[Block]:
+    whole = [("epsilon of the unit", exact(budget.unit_epsilon))]
+    if budget.delta:
+        whole.append(("delta", f"{budget.delta:g}" + (f": {budget.split}" if budget.split else "")))
+    if budget.mu_squared is None:
+        each = f"each {budget.contribution} {exact(budget.event_epsilon)}"
+        whole.append(("contributions", f"{budget.contributions}, {each}"))
+    yield Facts(whole)
+    yield Drawing("shares")
+    for colour, share in enumerate(budget.shares):
+        yield Facts([*_facts(share, budget)], share.mechanism.name, colour)
+    yield Formula(budget.sum)
+
+
+def _errors(stream: StreamExplanation) -> Iterator[Block]:
+    model = stream.errors
+    yield f"In {model.unit}: 95 % of errors are within plus or minus this."
+    rows = [
+        [answer.name, f"{answer.size:,}", *(f"±{rounded(interval)}" for interval in answer.intervals)]
+        for answer in model.answers
+    ]
+    yield TextTable(["answer", model.sizes, "1 release", *(f"{t:,}" for t in RELEASES[1:])], rows)
+    yield "; ".join(f"{answer.name}: {answer.what}" for answer in model.answers if answer.what)
+    yield Formula(model.formula)
+    times = ", ".join(f"{t:,} take {stream.duration(t)}" for t in RELEASES[1:])
+    yield f"{model.growth}: {times}."
+    yield model.conditions
+
+
+def _notches(stream: StreamExplanation) -> Iterator[Block]:
+    yield "The same stream with another epsilon, after one release."
+    yield Drawing("notches")
+    told = [
+        [
+            decimal(notch.epsilon) + ("*" if notch.factor == 1 else ""),
+            decimal(float(notch.budget.event_epsilon)),
+            format_percent(max_posterior(notch.epsilon)).removesuffix(" %").replace("over ", ">"),
+            *(f"±{rounded(answer.first)}" for answer in notch.errors.answers),
+        ]
+        for notch in stream.notches
+    ]
+    names = ["epsilon", stream.budget.one, "from even to", *(answer.name for answer in stream.errors.answers)]
+    # A column for each epsilon: the names of the answers are too long for one.
+    head, *rows = zip(names, *told, strict=True)
+    yield TextTable(head, rows)
+    yield (
+        '"*" marks the configured epsilon. "From even to": how sure, in percent, somebody who thought it an even '
+        "chance that a unit is in the data can become. Twice the epsilon halves the noise, nearly; the odds are "
+        "squared."
+    )
+
+
 def render_text(explanation: Explanation) -> str:
     """Return an explanation as plain text for a terminal, one stream below the other."""
-    blocks = ["\n".join(_stream(stream)) for stream in explanation.streams]
+    texts = ["\n".join(_stream(stream)) for stream in explanation.streams]
     if explanation.shared:
-        lines = [_head("STREAMS THAT ADD UP")]
+        lines = ["\nSTREAMS THAT ADD UP"]
         for shared in explanation.shared:
             lines += wrapped(shared.sentence)
             for told, rows in shared.tables():
-                lines += ["", *wrapped(told), *textwrap.indent(table(PARTS, rows), "  ").splitlines()]
-        blocks.append("\n".join(lines))
-    return "\n\n\n".join(blocks)
+                lines += ["", *wrapped(told), *_lines(TextTable(PARTS, rows))]
+        texts.append("\n".join(lines))
+    return "\n\n\n".join(texts)
 
 
 def _stream(stream: StreamExplanation) -> Iterator[str]:
     yield f"{stream.name}: {stream.source}, engine {stream.engine} ({stream.mode})"
     yield "=" * WIDTH
     if stream.split is not None:
-        yield from textwrap.indent(table(SPLIT_HEADS, stream.split.rows()), "  ").splitlines()
+        yield from _lines(TextTable(SPLIT_HEADS, stream.split.rows()))
         if (crowded := stream.split.crowded()) is not None:
             yield from wrapped(crowded)
     for alert in stream.alerts:
         yield from wrapped(alert, first="!! ", rest="   ")
-    yield _head("THE GUARANTEE")
-    for line in stream.plain:
-        yield from wrapped(line)
-    yield ""
-    yield from wrapped(f"unit of privacy:  {stream.unit}", rest=" " * 20)
-    yield from wrapped(f"neighbouring:     {stream.neighbouring}", rest=" " * 20)
-    yield _head("IN SYMBOLS")
-    for line in stream.symbols:
-        yield from wrapped(line, rest="    ")
-    yield _head("WHERE THE BUDGET GOES")
-    yield from _budget(stream.budget)
-    yield _head(f"EXPECTED ERROR, in {stream.errors.unit}: 95 % of errors are within plus or minus")
-    yield from _errors(stream)
-    yield _head("ONE NOTCH MORE OR LESS: the same stream with another epsilon, after one release")
-    yield from _notches(stream)
-    yield _head("PUBLIC BY ASSUMPTION")
-    yield from _points(stream.public)
-    yield _head("NOT PROTECTED")
-    yield from _points(stream.unprotected)
+    for heading, blocks in sections(stream):
+        yield f"\n{heading.upper()}"
+        for block in blocks:
+            yield from _lines(block)
 
 
-def _budget(budget: Budget) -> Iterator[str]:
-    yield f"epsilon of the unit     {exact(budget.unit_epsilon)}" + (
-        f", delta {budget.delta:g}" if budget.delta else ""
-    )
-    if budget.split:
-        yield from wrapped(f"of delta              {budget.split}", rest=" " * 24)
-    if budget.mu_squared is None:
-        yield f"  / {budget.contributions} contributions     each {budget.contribution} {exact(budget.event_epsilon)}"
-    for share in budget.shares:
-        yield ""
-        yield from wrapped(share.mechanism.name, rest="    ")
-        for name, told in _facts(share, budget):
-            yield from wrapped(f"{name}: {told}", first="      ", rest="        ")
-    yield ""
-    yield from wrapped(f"sum: {budget.sum}", first="  ", rest="  ")
+def _lines(block: Block) -> Iterator[str]:
+    match block:
+        case Facts(facts, title):
+            yield from ["", *wrapped(title, first="    ")] if title else ()
+            for name, told in facts:
+                yield from wrapped(f"{name}: {told}", first="      " if title else "  ", rest=" " * 8)
+        case Formula(text):
+            yield from wrapped(text, rest="    ")
+        case TextTable(head, rows):
+            yield from textwrap.indent(table(head, rows), "  ").splitlines()
+        case Point(title, text, loud):
+            yield from wrapped(f"{title}: {text}", first="  !! " if loud else "  -  ", rest="     ")
+        case str():
+            yield from wrapped(block)
 
 
 def _moved(share: Share, budget: Budget) -> str:
@@ -105,58 +189,17 @@ def noise_words(share: Share, contribution: str) -> str:
     )
 
 
-def _errors(stream: StreamExplanation) -> Iterator[str]:
-    model = stream.errors
-    head = ["answer", model.sizes, "1 release", *(f"{t:,}" for t in RELEASES[1:])]
-    yield from textwrap.indent(table(head, [*_error_rows(model)]), "  ").splitlines()
-    yield from wrapped("; ".join(f"{answer.name}: {answer.what}" for answer in model.answers if answer.what))
-    yield from wrapped(model.formula)
-    times = ", ".join(f"{t:,} take {stream.duration(t)}" for t in RELEASES[1:])
-    yield from wrapped(f"{model.growth}: {times}.")
-    yield from wrapped(model.conditions)
-
-
-def _notches(stream: StreamExplanation) -> Iterator[str]:
-    told = [
-        [f"{epsilon}*" if notch.factor == 1 else epsilon, one, sure.removesuffix(" %").replace("over ", ">"), *errors]
-        for notch, (epsilon, one, sure, *errors) in zip(stream.notches, _notch_rows(stream), strict=True)
-    ]
-    # A column for each epsilon: the names of the answers are too long for one.
-    head, *rows = zip(_notches_head(stream), *told, strict=True)
-    yield from textwrap.indent(table(head, rows), "  ").splitlines()
-    yield from wrapped(
-        '"*" marks the configured epsilon. "From even to": how sure, in percent, somebody who thought it an even '
-        "chance that a unit is in the data can become. Twice the epsilon halves the noise, nearly; the odds are "
-        "squared."
-    )
-
-
-def _points(points: Sequence[Point]) -> Iterator[str]:
-    for point in points:
-        yield from wrapped(f"{point.title}: {point.text}", first="  !! " if point.loud else "  -  ", rest="     ")
-
-
-def _head(title: str) -> str:
-    return f"\n{title}"
-
-
 def render_page(explanation: Explanation) -> str:
     """Return an explanation as one self-contained page: no script, nothing loaded, readable on a phone."""
     return render_template(
         "explain.html",
-        filters={"exact": exact, "spent": spent},
+        filters={"spent": spent},
         explanation=explanation,
-        releases=RELEASES,
         parts=PARTS,
         split_heads=SPLIT_HEADS,
         plot=_plot,
         tiles_of=_tiles,
-        facts_of=_facts,
-        errors_head=lambda model: ["answer", model.sizes, *(f"{t:,}" for t in RELEASES)],
-        errors_rows=_error_rows,
-        notches_head=_notches_head,
-        notches_rows=_notch_rows,
-        marked=lambda stream: [index for index, notch in enumerate(stream.notches) if notch.factor == 1],
+        sections_of=sections,
     )
 
 
@@ -186,25 +229,6 @@ def _facts(share: Share, budget: Budget) -> Iterator[tuple[str, str]]:
         yield "mu^2 of the unit", decimal(float(mechanism.mu_squared))
     yield "L1 sensitivity", _moved(share, budget)
     yield "noise", noise_words(share, budget.contribution)
-
-
-def _error_rows(model: ErrorModel) -> Iterator[Sequence[str]]:
-    for answer in model.answers:
-        yield [answer.name, f"{answer.size:,}", *(f"±{rounded(interval)}" for interval in answer.intervals)]
-
-
-def _notches_head(stream: StreamExplanation) -> Sequence[str]:
-    return ["epsilon", stream.budget.one, "from even to", *(answer.name for answer in stream.errors.answers)]
-
-
-def _notch_rows(stream: StreamExplanation) -> Iterator[Sequence[str]]:
-    for notch in stream.notches:
-        yield [
-            decimal(notch.epsilon),
-            decimal(float(notch.budget.event_epsilon)),
-            format_percent(max_posterior(notch.epsilon)),
-            *(f"±{rounded(answer.first)}" for answer in notch.errors.answers),
-        ]
 
 
 def _plot(stream: StreamExplanation) -> str:
