@@ -48,8 +48,8 @@ class EngineCase:
     keys: from a `Pick` to the key of one event, `words` numbers. foreign: a key outside the domain, None where all are
         inside.
     event: from the `[streams.domain]` section and a `Chance` to the raw fields of one event.
-    measured: noisy integers of a release by name, those that one event moves by no more than is declared; None where
-        the engine's own tests check its sensitivity instead.
+    measured: noisy integers of a release by name, in which canaries look for a user; None: all numbers of its
+        measurements, by their places.
     crowd: one event that is worth `crowded` of in a step for a release to measure something.
     dearest: from the domain's section and a `Chance` to the raw records of one contribution that costs most, of a trip
         all points and the record that ends it; None: any event does.

@@ -18,7 +18,6 @@ from engines.core.contract import Batch, Engine, Release, State
 from engines.core.noise import Label, NoiseSource, seeded
 from engines.core.surplus import ACCOUNT
 from schemas.arrays import WordArray
-from schemas.blocks import Folded
 from schemas.config.engines.spec import RecordFields
 from schemas.errors import EngineInputError
 from schemas.wire import Kind, decode, encode
@@ -293,41 +292,6 @@ def check_pays_for_noise(make_engine: MakeEngine, batches: Sequence[Batch], *, s
         _require("accountants are charged where noise is drawn, and nowhere else", (spent > 0) == paying)
 
 
-def measured(release: Release) -> dict[str, int]:
-    """Return noisy increments by what they are of."""
-    return {str(measurement["cell"]): int(measurement["increment"]) for measurement in release.measurements}
-
-
-def check_sensitivity(
-    make_engine: MakeEngine,
-    batches: Sequence[Batch],
-    extra: Folded,
-    *,
-    seed: int = 1,
-    measured: Callable[[Release], Mapping[str, int]] = measured,
-) -> bool:
-    """One more event in the last step moves its measurements by at most the declared L1 sensitivity, the noise being
-    equal.
-
-    Args:
-        extra: one event. measured: noisy integers of a release, by name.
-    Returns: False if the two runs did not measure the same things, so that nothing could be compared.
-    """
-    _require("the neighbour has one event more", extra.total == 1)
-    last = batches[-1]
-    runs = []
-    for events in (last.events, last.events.merge(extra)):
-        engine = make_engine()
-        run(engine, batches[:-1], seed=seed)
-        runs.append(measured(engine.step(Batch(last.step, events), seeded(seed))))
-    if runs[0].keys() != runs[1].keys():
-        return False
-    allowed = max(mechanism.l1_sensitivity for mechanism in make_engine().guarantee())
-    moved = sum(abs(runs[0][name] - runs[1][name]) for name in runs[0])
-    _require("one event moves measurements by at most the declared sensitivity", moved <= allowed)
-    return True
-
-
 def check_guarantee(make_engine: MakeEngine) -> None:
     """The mechanisms of a pure guarantee add up to no more than its epsilon, exactly."""
     guarantee = make_engine().guarantee()
@@ -363,7 +327,7 @@ def check_charges(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: in
 def check_engine(
     make_engine: MakeEngine, batches: Sequence[Batch], *, fields: RecordFields | None = None, seed: int = 1
 ) -> None:
-    """Run every check that needs no neighbour, on these steps.
+    """Run every check on these steps.
 
     Args:
         make_engine: gives a new engine before its first step, the same each time.

@@ -39,7 +39,6 @@ from tests.examples import examples
 pytestmark = pytest.mark.seconds(0.3)
 
 CASES = [(name, mode) for name, spec in ENGINES.items() for mode in spec.facts.modes]
-MEASURED = [(name, mode) for name, mode in CASES if contract_case(name).measured is not None]
 EASY = settings(max_examples=examples(0.24), suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -174,32 +173,6 @@ def test_a_stored_state_is_read_as_it_was_stored(name: str, mode: str) -> None:
     for make, _, state in crowded(name, mode):
         checks.check_state_is_arrays(state)
         assert checks.check_state_is_kept(make, state) > 0
-
-
-@pytest.mark.parametrize(("name", "mode"), MEASURED)
-@EASY
-@given(data=st.data(), seed=st.integers(0, 99))
-def test_one_event_moves_no_more_than_declared(name: str, mode: str, data: st.DataObject, seed: int) -> None:
-    case = contract_case(name)
-    assert case.measured is not None
-    configured = case.stream(mode, data.draw(st.sampled_from(case.tried(mode))))
-    extra = folded(case, [(data.draw(keys_of(case)), 1)])
-    steps = data.draw(some_batches(case))
-    checks.check_sensitivity(lambda: build_engine(configured), steps, extra, seed=seed, measured=case.measured)
-
-
-@pytest.mark.parametrize(("name", "mode"), MEASURED)
-def test_most_neighbours_can_be_compared(name: str, mode: str) -> None:
-    case = contract_case(name)
-    assert case.measured is not None
-    steps = [Batch(0, folded(case, [(case.crowd, 400)]))]
-    extra = folded(case, [(case.crowd, 1)])
-    configured = case.stream(mode)
-    seen = [
-        checks.check_sensitivity(lambda: build_engine(configured), steps, extra, seed=i, measured=case.measured)
-        for i in range(30)
-    ]
-    assert sum(seen) >= 15
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)

@@ -1,4 +1,4 @@
-"""Sensitivities of what is measured, and that nothing but measurements decides what is released."""
+"""Sensitivities of what is measured, and the declared scale of noise."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from engines.checks.contract_case import Variant, contract_case
 from engines.checks.coupling import Recorder
 from engines.core.contract import Batch, Columns
-from engines.core.noise import NoiseSource, seeded
 from engines.core.noise.witness import BinomialLaw, GaussianLaw, Law, WitnessedSource
 from engines.core.registry import build_engine
-from engines.series.budget import GaussianBudget, NoisyTotal
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.papers.ar1 import PaperSeriesConfig
 from schemas.blocks import Folded
 from tests.examples import examples
-from tests.sequence.series_support import READING, TWO, reading, recipe, run
+from tests.sequence.series_support import READING, reading
 
 SEED = bytes(range(32))
 FEW = settings(max_examples=examples(0.8))
@@ -82,57 +80,6 @@ def test_a_reading_at_the_edge_of_a_lattice_step_needs_the_floor() -> None:
     low, high = field.lattice(np.array([0.5, 1.5]) * field.unit).tolist()
     assert high - low == 1
     assert np.rint(1.5) - np.rint(0.5) == 2
-
-
-class Repeats:
-    """In place of `GaussianBudget.measure`: what was measured once, whatever the totals are now."""
-
-    def __init__(self) -> None:
-        self.told: list[NoisyTotal] = []
-        self.repeat: list[NoisyTotal] = []
-        self.measure = GaussianBudget.measure
-
-    def __call__(
-        self, budget: GaussianBudget, field: int, value: int, sigma: Fraction, noise: NoiseSource
-    ) -> NoisyTotal:
-        if self.repeat:
-            before = self.repeat.pop(0)
-            # The noise that was asked for must be the same: amounts depend on releases alone.
-            assert before.variance == float(sigma) / 4 ** budget.refinement(field)
-            return before
-        self.told.append(self.measure(budget, field, value, sigma, noise))
-        return self.told[-1]
-
-
-@pytest.mark.parametrize("mode", ["default", "paper"])
-def test_what_is_released_is_a_function_of_measurements(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two inputs, one of them far from the other; given the same measurements they give the same releases."""
-    repeats = Repeats()
-    monkeypatch.setattr(GaussianBudget, "measure", lambda *arguments: repeats(*arguments))  # noqa: PLW0108 - so that it is bound
-    config = recipe(mode)
-    first = run(config, [100.0, 90, 110, 105, 80, 100, 130, 90, 95, 100, 105, 99])
-    repeats.repeat = list(repeats.told)
-    second = run(config, [-700.0 + 31 * step for step in range(12)])
-    assert [r.added for r in first] == [r.added for r in second]
-    assert [r.measurements for r in first] == [r.measurements for r in second]
-
-
-@pytest.mark.parametrize("mode", ["default", *sorted(PaperSeriesConfig.modes)])
-def test_one_events_shift_is_all_that_differs_in_a_measurement(mode: str) -> None:
-    """Equal noise: the totals of the first step differ by the event, those of both fields."""
-    measured = []
-    for extra in (0, 1):
-        engine = Series(recipe(mode, TWO))
-        shift = TWO.fields[1].shift
-        keys = np.array([[1, 5]] + [[1, shift]] * extra, np.int64).view(np.uint64)
-        release = engine.step(Batch(0, Folded.from_keys(keys)), seeded(5))
-        measured.append([m["value"] for m in release.measurements])
-    moved = np.array(measured[1]) - np.array(measured[0])
-    units = np.array([field.unit for field in TWO.fields])
-    # Coarse binomial lattices may move by one of their steps more.
-    room = np.array([2.0**12, 2.0**12]) if mode == "paper-binomial" else np.zeros(2)
-    assert (np.abs(moved) <= (np.array([1, shift]) + room) * units * (1 + 1e-12)).all()
-    assert (moved != 0).any()
 
 
 def test_totals_beyond_all_proportion_are_moved_to_an_end() -> None:

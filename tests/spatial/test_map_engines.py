@@ -1,4 +1,4 @@
-"""Both modes, on maps too: structural zeros are never measured, points lie on the shape, one event moves one unit."""
+"""Both modes, on maps too: structural zeros are never measured, points lie on the shape."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import shapely
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engines.core.contract import Batch, Columns, Release
 from engines.core.noise import seeded
@@ -21,11 +19,10 @@ from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
-from tests.examples import examples
 from tests.spatial.shapes import XY, encoded, lines, network, polygons, star
 from tests.spatial.streams import BOX, city, encode
-from tests.spatial.test_held_privacy import DEPTH, schedules, shifts
 
+DEPTH = 9
 ISLANDS = shapely.union_all(
     [
         shapely.Polygon(
@@ -140,46 +137,6 @@ def test_points_are_where_the_events_are(mode: str) -> None:
     anywhere = random.uniform([10, 50], [12, 51], (len(points), 2))
     bad = evaluator.measure(truth, {"x": anywhere[:, 0].tolist(), "y": anywhere[:, 1].tolist()})
     assert good["error_large"] < bad["error_large"] / 5
-
-
-@settings(max_examples=examples(0.6))
-@given(
-    steps=schedules(),
-    place=st.integers(0, 10**6),
-    gone=st.booleans(),
-    at=st.integers(0, 13),
-    ttl=st.sampled_from([None, 2]),
-    initial_steps=st.integers(1, 3),
-    domain=st.sampled_from([LAND, ROADS]),
-)
-def test_one_event_on_a_map_moves_one_measurement_and_one_watch_by_one(
-    steps: list[Folded],
-    place: int,
-    gone: bool,
-    at: int,
-    ttl: int | None,
-    initial_steps: int,
-    domain: PolygonDomain | LineDomain,
-) -> None:
-    ends = domain.tree.start
-
-    def there(events: Folded) -> Folded:
-        cells = ends[(events.keys[:, 0] >> np.uint64(1)).astype(np.int64) % len(ends)].astype(np.uint64)
-        return Folded.from_keys(
-            ((cells << np.uint64(1)) | (events.keys[:, 0] & np.uint64(1))).reshape(-1, 1), events.counts
-        )
-
-    extra = there(Folded.from_keys(np.array([[2 * (place % len(ends)) + gone]], np.uint64)))
-    moved = shifts(
-        [there(events) for events in steps],
-        extra,
-        at % len(steps),
-        ttl_steps=ttl,
-        initial_steps=initial_steps,
-        domain=domain,
-    )
-    assert moved["leaves"] <= 1
-    assert moved["watch"] <= int(at % len(steps) >= initial_steps)
 
 
 def test_a_state_of_another_shape_is_refused() -> None:

@@ -15,7 +15,6 @@ from engines.core.counters.by_name import COUNTERS
 from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import seeded
 from engines.spatial.papers import tree as consistency
-from engines.spatial.papers import tree as partition
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from engines.spatial.papers.tree import Tree, counted
 from engines.spatial.points import Placement, TreeOrder
@@ -81,66 +80,6 @@ def test_a_horizon_ends_the_stream_and_nothing_is_drawn() -> None:
     with pytest.raises(EngineInputError, match="horizon"):
         made.step(Batch(2, events[2]), seeded(2))
     assert all(np.array_equal(before[key], array) for key, array in made.state().items())
-
-
-# --- what one event moves ---
-
-
-class Spy:
-    """What the mechanisms of each step are given. The partition is forced, the same for both neighbours."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, made: PHDStream) -> None:
-        self.bits: list[np.ndarray] = []
-        self.counts: list[np.ndarray] = []
-
-        def bits(prior: np.ndarray, changes: np.ndarray, *, depth: int, **rest: Any) -> np.ndarray:
-            self.bits.append(changes)
-            return np.arange(len(prior)) % 3 != 1 if depth < 5 else np.zeros(len(prior), bool)
-
-        patch.setattr(partition, "split_bits", bits)
-        counter = type(made._counters.counter)
-        honest = counter.step
-
-        def step(self_: Any, values: Any, state: Any, source: Any) -> Any:
-            self.counts.append(np.asarray(values))
-            return honest(self_, values, state, source)
-
-        patch.setattr(counter, "step", step)
-
-    def taken(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        seen = self.bits, self.counts
-        self.bits, self.counts = [], []
-        return seen
-
-
-@pytest.mark.parametrize("delete", [False, True])
-@pytest.mark.parametrize("ttl", [None, 2])
-def test_one_event_pays_once_for_each_mechanism_of_its_step(
-    monkeypatch: pytest.MonkeyPatch, ttl: int | None, delete: bool
-) -> None:
-    """At the first step, at a later one; with counters that remember."""
-    events = batches(5, 300)
-    extra = encode(np.array([0.3]), np.array([0.2]), delete=delete)
-    for place in (0, 1):
-        runs = []
-        for there in (False, True):
-            with monkeypatch.context() as patch:
-                made = engine(ttl_steps=ttl, counter=partial(COUNTERS["kary"], 9))
-                spy = Spy(patch, made)
-                run = []
-                for step, batch in enumerate(events):
-                    made.step(Batch(step, batch.merge(extra) if there and step == place else batch), seeded(step))
-                    run.append(spy.taken())
-                runs.append(run)
-        charged = {place} | ({place + ttl} if ttl is not None and not delete else set())
-        for step, (without, with_event) in enumerate(zip(*runs, strict=True)):
-            expected = int(step in charged)
-            for before, after in zip(without[0], with_event[0], strict=True):
-                assert (after - before).min(initial=0) >= 0
-                assert (after - before).sum() <= expected
-            assert (with_event[0][0] - without[0][0]).tolist() == [expected]
-            moved = [int(np.abs(b - a).sum()) for a, b in zip(without[1], with_event[1], strict=True)]
-            assert moved == [expected]
 
 
 # --- what comes out ---

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,7 @@ from schemas.config import Stream
 from schemas.config.load import load_config
 from schemas.errors import ConfigError, EngineInputError
 from schemas.events import Reason
-from tests.couple.plants.trajectory import moved_to_the_crowd
-from tests.trajectory.trips import ways, without
+from tests.trajectory.trips import ways
 
 BOUNDS = (8.0, 47.0, 9.0, 48.0)
 # Two banks of a river that is too wide for a step, and a bridge; a lake in one of them.
@@ -114,32 +111,6 @@ def test_places_stay_in_their_cells_and_come_back_as_records_on_the_map() -> Non
         )
         assert np.array_equal(back, cells[usable])
         assert np.array_equal(here.moved(trips, grid).x[usable], x[usable])
-
-
-def test_a_map_moves_each_trip_by_itself() -> None:
-    """So a trip that is added or removed moves no other one, and still weighs one."""
-    trips = crossing(40)
-    for name in MAPS:
-        for grid in (Grid(12), Grid(40)):
-            moved = ground(name).moved(trips, grid)
-            assert np.all(ground(name).over(grid).there[grid.cells(moved.x, moved.y)])
-            for out in range(0, 40, 7):
-                left, right = without(moved, out), ground(name).moved(without(trips, out), grid)
-                assert np.array_equal(left.x, right.x)
-                assert np.array_equal(left.y, right.y)
-
-
-@pytest.mark.parametrize("fault", [nullcontext, moved_to_the_crowd])
-def test_a_crowd_moves_no_other_trip(fault: Callable[[], AbstractContextManager[Any]]) -> None:
-    """Most points are those of the trip that is taken away; those of another one are in the lake."""
-    places = np.array([[0.9, 0.9], [0.15, 0.25], *[[0.2, 0.9]] * 6])
-    x, y = (places.T * LATTICE).astype(np.int64)
-    trips, grid = Trips(x, y, np.array([0, 1, 2, 8])), Grid(12)
-    with fault():
-        left, right = (ground("land").moved(some, grid) for some in (trips, without(trips, 2)))
-    left = without(left, 2)
-    same = np.array_equal(left.x, right.x) and np.array_equal(left.y, right.y)
-    assert same == (fault is nullcontext)
 
 
 def test_records_off_the_map_are_refused_and_counted_as_outside() -> None:

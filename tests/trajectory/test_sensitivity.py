@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,91 +13,19 @@ from hypothesis import strategies as st
 
 from engines.checks.contract_case import contract_case
 from engines.core.accounting import gaussian
-from engines.core.noise import seeded
 from engines.core.registry import build_engine
-from engines.core.shares import CellNoise, PureShares
+from engines.core.shares import PureShares
 from engines.spatial.split import SplitRule
-from engines.trajectory import histograms
 from engines.trajectory.build import shares as shares_of
 from engines.trajectory.default.mode import Default
-from engines.trajectory.default.questions import COUNT_SHARE, FEW_TRIPS, MANY_TRIPS, Plan, Questions
-from engines.trajectory.engine import Limits, TripMode
-from engines.trajectory.grid import Blocks, Grid
-from engines.trajectory.histograms import UNIT, Histogram, equal_shares
+from engines.trajectory.default.questions import COUNT_SHARE, FEW_TRIPS, MANY_TRIPS, Plan
+from engines.trajectory.engine import TripMode
+from engines.trajectory.histograms import UNIT, equal_shares
 from engines.trajectory.papers.hierarchy import margins
 from engines.trajectory.papers.paper_trees import Paper, end_weighted_shares
-from engines.trajectory.trips import LATTICE, Trips
 from tests.examples import examples
-from tests.trajectory.trips import TRIP, trips_of, without
 
 MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential")]
-
-
-@pytest.mark.parametrize("plan", [MANY_TRIPS, FEW_TRIPS])
-@settings(max_examples=examples(1.2))
-@given(points=st.lists(TRIP, min_size=1, max_size=5), out=st.integers(0, 4), moves=st.integers(1, 90))
-def test_one_trip_moves_each_histogram_of_default_by_one_trip_at_most(
-    plan: Plan, points: list[list[tuple[int, int]]], out: int, moves: int
-) -> None:
-    trips = trips_of(points)
-    some = without(trips, out % len(trips))
-    blocks = Blocks(Grid(plan.side))
-    chosen = np.arange(0, blocks.count**2, 7)
-    with_it, other = (Questions.of(given, plan, max_moves=moves) for given in (trips, some))
-    every = zip(
-        [*with_it.histograms(blocks), with_it.cell_pairs(blocks, chosen)],
-        [*other.histograms(blocks), other.cell_pairs(blocks, chosen)],
-        strict=True,
-    )
-    for left, right in every:
-        assert np.abs(left.counts - right.counts).sum() <= UNIT, left.name
-
-
-class Seen(list[Histogram]):
-    """Stands in for the noise: keeps the exact histograms that are measured."""
-
-    def measure(self, histogram: Histogram, *, law: CellNoise, noise: object) -> histograms.Noisy:
-        self.append(histogram)
-        return histograms.Noisy(histogram.name, histogram.counts / UNIT, law.variance**0.5)
-
-
-def measured_in(mode: TripMode, trips: Trips) -> Seen:
-    """What a mode measures, under the partition that the SAME noise draws (decided by margins at the floor)."""
-    seen = Seen()
-    modules = ("default.questions", "papers.paper_trees", "papers.pair_tree")
-    patches: list[Any] = [patch(f"engines.trajectory.{name}.measure", seen.measure) for name in modules]
-    splits: list[Any] = [
-        patch(f"engines.trajectory.{name}.laplace_exceeds", lambda margins, **_: np.arange(len(margins)) < 2)
-        for name in ("papers.hierarchy", "papers.pair_tree")
-    ]
-    for each in [*patches, *splits]:
-        each.start()
-    try:
-        mode.synthesise(trips, shares=PureShares(Fraction(1)), limits=Limits(), noise=seeded(1))
-    finally:
-        for each in [*patches, *splits]:
-            each.stop()
-    return seen
-
-
-@pytest.mark.parametrize("mode", [Paper(), Paper(spread="exponential")], ids=repr)
-@settings(max_examples=examples(0.3))
-@given(points=st.lists(TRIP, min_size=2, max_size=4), out=st.integers(0, 3))
-def test_one_trip_moves_each_histogram_of_the_paper_by_one_trip_at_most(
-    mode: TripMode, points: list[list[tuple[int, int]]], out: int
-) -> None:
-    trips = trips_of(points)
-    with_it, other = measured_in(mode, trips), measured_in(mode, without(trips, out % len(trips)))
-    for left, right in zip(with_it, other, strict=True):
-        assert np.abs(left.counts - right.counts).sum() <= UNIT, left.name
-
-
-def test_a_whole_weight_for_each_point_would_be_caught() -> None:
-    """The check above can fail: a trip of three moves that weighs one at each of them moves `moves` by three."""
-    trips = trips_of([[(0, 0), (LATTICE // 2, 0), (0, 0)]])
-    with patch("engines.trajectory.default.questions.equal_shares", lambda parts: np.full_like(parts, UNIT)):
-        asked = Questions.of(trips, MANY_TRIPS, max_moves=250).histograms(Blocks(Grid(40)))
-    assert max(histogram.counts.sum() for histogram in asked) > UNIT
 
 
 @given(parts=st.integers(1, 1 << 40))

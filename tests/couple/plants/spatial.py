@@ -75,6 +75,13 @@ def _kept_pending(tree: Any, which: Any, counter: LeafCounter, **rest: Any) -> A
     return measured
 
 
+def _measured_twice(tree: Any, which: Any, counter: LeafCounter, **rest: Any) -> Any:
+    held_before = tree.pending.copy()
+    _measure_leaves(tree, which, counter, **rest)
+    tree.pending = held_before
+    return _measure_leaves(tree, which, counter, **rest)
+
+
 class ErrorsOfTruth(phdstream.PHDStream):
     """Standard errors from the net counts."""
 
@@ -195,6 +202,7 @@ DEFAULT: Mapping[str, Planted | Fault] = {
     "a first release shaped by the total": replaced(held, "first_release", _first_by_total),
     "a first release shaped by the total's parity": replaced(held, "first_release", _first_by_parity),
     "a measurement that keeps its events pending": replaced(held, "measure", _kept_pending),
+    "a leaf is measured twice": replaced(held, "measure", _measured_twice),
     "noise of floats": replaced(LeafCounter, "noisy", _floats),
     "noise of a seeded generator": replaced(Watch, "noisy", _seeded),
     "noise of a constant seed": replaced(LeafCounter, "noisy", _of_a_constant_seed),
