@@ -8,6 +8,7 @@ Step s is [start + s * step, start + (s + 1) * step) in elapsed time, or in cale
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, ClassVar, Literal
@@ -45,6 +46,12 @@ def _format(value: str) -> str:
     fix = 'write iso, s, ms, us or ns, or a strptime pattern such as "%Y-%m-%d %H:%M:%S"'
     if "%" not in value:
         raise refusal("is neither iso, s, ms, us, ns nor a strptime pattern", fix)
+    if "Z" in re.findall("%(.)", value):
+        raise refusal(
+            "reads a name with %Z, which takes names of the machine's own zone alone, and no hour from them",
+            'write %z for an offset such as +01:00, or the name as it stands, such as "%Y-%m-%d %H:%M:%S UTC", and in '
+            "timezone the zone that it means",
+        )
     try:
         probe = _PROBE.replace(tzinfo=UTC)
         read = datetime.strptime(probe.strftime(value), value)

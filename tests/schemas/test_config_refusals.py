@@ -120,6 +120,7 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ('"America/New_York"', '""', f"{T}.timezone", "not a known", "UTC"),
     (FORMAT, 'format = "unix"', f"{T}.format", "neither iso", "%Y-%m-%d"),
     (FORMAT, 'format = "%H:%M"', f"{T}.format", "year, month and day", "%Y-%m-%d"),
+    (FORMAT, 'format = "%Y-%m-%d %H:%M %Z"', f"{T}.format", "%Z, which takes names of the machine's own zone", "%z"),
     (FORMAT, 'format = "%Y-%m-%d %Q"', f"{T}.format", "not a usable", "%Y-%m-%d"),
     ('clock = "replay"', 'clock = "count"', f"{T}.clock", "not one of", '"wall"'),
     ('field = "pickup_datetime"', 'field = ""', f"{T}.field", "empty", "name"),
