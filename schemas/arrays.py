@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,3 +62,25 @@ def distinct(values: IntArray) -> list[int]:
     if high - low < _DENSE_SPAN:
         return [int(value) for value in np.flatnonzero(np.bincount(values - low)) + low]
     return [int(value) for value in np.unique(values)]
+
+
+def rows_by(values: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Yield each distinct value, in ascending order, with the rows that have it, in theirs.
+
+    They are sorted once: to look for the rows of each value in all of them takes hours where each row has its own.
+
+    >>> [(value, rows.tolist()) for value, rows in rows_by(np.array([7, 3, 7]))]
+    [(3, [1]), (7, [0, 2])]
+    """
+    if len(values) == 0:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        yield low, np.arange(len(values))
+        return
+    narrow = (values - low).astype(np.uint16) if high - low < _DENSE_SPAN else values  # is sorted in linear time
+    order = np.argsort(narrow, kind="stable")
+    ordered = values[order]
+    begins = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]
+    for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+        yield int(ordered[begin]), order[begin:end]

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from agents.protocol.ingest.user_table import BUCKETS, Counts, Hashes, UserTable
-from schemas.arrays import BoolArray, IntArray, KeyArray, distinct
+from schemas.arrays import BoolArray, IntArray, KeyArray, rows_by
 
 Kind = Literal["period", "step"]
 SURPLUS = 1 << 42
@@ -140,8 +140,8 @@ class Bounds:
         rows: list[KeyArray] = []
         charges: list[IntArray] = []
         periods = self.spec.period_of(steps)
-        for period in distinct(periods):
-            events = np.flatnonzero(accepted & (periods == period))
+        for period, those in rows_by(periods):
+            events = those[accepted[those]]
             groups = Groups.from_hashes(hashes[events])
             table = self._table("period", period)
             found = table.find(groups.users)
@@ -153,8 +153,9 @@ class Bounds:
                 rows.append(charged_rows(groups.users, period)[charged > 0])
                 charges.append(charged[charged > 0])
         if self.spec.max_per_step is not None:
-            for step in distinct(steps[accepted]):
-                groups = Groups.from_hashes(hashes[accepted & (steps == step)])
+            passed = hashes[accepted]
+            for step, events in rows_by(steps[accepted]):
+                groups = Groups.from_hashes(passed[events])
                 self._add("step", step, groups.users, groups.sizes)
                 rows.append(charged_rows(groups.users, step))
                 charges.append(groups.sizes * self.spec.charge)
@@ -179,8 +180,7 @@ class Bounds:
         cap = self.spec.max_per_step
         if cap is None:
             return accepted
-        for step in distinct(steps):
-            events = np.flatnonzero(steps == step)
+        for step, events in rows_by(steps):
             groups = Groups.from_hashes(hashes[events])
             table = self.steps.get(step)
             before = np.zeros(len(groups.users), np.int64) if table is None else table.read(groups.users)
@@ -194,8 +194,7 @@ class Bounds:
             self._beyond.add(rows[counted] - np.array([0, 0, SURPLUS], np.uint64), charges[counted])
             rows, charges = rows[~counted], charges[~counted]
         slots = rows[:, 2].astype(np.int64)
-        for slot in distinct(slots):
-            here = slots == slot
+        for slot, here in rows_by(slots):
             groups = Groups.from_hashes(rows[here, :2])
             charged = np.add.reduceat(charges[here][groups.order], groups.begins)
             period = slot

@@ -19,7 +19,7 @@ import numpy as np
 
 from agents.protocol.ingest.bounds import ADMITTED, Accepted, Bounds, BoundSpec, Groups, Kind, charged_rows
 from agents.protocol.ingest.user_table import Hashes
-from schemas.arrays import BoolArray, IntArray, KeyArray, distinct
+from schemas.arrays import BoolArray, IntArray, KeyArray, rows_by
 
 
 class PairBounds(Bounds):
@@ -42,8 +42,7 @@ class PairBounds(Bounds):
             charges.append(groups.sizes)
 
         periods = self.spec.period_of(steps)
-        for period in distinct(periods):
-            events = np.flatnonzero(periods == period)
+        for period, events in rows_by(periods):
             here = Groups.from_hashes(parts[events])
             had = self._table("period", ADMITTED + period).read(here.users)
             accepted[events], first[events], repeated[events] = self._admitted(
@@ -52,8 +51,9 @@ class PairBounds(Bounds):
             charge(Groups.from_hashes(parts[events[accepted[events]]]), ADMITTED + period)
         # The slot of a user's charge is the step where there is a cap on steps, as in `Bounds`.
         slots = periods if self.spec.max_per_step is None else steps
-        for slot in distinct(slots[first]):
-            charge(Groups.from_hashes(hashes[first & (slots == slot)]), slot)
+        of_first = hashes[first]
+        for slot, those in rows_by(slots[first]):
+            charge(Groups.from_hashes(of_first[those]), slot)
         charged = Accepted(accepted, np.concatenate(rows), np.concatenate(charges), repeated=repeated)
         self.add(charged.rows, charged.charges)
         return charged
@@ -104,10 +104,10 @@ class PairBounds(Bounds):
     ) -> defaultdict[tuple[int, int], int]:
         """Return how many pairs were admitted of (place of a user, step) before, where steps have a cap."""
         found: defaultdict[tuple[int, int], int] = defaultdict(int)
-        for step in distinct(steps[rows]) if self.spec.max_per_step is not None else ():
+        for step, those in rows_by(steps[rows]) if self.spec.max_per_step is not None else ():
             if (table := self.steps.get(step)) is not None:
-                users, at = np.unique(of_user[rows[steps[rows] == step]], return_index=True)
-                counts = table.read(hashes[rows[steps[rows] == step][at]])
+                users, at = np.unique(of_user[rows[those]], return_index=True)
+                counts = table.read(hashes[rows[those][at]])
                 found.update({(user, step): count for user, count in zip(users.tolist(), counts.tolist(), strict=True)})
         return found
 

@@ -27,7 +27,7 @@ from agents.protocol.ingest.snapshots import BucketLog, Snapshot
 from agents.protocol.ingest.spec import Readings, SourceSpec
 from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
-from schemas.arrays import IntArray, KeyArray, distinct
+from schemas.arrays import IntArray, KeyArray, rows_by
 from schemas.blocks import Block, Folded
 from schemas.errors import GapError, SourceError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason
@@ -94,7 +94,7 @@ class PendingBlock:
         keys, steps = map(np.concatenate, zip(*self.events, strict=True))
         if (steps == steps[0]).all():
             return {int(steps[0]): fold(keys)}
-        return {step: fold(keys[steps == step]) for step in distinct(steps)}
+        return {step: fold(keys[rows]) for step, rows in rows_by(steps)}
 
 
 def fold(keys: KeyArray) -> Folded:

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.protocol.formats.values import NUMBER_OR_TEXT, TEXT, number
-from schemas.arrays import BoolArray, IntArray, ReasonArray, distinct
+from schemas.arrays import BoolArray, IntArray, ReasonArray, distinct, rows_by
 from schemas.config.timing import NUMERIC_FORMATS
 from schemas.events import Reason
 from schemas.steps import ONE_US, epoch_us
@@ -312,12 +312,11 @@ class TimeParser:
         hours = local_us // HOUR_US
         offsets = np.zeros(len(hours), np.int64)
         known = np.zeros(len(hours), bool)
-        found = distinct(hours[good])
-        for hour in found:
+        rows = np.flatnonzero(good)
+        for hour, those in rows_by(hours[rows]):
             offset = self._hour_offset(hour)
             if offset is not None:
-                here = slice(None) if len(found) == 1 else hours == hour
-                offsets[here], known[here] = offset, True
+                offsets[rows[those]], known[rows[those]] = offset, True
         return offsets, known
 
     def _hour_offset(self, hour: int) -> int | None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from agents.protocol.ingest.bounds import ADMITTED, Accepted, Bounds, BoundSpec, Groups, Kind
 from agents.protocol.ingest.user_table import Hashes
-from schemas.arrays import IntArray, KeyArray, distinct
+from schemas.arrays import IntArray, KeyArray, rows_by
 
 MAX_LIFE = (1 << 16) - 2
 """Steps: places in a cell are counts of a table, see `user_table`."""
@@ -55,8 +55,14 @@ class TripBounds(Bounds):
         trips = parts
         assert trips is not None, "records without trips are bounded by `Bounds`"
         period_at, step_list = self.spec.period_at, steps.tolist()
-        cells = {step: self.cell_of(step) for step in distinct(steps)}
-        admitted = self._known(trips, cells)
+        by_step = dict(rows_by(steps))
+        cells = {step: self.cell_of(step) for step in by_step}
+        admitted = self._known(trips, np.array([cells[step] for step in step_list], np.int64))
+        # Whose room matters in a period or a step: looked up once one of them asks.
+        asking: dict[tuple[Kind, int], IntArray] = {
+            ("period", period): rows for period, rows in rows_by(self.spec.period_of(steps))
+        }
+        asking |= {("step", step): rows for step, rows in by_step.items()}
         left: dict[tuple[Kind, int], dict[tuple[int, int], int]] = {}
         accepted, admissions = np.zeros(len(steps), bool), np.zeros(len(steps), np.int64)
         charged: dict[tuple[int, tuple[int, int]], int] = {}
@@ -77,7 +83,7 @@ class TripBounds(Bounds):
                     places.append(("step", step))
                 for place in places:
                     if place not in left:
-                        left[place] = self._rooms(*place, hashes)
+                        left[place] = self._rooms(*place, hashes[asking[place]])
                 if not all(left[place][user] for place in places):
                     continue
                 for place in places:
@@ -102,18 +108,22 @@ class TripBounds(Bounds):
     def _largest(self, kind: Kind, slot: int) -> int:
         return self._life if slot >= ADMITTED else super()._largest(kind, slot)
 
-    def _known(self, trips: Hashes, cells: dict[int, int]) -> dict[tuple[int, tuple[int, int]], int]:
-        """Return the admitting step by (cell, trip), for these trips and the cells that matter to them."""
-        names = np.unique(trips, axis=0)
+    def _known(self, trips: Hashes, cells: IntArray) -> dict[tuple[int, tuple[int, int]], int]:
+        """Return the admitting step by (cell, trip), for these trips and the cells that matter to them.
+
+        Args: cells: `(trips,)` which each joins.
+        """
         known = {}
-        for cell in {near for joined in cells.values() for near in (joined - 1, joined)}:
-            table = self.periods.get(ADMITTED + cell)
-            if table is not None:
-                places = table.read(names)
-                there = np.flatnonzero(places)
-                start = self.start_of(cell) - 1
-                for name, place in zip(names[there].tolist(), places[there].tolist(), strict=True):
-                    known[cell, (name[0], name[1])] = start + place
+        for joined, rows in rows_by(cells):
+            names = Groups.from_hashes(trips[rows]).users
+            for cell in (joined - 1, joined):
+                table = self.periods.get(ADMITTED + cell)
+                if table is not None:
+                    places = table.read(names)
+                    there = np.flatnonzero(places)
+                    start = self.start_of(cell) - 1
+                    for name, place in zip(names[there].tolist(), places[there].tolist(), strict=True):
+                        known[cell, (name[0], name[1])] = start + place
         return known
 
     def expire(self, open_step: int) -> None:
