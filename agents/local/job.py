@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from agents.protocol.formats.contract import SchemaBook
 from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.events import RawRecord
@@ -58,10 +59,19 @@ class LocalJob(LocalIngest):
     """Ingest and stepper of one stream; `stepper.closable` says whether the next step is over."""
 
     def __init__(
-        self, stream: Stream, *, key: bytes | None, partitions: int = 1, rows: bool = True, caveat: str = ""
+        self,
+        stream: Stream,
+        *,
+        key: bytes | None,
+        partitions: int = 1,
+        rows: bool = True,
+        schemas: SchemaBook | None = None,
+        caveat: str = "",
     ) -> None:
-        """Begin a stream. Args: key: of the hash of user ids. rows, caveat: see `SourceSpec` and `Stepper`."""
-        spec = SourceSpec.from_stream(stream, build_domain(stream), key=key, partitions=partitions, rows=rows)
+        """Begin a stream. Args: key: of the hash of user ids. rows, schemas, caveat: see `SourceSpec` and `Stepper`."""
+        spec = SourceSpec.from_stream(
+            stream, build_domain(stream), key=key, partitions=partitions, rows=rows, schemas=schemas
+        )
         super().__init__(spec, self._fold_step)
         self.stream = stream
         self._caveat = caveat

@@ -152,6 +152,13 @@ RULES = (
         standard=PURE | {"datetime", "importlib", "io"},
         others=frozenset({"fastavro", "orjson"}),
     ),
+    # Records of coupled runs, as producers write them.
+    allow(
+        "agents.local.coupling.written",
+        ours="agents.protocol schemas",
+        standard=STANDARD,
+        others=frozenset({"fastavro", "google", "msgspec", "orjson"}),
+    ),
     # Expressions that compute fields: a pure library, which reads nothing and asks no clock.
     allow(
         "agents.protocol.formats.mapping",

@@ -19,9 +19,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from agents.local.coupling.inputs import COPY
+from agents.local.coupling.written import USER_IN_KEY
 from engines.checks.contract_case import EngineCase
 from engines.core.registry import build_domain
 from schemas.config import ENGINES, Stream
+from schemas.config.formats import BY_SCHEMA, OPERATION
 from schemas.config.values import PublicFile, Section
 from schemas.errors import ConfigError, EngineInputError
 
@@ -203,7 +205,7 @@ def _keys(section: Section, path: Path = ()) -> Iterator[tuple[Path, tuple[tuple
 KINDS = frozenset((("engine",), ("mode",), ("name",), ("source",), ("domain", "kind")))
 """Keys that say what the others are."""
 UNREAD = frozenset((("format",), ("envelope",), ("key_format",), ("csv",), ("output", "format")))
-"""Keys of which coupled runs have few values: those that need no schema."""
+"""Keys that are set together: `_formats`."""
 
 
 def _with(
@@ -270,19 +272,14 @@ TABLE = {"path": "same.json", "sha256": "", "content": b'{"here": "here"}'}
 
 def _mapped(document: Document, chance: random.Random) -> Iterator[Document]:
     """The same stream with all fields computed: from elsewhere in the record, and from there where they are absent."""
-    if (stream := _read(document)) is None:
-        return
-    try:
-        domain = build_domain(stream)
-    except EngineInputError:
+    if (stream := _read(document)) is None or not (names := _names(document)):
         return
     beside = (stream.time.field, stream.privacy.user, stream.domain.operation_field, stream.domain.trip_field)
-    names = {*domain.number_fields, *domain.text_fields, *domain.value_fields, *filter(None, beside)}
     readings = getattr(stream.domain, "readings", False)
     drop = {"drop": f"ends_with(to_string({COPY}.{stream.time.field}), '7')"} if chance.random() < 0.5 else {}
     for fallback in (False, True):
         expressions = {}
-        for name in sorted(names):
+        for name in names:
             here, there = json.dumps(name), f"{COPY}.{json.dumps(name)}"
             ways = [f"{here} || {there}", f"not_null({here}, {there})"] if fallback else [there, f"{COPY} | {here}"]
             if name not in beside and not readings:
@@ -301,15 +298,32 @@ def _split(document: Document) -> Iterator[Document]:
 
 
 def _formats(document: Document, chance: random.Random) -> Iterator[Document]:
-    """The same stream, of records in another format that needs no schema."""
-    layout = {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}
-    yield chance.choice(
-        (
-            {**document, "format": "msgpack"},
-            {**document, "format": "csv"},
-            {**document, "format": "csv", "csv": layout},
-        )
-    )
+    """The same stream, of records in another format, in an envelope, and with the user in a key that has fields."""
+    names = _names(document)
+    by_schema = BY_SCHEMA if all(map(str.isidentifier, names)) else ()
+    form = chance.choice((*by_schema, "json-schema", "msgpack", "csv"))
+    yield {**document, "format": form}
+    yield {**document, "format": "csv", "csv": {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}}
+    if "map" not in document and names:
+        yield {**document, "format": "csv", "csv": {"columns": names}}
+    yield {**document, "format": form, "envelope": "cloudevents"}
+    operation = {"op": OPERATION} if document["domain"].get("op") else {}
+    row = {**document, "domain": {**document["domain"], **operation}}
+    yield {**row, "format": chance.choice(("json", *by_schema)), "envelope": "debezium"}
+    keyed = {"privacy": {**document["privacy"], "user": USER_IN_KEY}, "partitioner": "none"}
+    yield {**document, **keyed, "format": form, "key_format": chance.choice(("json", "json-schema", *BY_SCHEMA))}
+
+
+def _names(document: Document) -> list[str]:
+    """Return the fields of a stream's records; none where it is refused."""
+    try:
+        stream = Stream.model_validate(document)
+        domain = build_domain(stream)
+    except (ConfigError, EngineInputError):
+        return []
+    split = None if stream.split is None else stream.split.field
+    beside = (stream.time.field, stream.privacy.user, stream.domain.operation_field, stream.domain.trip_field, split)
+    return sorted({*domain.number_fields, *domain.text_fields, *domain.value_fields, *filter(None, beside)})
 
 
 def cases() -> list[tuple[str, str]]:

@@ -23,16 +23,8 @@ from tests.couple.wide import wide
 
 pytestmark = pytest.mark.seconds(0.6)
 
-_INPUT = "bytes become the fields of one record by itself, before a bound or an engine sees it: tests/formats"
 _OUTPUT = "releases are written otherwise, behind the id of a registry: tests/protocol/test_record_formats.py"
-EVERYWHERE = {
-    **{f"format = {each}": _INPUT for each in ("avro", "protobuf", "json-schema")},
-    "envelope = *": _INPUT,
-    "key_format = *": _INPUT,
-    "csv.columns": _INPUT,
-    "csv.decimal = .": _INPUT,
-    "output*": _OUTPUT,
-}
+EVERYWHERE = {"output*": _OUTPUT}
 """Keys that no coupled stream has, by pattern, and why."""
 _ALIKE = "no two records of it are alike, so that none has a weight"
 _DATED = "its records are of one step, and say of which"

@@ -6,17 +6,13 @@ more than the bound accepts. A removed record leaves a hole: all others keep the
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-import orjson
-
+from agents.local.coupling.written import written
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.partitioner import Partitioner, partitions_of
@@ -24,7 +20,6 @@ from agents.protocol.release.public_records import raw_time
 from agents.protocol.userhash import IdBytes
 from engines.checks.contract_case import contract_case
 from schemas.config import Stream
-from schemas.config.formats import CsvSection
 from schemas.config.split import SplitPart
 from schemas.events import TICK_HEADER, encode_tick
 
@@ -277,33 +272,9 @@ def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], at_
         words[COPY] = {**words}
         if offset % 5 == 0:  # what is computed is found in the copy, if anywhere
             words = {name: value for name, value in words.items() if name not in stream.map.fields}
-    return RawRecord(offset, stamped, sent.user.encode(), _written(stream, words), ())
-
-
-def _written(stream: Stream, words: Fields) -> bytes:
-    """Return the value of a record, in the stream's format if it needs no schema."""
-    match stream.format:
-        case "csv":
-            layout = stream.csv or CsvSection()
-            lines = io.StringIO()
-            csv.writer(lines, delimiter=layout.delimiter).writerows(
-                [words.keys(), [_cell(value, layout.decimal) for value in words.values()]]
-            )
-            return lines.getvalue().encode(layout.encoding)
-        case "msgpack":
-            return msgspec.msgpack.encode(words)
-    return orjson.dumps(words)
-
-
-def _cell(value: Any, decimal: str) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return str(value).lower()
-        case float():
-            return repr(value).replace(".", decimal)
-    return str(value)
+    # Two events of one record are for units whose events are many; the dearest one is to count as it is.
+    key, value, headers = written(stream, words, 1 if sent.dearest else offset)
+    return RawRecord(offset, stamped, key or sent.user.encode(), value, tuple(headers))
 
 
 def _part(part: SplitPart, sent: Sent, offset: int) -> str | int:

@@ -14,6 +14,7 @@ import orjson
 
 from agents.local.coupling.claims import Claim, check_declared, check_thresholds
 from agents.local.coupling.inputs import Unit, inputs
+from agents.local.coupling.written import BOOK, in_rows
 from agents.local.job import LocalJob
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -244,7 +245,7 @@ class JobRun(LocalJob):
         self.blocks: list[Block] = []
         self.batches: list[Batch] = []
         self.candidate: Candidate | None = None
-        super().__init__(stream, key=KEY, partitions=len(records), rows=stream.format == "json")
+        super().__init__(stream, key=KEY, partitions=len(records), rows=in_rows(stream), schemas=BOOK)
         self._records, self._chance, self._passive = records, chance, passive
         self._publisher = StreamPublisher(stream.name)
         self._expand = partial(WitnessedSource, witness)
