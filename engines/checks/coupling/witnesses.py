@@ -93,6 +93,10 @@ class _Watched:
     words: list[WordArray] | None = None
 
 
+FIRST_WORDS = 1 << 14
+"""Of a call of a source, which are remembered for a whole run: a binomial draw of small budgets takes a gigabyte."""
+
+
 class _Watching:
     def __init__(self) -> None:
         self._numbers: dict[tuple[Label, ...], int] = {}
@@ -146,7 +150,8 @@ class _Watching:
     def gave(self, source: WitnessedSource, words: WordArray) -> None:
         if self._run is None:
             self._check_open(source)
-        self._words.append(words)
+        # A copy: a part of an array keeps all of it.
+        self._words.append(words if words.size <= FIRST_WORDS else words[:FIRST_WORDS].copy())
         if self._run is not None and self._run.words is not None:
             self._run.words.append(words)
 
@@ -155,9 +160,10 @@ class _Watching:
             raise CouplingBroken(f"{source.labels}: words follow of which private numbers decided how many came before")
 
     def check_words(self) -> None:
-        """Check the words after a run: equal ones are noise used twice.
+        """Check the words after a run, of each call the first ones: equal ones are noise used twice.
 
-        Of n fresh words some are equal with probability n^2 / 2^65.
+        A call that is given what another one was has its words from the first on (`NoiseSource`). Of n fresh words some
+        are equal with probability n^2 / 2^65.
 
         Raises: CouplingBroken.
         """
