@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -31,10 +31,13 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     from agents.kafka.status import status as ask
     from agents.kafka.witness.streams import UNCONFIGURED
 
-    with working("asking the cluster", quiet=as_json):
-        streams = asyncio.run(registry_doubts(loaded, asyncio.run(ask(loaded))))
+    async def seen() -> tuple[Sequence[StreamStatus], Mapping[str, float]]:
+        streams = await registry_doubts(loaded, await ask(loaded))
         by_clock = any(each.clock != "replay" for each in streams)
-        clocks = asyncio.run(worker_clocks(loaded)) if by_clock else {}
+        return streams, await worker_clocks(loaded) if by_clock else {}
+
+    with working("asking the cluster", quiet=as_json):
+        streams, clocks = asyncio.run(seen())
     if as_json:
         told = [{**asdict(each), "health": each.health, "producers": each.producers} for each in streams]
         print_json({"ok": True, "streams": told, "clocks_ahead_s": clocks})
