@@ -52,8 +52,15 @@ def test_a_disk_without_room_loses_no_record(monkeypatch: pytest.MonkeyPatch) ->
         made(SchemaText("PROTOBUF", GOOD))
 
 
-def test_a_compiler_that_was_killed_says_nothing_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+ENDS = {
+    **{name: f"import os, signal; os.kill(os.getpid(), signal.{name})" for name in ("SIGKILL", "SIGTERM", "SIGINT")},
+    "no memory": "raise MemoryError",
+}
+"""By what a compiler ends that has not judged: whoever stops a worker may signal all of its processes."""
+
+
+@pytest.mark.parametrize("script", ENDS.values(), ids=ENDS)
+def test_a_compiler_that_was_ended_says_nothing_of_the_schema(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     with pytest.raises(StoreError, match="No such file"):
         made(SchemaText("PROTOBUF", GOOD))

@@ -150,20 +150,26 @@ def _protoc(folder: str) -> bytes:
     """Return the descriptors of what lies in a folder. Raises: ValueError; OSError.
 
     By a process of its own: protoc writes to the terminal what it finds wrong, and repeats the schema there; and where
-    it crashes on one, the worker does not.
+    it crashes on one, the worker does not. What else ends that process says nothing of the schema: to stop a worker, a
+    terminal and systemd signal all of its processes.
     """
     known = str(resources.files("grpc_tools") / "_proto")
     ended = subprocess.run(
         # -P: modules are not looked for in the working folder.
-        [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{known}", "--include_imports",
+        [sys.executable, "-P", "-c", _JUDGE, f"-I{folder}", f"-I{known}", "--include_imports",
          "--descriptor_set_out=/dev/stdout", _MAIN],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
     )  # fmt: skip
-    if ended.returncode == -signal.SIGKILL:
-        raise OSError("protoc was killed")
-    if ended.returncode:
+    if ended.returncode == _NO_SCHEMA or -ended.returncode in _CRASHES:
         raise ValueError("not a .proto file that can be compiled")
+    if ended.returncode:
+        raise OSError("protoc was ended, or could not be run")
     return ended.stdout
+
+
+_NO_SCHEMA = 3
+_JUDGE = f"import sys; from grpc_tools.protoc import main; sys.exit(main(sys.argv) and {_NO_SCHEMA})"
+_CRASHES = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
 
 
 _WRAPPED = frozenset(
