@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from agents.local.coupling.audit import audited, fresh_seed
-from agents.local.coupling.inputs import inputs
+from agents.local.coupling.dearest import dearest_unit
+from agents.local.coupling.inputs import UNIT, inputs
 from agents.local.coupling.runs import KEY, couple
 from agents.local.coupling.written import BOOK, USER_IN_KEY
 from agents.local.job import LocalJob
+from agents.protocol.formats.reader import ReadRecord, RecordReader
 from engines.checks.contract_case import contract_case
 from engines.core.registry import build_engine
 from schemas.config import ENGINES, Stream
@@ -66,6 +70,30 @@ def test_neighbours_cannot_be_told_apart_by_keys_that_settings_leave_alone(engin
     every = [kind for kind in kinds if kind]
     otherwise = [each for each in streams if _encoding(each) not in (PLAIN, ("csv", *PLAIN[1:]))]
     check(f"{engine}/{mode}", [chance.choice(kind) for kind in (*chance.sample(every, 2), otherwise)], 1)
+
+
+def test_a_decoder_that_refuses_a_record_because_of_the_one_before_is_found() -> None:
+    """By the dearest unit, which uses up its claim: with another person's records it costs more."""
+    stream = next(
+        each
+        for each in deeper(contract_case("spatial"), "default")
+        if _encoding(each) == ("avro", "none", "text") and each.privacy.bounds_users and runs_on(each)
+    )
+    unfold = RecordReader.unfold
+
+    def refusing(reader: RecordReader, records: Sequence[Any]) -> list[ReadRecord]:
+        read, before = [], False
+        for each in unfold(reader, records):
+            read.append(each._replace(reason=Reason.UNREADABLE, fields={}) if before and not each.headers else each)
+            before = each.fields.get(stream.privacy.user or "") == UNIT
+        return read
+
+    def shares() -> list[float]:
+        return [couple("", stream, seed, steps=SHORT, crowd=CROWD, unit=dearest_unit).share for seed in range(3)]
+
+    assert max(shares()) <= 1 + 1e-9
+    with patch.object(RecordReader, "unfold", refusing):
+        assert max(shares()) > 1.2
 
 
 def test_an_audit_reads_fields_that_stand_beside_the_value() -> None:
