@@ -17,7 +17,7 @@ from engines.core.noise import seeded
 from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.held import engine as held
-from engines.spatial.held.engine import SPREAD, TRUST, HeldConfig, HeldLeaves
+from engines.spatial.held.engine import SPREAD, TRUST, UNBELIEVED, HeldConfig, HeldLeaves
 from engines.spatial.held.measure import Watch
 from engines.spatial.held.pace import CELL, WHOLE, follow, unknown
 from engines.spatial.held.tree import HeldTree
@@ -60,7 +60,8 @@ def test_a_new_leaf_is_expected_to_go_on_as_far_as_it_can_be_believed(changes: d
         noise = float(TRUST * unit * tree.parts[leaf])
         believed = count * (count * count / (count * count + noise))
         assert tree.rate[leaf] == pytest.approx(believed / gathered)
-        assert tree.rate_variance[leaf] >= (SPREAD * tree.rate[leaf]) ** 2 * (1 - 1e-9)
+        doubt = max(SPREAD * tree.rate[leaf], UNBELIEVED * (count / gathered - tree.rate[leaf]))
+        assert tree.rate_variance[leaf] >= doubt * doubt * (1 - 1e-9)
     assert subject._doubts.tolist() == [WHOLE] + [CELL] * 64
 
 
@@ -73,12 +74,23 @@ def off(subject: HeldLeaves, steps: list[Folded]) -> float:
     return float(np.abs(totals - truth)[1:].max()) / steps[0].total
 
 
+def test_few_events_in_many_cells_are_not_held_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No leaf's count stands out of its noise, and yet a third of all events would be missed for a dozen steps."""
+    random = np.random.default_rng(3)
+    steps = [encode(random.random(300), random.random(300)) for _ in range(9)]
+    changes: dict[str, Any] = {"epsilon": Fraction(1, 2)}
+    assert off(engine(**changes), steps) < 2.3
+    monkeypatch.setattr(held, "UNBELIEVED", 0.0)
+    assert off(engine(**changes), steps) > 3.3
+
+
 @pytest.mark.parametrize("each", [400, 3000])
 def test_the_first_steps_do_not_lag(each: int, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = alike(9, each)
     assert off(engine(), steps) < 1.0
     # Nothing believed, nothing followed: what is held is missed until it is counted.
     monkeypatch.setattr(held, "TRUST", 1e12)
+    monkeypatch.setattr(held, "UNBELIEVED", 0.0)
     monkeypatch.setattr(held, "follow", lambda *told, **now: told[-1])
     assert off(engine(), steps) > 1.5
 
@@ -247,5 +259,6 @@ def test_first_steps_on_a_map_do_not_lag(monkeypatch: pytest.MonkeyPatch) -> Non
     assert engine(**changes).config.watch.missing[:2] == (1, 2)
     assert off(engine(**changes), steps) < 0.2
     monkeypatch.setattr(held, "TRUST", 1e12)
+    monkeypatch.setattr(held, "UNBELIEVED", 0.0)
     monkeypatch.setattr(held, "follow", lambda *told, **now: told[-1])
     assert off(engine(**changes), steps) > 0.4

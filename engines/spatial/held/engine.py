@@ -209,6 +209,9 @@ EARLY_RATE = 0.05
 """Standard deviation of a new leaf's rate, at least: as a share of the leaf's count, and of 5 events at least."""
 SPREAD = 1.0
 """The same, as a share of the rate."""
+UNBELIEVED = 0.3
+"""The same, as a share of what of the leaf's count per step is not believed: so what may well be there is counted soon,
+where a rate next to 0 that passed for known would hold it for a dozen steps."""
 TRUST = 25.0
 """A new leaf's rate is half of its count per step where the count's square is so many variances of its noise: where
 the count is 5 standard deviations. Of counts far above it is all, of counts far below next to nothing."""
@@ -239,6 +242,7 @@ def first_release(work: StepWork, events: Folded, *, after: int) -> None:
     squares = counts * counts
     tree.rate[leaves] = counts * squares / (squares + TRUST * unit * tree.parts[leaves]) / (now - after)
     early = np.maximum(EARLY_RATE * np.maximum(counts, 5.0), SPREAD * np.abs(tree.rate[leaves]))
+    early = np.maximum(early, UNBELIEVED * (counts / (now - after) - tree.rate[leaves]))
     tree.rate_variance[leaves] = early * early
 
 
