@@ -31,7 +31,6 @@ from engines.core.answers.contract import (
 from engines.core.answers.where import Where, atoms, holds, kind
 from engines.core.registry import uncorrected_engine
 from engines.spatial.build import domain
-from engines.spatial.domain.polygons import rectangle
 from engines.spatial.domain.zones import ZoneDomain
 from engines.spatial.held.engine import HeldLeaves
 from schemas.arrays import BoolArray, FloatArray
@@ -55,7 +54,7 @@ class MeasuredRectangles:
     def __init__(self, cells: Sequence[tuple[float, ...]], fields: tuple[str, str]) -> None:
         self._fields = fields
         self._corners = np.array(cells, np.float64).reshape(-1, 4)
-        self._shapes = np.array([rectangle(cell) for cell in cells], object)
+        self._shapes = np.array([_shape(cell) for cell in cells], object)
         self.sizes: FloatArray = shapely.area(self._shapes)
         self._bounds = shapely.total_bounds(self._shapes) if len(cells) else np.zeros(4)
         self._region = lru_cache(maxsize=8)(self._asked)
@@ -107,6 +106,13 @@ class MeasuredRectangles:
         """Return the size of the region's part that lies in any of these cells."""
         region = self._region(question.where, question.region)
         return float(shapely.area(shapely.intersection(shapely.union_all(self._shapes[which]), region)))
+
+
+def _shape(cell: tuple[float, ...]) -> Any:
+    west, south, east, north = cell
+    if west <= east:
+        return shapely.box(west, south, east, north)
+    return shapely.MultiPolygon([shapely.box(west, south, 180.0, north), shapely.box(-180.0, south, east, north)])
 
 
 class Zones:

@@ -189,7 +189,7 @@ RULES = (
     # Rows of an export as geometries.
     allow(
         "agents.readers.consume.export",
-        ours="agents engines.spatial.domain.polygons schemas",
+        ours="agents schemas",
         standard=STANDARD,
         others=frozenset({"numpy", "orjson", "pyarrow", "shapely"}),
     ),

@@ -25,7 +25,6 @@ from agents.protocol.release.record_formats import record_format
 from agents.readers.consume.columns import table_of
 from agents.readers.consume.ledger import FoldedTable
 from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
-from engines.spatial.domain.polygons import rectangle
 from schemas.config import Config, Stream
 from schemas.config.timing import Timing
 from schemas.errors import PrivstreamError
@@ -55,6 +54,18 @@ class Placing:
             points[np.isnan(x) | np.isnan(y)] = None
             return points
         return np.array([None if cell is None else rectangle(cell) for cell in columns[0]], object)
+
+
+def rectangle(cell: Sequence[float]) -> Any:
+    """Return a cell as a polygon; as two where it crosses the antimeridian, its west above its east (RFC 7946, 5.2).
+
+    >>> rectangle([0.0, 0.0, 2.0, 1.0]).area, rectangle([170.0, 0.0, -170.0, 1.0]).area
+    (2.0, 20.0)
+    """
+    west, south, east, north = cell
+    if west <= east:
+        return shapely.box(west, south, east, north)
+    return shapely.MultiPolygon([shapely.box(west, south, 180.0, north), shapely.box(-180.0, south, east, north)])
 
 
 def geoparquet(table: pa.Table, places: Placing) -> pa.Table:

@@ -11,9 +11,8 @@ refused. So what is not refused is even, and thin pieces that lie askew refuse f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import shapely
@@ -320,15 +319,3 @@ def _rings(shape: Shape) -> RingPieces:
     starts = np.append(0, np.cumsum(sizes))
     x, y = points[open_rings].T
     return RingPieces(x, y, starts, np.zeros(len(sizes), np.int64), np.zeros(1, np.int64))
-
-
-def rectangle(cell: Sequence[float]) -> Any:
-    """Return a cell as a polygon; as two where it crosses the antimeridian, its west above its east (RFC 7946, 5.2).
-
-    >>> rectangle([0.0, 0.0, 2.0, 1.0]).area, rectangle([170.0, 0.0, -170.0, 1.0]).area
-    (2.0, 20.0)
-    """
-    west, south, east, north = cell
-    if west <= east:
-        return shapely.box(west, south, east, north)
-    return shapely.MultiPolygon([shapely.box(west, south, 180.0, north), shapely.box(-180.0, south, east, north)])
