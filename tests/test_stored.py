@@ -618,6 +618,7 @@ NARROW: Mapping[str, str] = {
     "agents.protocol.ingest.user_table": "places in a segment; counts are checked by `FoundUsers.write`",
     "agents.protocol.partitioner": "hashes of 32 bits, as Kafka's clients compute them",
     "agents.protocol.release.step_table": "narrowed; numbers of ids below the product that `Letters.kind` takes",
+    "schemas.arrays": "distances below `_DENSE_SPAN`",
     "schemas.releases": "narrowed sizes of keys and values",
     "engines.tabular.records": "narrowed codes, of attributes with MAX_VALUES at most",
 }
