@@ -141,7 +141,7 @@ def test_every_command_of_the_page_works(rides: Any, monkeypatch: pytest.MonkeyP
         if target is not None:
             Path(target).write_text(done.stdout)
         verbs.append(verb)
-    assert {"export", "query", "topics"} == set(verbs)
+    assert {"export", "query"} == set(verbs)
     assert pa_parquet.read_table("rides.geo.parquet").num_rows == len(rides.rows)
     table = pl.read_csv("rides.csv")
     assert len(table) == len(rides.rows)
