@@ -541,7 +541,7 @@ def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0, now_s: 
     )  # fmt: skip
     service: Any = SimpleNamespace(
         partition_tasks=sources, consumer=consumer, got=got, slept=slept, sleep=sleep, _together_until_s=0.0,
-        _busy=set(), _resting=set(), _together_since_s=time.monotonic() - 1.0, _came=0, now_s=now_s,
+        _busy=set(), _resting=set(), _together_since_s=time.monotonic() - 1.0, _came=0, _took_s=0.0, now_s=now_s,
         _step_ends=StepEnds(), _grace_us={each.spec.stream: 0 for task in tasks for each in task.clocked},
         _pulse=SimpleNamespace(ready=True), _options=IngestOptions(), _until_next_end_s=lambda: next_end_s,
     )  # fmt: skip
@@ -622,9 +622,10 @@ async def test_what_rests_and_is_paused_for_another_reason_is_not_woken() -> Non
 
 
 async def test_what_comes_together_for_a_moment_is_fetched_meanwhile() -> None:
-    service = reading(task_of(), gives=1)
+    service = reading(task_of(), gives=1, now_s=59.0)
     await read(service)
     assert service.consumer.paused() == set()
+    assert together_s(service) == pytest.approx(IngestOptions().flush_s / 2, abs=0.1)
 
 
 async def test_so_many_come_together_as_a_worker_can_hold() -> None:
@@ -658,7 +659,7 @@ async def test_what_came_together_is_taken_in_shortly_before_a_step_ends(
     now_s: float, took_s: float, expected_s: float
 ) -> None:
     service = reading(*(task_of() for _ in range(400)), now_s=now_s)
-    service._together_until_s = time.monotonic() - took_s
+    service._took_s = took_s
     await read(service)
     assert together_s(service) == pytest.approx(expected_s, abs=0.5)
 

@@ -200,6 +200,8 @@ class IngestService(LongService):
         self._broker_clock = BrokerClock(config, now_us=now_us)
         self._step_ends = StepEnds()
         self._together_until_s = 0.0
+        self._round_s = 0.0  # when what was fetched last had come together, until that is taken in
+        self._took_s = LEAD_S  # to take in what had come together, the last time
         self._together_since_s, self._came = time.monotonic(), 0
         self._busy: set[TopicPartition] = set()
         self._resting: set[TopicPartition] = set()
@@ -230,6 +232,8 @@ class IngestService(LongService):
                 asked = self._asked()
                 fetched = await self._fetch(consumer, asked)
                 await self._work(consumer, fetched)
+                if self._round_s:
+                    self._took_s, self._round_s = time.monotonic() - self._round_s, 0.0
                 await self._catch_up(consumer, asked)
                 self._schemas.go_on(consumer, self.partition_tasks)
                 for source, task in list(self.partition_tasks.items()):
@@ -276,25 +280,28 @@ class IngestService(LongService):
         self._came += came
         if every and came < most:
             now_s = time.monotonic()
-            together_s = self._together_s(now_s - self._together_since_s, took_s=now_s - self._together_until_s)
+            together_s = self._together_s(now_s - self._together_since_s)
+            self._round_s = self._together_until_s
             self._together_since_s, self._came, self._together_until_s = now_s, 0, now_s + together_s
             if together_s >= REST_S:
                 self._rest(consumer)
         return fetched
 
-    def _together_s(self, since_s: float, *, took_s: float) -> float:
+    def _together_s(self, since_s: float) -> float:
         """Return how long records are to come together: until a block would wait no longer for them, or shortly before
         a step ends, so that few are left for then, and none is taken in while its release is made.
 
-        Args: since_s: in which `self._came` records came. took_s: to take in what had come together, just now.
+        Args: since_s: in which `self._came` records came.
         """
         tasks = self.partition_tasks.values()
         wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
         most_s = min(wait_s, TOGETHER_RECORDS * since_s / max(1, self._came))
         if any(task.replayed for task in tasks):
             return min(most_s, REPLAYED_S)
+        if most_s < REST_S:  # of few partitions records are taken in at little cost, and the client fetches on
+            return most_s / 2
         now_us = self._broker_clock.bounded_us()
-        lead_s = min(LEAD_S, 2 * took_s)
+        lead_s = min(LEAD_S, 2 * self._took_s)
         # An end that is nearer is passed over: where steps end at many times, few records would come together.
         soonest_us = (now_us or 0) + int(1e6 * (lead_s + most_s / 3))
         end_us = self._step_ends.first_after(tasks, soonest_us, grace_us=self._grace_us)
