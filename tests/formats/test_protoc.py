@@ -53,8 +53,11 @@ def test_a_disk_without_room_loses_no_record(monkeypatch: pytest.MonkeyPatch) ->
 
 
 ENDS = {
-    **{name: f"import os, signal; os.kill(os.getpid(), signal.{name})" for name in ("SIGKILL", "SIGTERM", "SIGINT")},
+    **{name: f"import os, signal; os.kill(os.getpid(), signal.{name})" for name in ("SIGKILL", "SIGTERM")},
+    # As of a program in the foreground: a shell lets those in the background ignore it.
+    "SIGINT": "from signal import *; signal(SIGINT, default_int_handler); raise_signal(SIGINT)",
     "no memory": "raise MemoryError",
+    "no answer": "",
 }
 """By what a compiler ends that has not judged: whoever stops a worker may signal all of its processes."""
 

@@ -162,7 +162,7 @@ def _protoc(folder: str) -> bytes:
     )  # fmt: skip
     if ended.returncode == _NO_SCHEMA or -ended.returncode in _CRASHES:
         raise ValueError("not a .proto file that can be compiled")
-    if ended.returncode:
+    if ended.returncode or not ended.stdout:  # a schema's descriptors have its own file at least
         raise OSError("protoc was ended, or could not be run")
     return ended.stdout
 
