@@ -19,7 +19,7 @@ from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.specs import source_specs
 from schemas.blocks import Block
-from schemas.errors import GapError
+from schemas.errors import BrokerError, GapError
 from tests.kafka.ingest_support import START_S
 from tests.kafka.support import job_config, stream_table
 
@@ -136,6 +136,19 @@ class Bench:
 def record(offset: int) -> RawRecord:
     value = json.dumps({"at": START_S + offset, "x": 0.5, "y": 0.5}).encode()
     return RawRecord(offset, -1, None, value)
+
+
+async def test_a_commit_that_failed_is_noticed_though_nothing_follows() -> None:
+    async def fails() -> None:
+        raise BrokerError("no")
+
+    task = Bench().task
+    assert not task.due(1)
+    task._running = asyncio.create_task(fails())
+    await asyncio.wait([task._running])
+    assert task.due(1)
+    with pytest.raises(BrokerError):
+        await task.flush_if_due()
 
 
 @pytest.mark.parametrize("where", ["take", "seal", "encode"])

@@ -541,8 +541,8 @@ def reading(*tasks: SourceTask, gives: int = 0, next_end_s: float = 1.0, now_s: 
     )  # fmt: skip
     service: Any = SimpleNamespace(
         partition_tasks=sources, consumer=consumer, got=got, slept=slept, sleep=sleep, _together_until_s=0.0,
-        _busy=set(), _resting=set(), _together_since_s=time.monotonic() - 1.0, _came=0, _took_s=0.0, now_s=now_s,
-        _step_ends=StepEnds(), _grace_us={each.spec.stream: 0 for task in tasks for each in task.clocked},
+        _busy=set(), _resting=set(), _together_since_s=time.monotonic() - 1.0, _came=0, _took_s=0.0, _round_s=0.0,
+        now_s=now_s, _grace_us={each.spec.stream: 0 for task in tasks for each in task.clocked},
         _pulse=SimpleNamespace(ready=True), _options=IngestOptions(), _until_next_end_s=lambda: next_end_s,
     )  # fmt: skip
     service._broker_clock = SimpleNamespace(
@@ -662,6 +662,18 @@ async def test_what_came_together_is_taken_in_shortly_before_a_step_ends(
     service._took_s = took_s
     await read(service)
     assert together_s(service) == pytest.approx(expected_s, abs=0.5)
+
+
+async def test_the_lead_is_twice_what_taking_in_took_the_last_time() -> None:
+    service = reading(*(task_of() for _ in range(400)), now_s=30.0)
+    await read(service)
+    service._together_until_s = time.monotonic() - 1.0
+    await read(service)  # of what had come together a second ago
+    service._together_until_s = 0.0
+    service.now_s = 30.0
+    await read(service)
+    assert service._took_s == pytest.approx(1.0, abs=0.5)
+    assert together_s(service) == pytest.approx(28.0, abs=1.0)
 
 
 async def test_where_ticks_are_among_the_records_nothing_waits_long_for_others() -> None:

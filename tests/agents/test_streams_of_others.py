@@ -60,9 +60,9 @@ class Partition:
     """Publisher or audit of stream a on one partition, without Kafka. `trimmed`: below which offsets it deleted."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        streams = [stream_table("a", audit="held-out.a")]
+        streams = [stream_table("a", audit="held-out.a"), stream_table("b")]
         config = job_config("localhost:1", folder, streams=streams, partitions=1, job="j")
-        self.job = Job(config=config, source_partitions={"a": 1}, audit_partitions={"a": 1})
+        self.job = Job(config=config, source_partitions={"a": 1, "b": 1}, audit_partitions={"a": 1})
         self.table: Any = None
         self.trimmed: list[int] = []
         for module in (publish, audit):
@@ -73,7 +73,8 @@ class Partition:
 
     def publisher(self) -> PublishTask:
         task = PublishTask(self.job, 0)
-        task._stream_tasks["a"] = PublishStreamTask(task, self.job.config.streams[0], self.job.stops)
+        for stream in self.job.config.streams:
+            task._stream_tasks[stream.name] = PublishStreamTask(task, stream, self.job.stops)
         return task
 
     def audit(self) -> AuditTask:
@@ -98,6 +99,17 @@ async def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
     task._stream_tasks["a"].machine.last_step = 1
     task.settled(task._stream_tasks["a"])
     assert partition.trimmed == ([] if kept else [1])
+
+
+async def test_the_publisher_keeps_what_another_stream_has_not_published(partition: Partition) -> None:
+    """Its newest candidate waits for its time. Where it is gone after a crash the step's answer is lost."""
+    task = partition.publisher()
+    for offset, (stream, step) in enumerate([("a", 0), ("b", 0), ("a", 1), ("a", 2), ("b", 1)]):
+        await task.handle(event(offset, stream, Seed(stream, step, bytes(32)).encode()))
+    for stream, last_step, trimmed in (("a", 2, [1]), ("b", 0, [1, 1]), ("b", 1, [1, 1, 3])):
+        task._stream_tasks[stream].machine.last_step = last_step
+        task.settled(task._stream_tasks[stream])
+        assert partition.trimmed == trimmed
 
 
 @pytest.mark.parametrize(("other", "kept"), [("a", False), ("c", True)])

@@ -232,8 +232,6 @@ class IngestService(LongService):
                 asked = self._asked()
                 fetched = await self._fetch(consumer, asked)
                 await self._work(consumer, fetched)
-                if self._round_s:
-                    self._took_s, self._round_s = time.monotonic() - self._round_s, 0.0
                 await self._catch_up(consumer, asked)
                 self._schemas.go_on(consumer, self.partition_tasks)
                 for source, task in list(self.partition_tasks.items()):
@@ -264,6 +262,8 @@ class IngestService(LongService):
         """Return records of these partitions. With none to read, wait a little, but not beyond the end of a step. Once
         a fetch had room for all that was there, the next records come together for a while.
         """
+        if self._round_s:
+            self._took_s, self._round_s = time.monotonic() - self._round_s, 0.0
         until_end_s, most = self._until_next_end_s(), self._options.poll_records
         tasks = self.partition_tasks.values()
         self._wake(consumer, asked)
@@ -300,12 +300,12 @@ class IngestService(LongService):
             return min(most_s, REPLAYED_S)
         if most_s < REST_S:  # of few partitions records are taken in at little cost, and the client fetches on
             return most_s / 2
-        now_us = self._broker_clock.bounded_us()
+        if (now_us := self._broker_clock.bounded_us()) is None:
+            return most_s
         lead_s = min(LEAD_S, 2 * self._took_s)
         # An end that is nearer is passed over: where steps end at many times, few records would come together.
-        soonest_us = (now_us or 0) + int(1e6 * (lead_s + most_s / 3))
-        end_us = self._step_ends.first_after(tasks, soonest_us, grace_us=self._grace_us)
-        if now_us is None or end_us is None:
+        soonest_us = now_us + int(1e6 * (lead_s + most_s / 3))
+        if (end_us := StepEnds.first_after(tasks, soonest_us, grace_us=self._grace_us)) is None:
             return most_s
         until_s = (end_us - now_us) / 1e6 - lead_s
         return most_s if until_s > 2 * most_s else until_s / math.ceil(until_s / most_s)
