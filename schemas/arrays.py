@@ -65,9 +65,9 @@ def distinct(values: IntArray) -> list[int]:
 
 
 def rows_by(values: IntArray) -> Iterator[tuple[int, IntArray]]:
-    """Yield each distinct value, in ascending order, with the rows that have it, in theirs.
+    """Yield the distinct values in ascending order, each with the rows that have it in their order.
 
-    They are sorted once: to look for the rows of each value in all of them takes hours where each row has its own.
+    Rows are sorted once: looking for each value in all of them takes hours where every row has its own.
 
     >>> [(value, rows.tolist()) for value, rows in rows_by(np.array([7, 3, 7]))]
     [(3, [1]), (7, [0, 2])]

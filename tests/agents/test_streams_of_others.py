@@ -59,10 +59,10 @@ def test_a_stream_that_is_retired_holds_nothing_back(tmp_path: Path) -> None:
 class Partition:
     """Publisher or audit of stream a on one partition, without Kafka. `trimmed`: below which offsets it deleted."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        streams = [stream_table("a", audit="held-out.a"), stream_table("b")]
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *others: str) -> None:
+        streams = [stream_table("a", audit="held-out.a"), *map(stream_table, others)]
         config = job_config("localhost:1", folder, streams=streams, partitions=1, job="j")
-        self.job = Job(config=config, source_partitions={"a": 1, "b": 1}, audit_partitions={"a": 1})
+        self.job = Job(config=config, source_partitions={"a": 1, **dict.fromkeys(others, 1)}, audit_partitions={"a": 1})
         self.table: Any = None
         self.trimmed: list[int] = []
         for module in (publish, audit):
@@ -101,8 +101,11 @@ async def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
     assert partition.trimmed == ([] if kept else [1])
 
 
-async def test_the_publisher_keeps_what_another_stream_has_not_published(partition: Partition) -> None:
+async def test_the_publisher_keeps_what_another_stream_has_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its newest candidate waits for its time. Where it is gone after a crash the step's answer is lost."""
+    partition = Partition(tmp_path, monkeypatch, "b")
     task = partition.publisher()
     for offset, (stream, step) in enumerate([("a", 0), ("b", 0), ("a", 1), ("a", 2), ("b", 1)]):
         await task.handle(event(offset, stream, Seed(stream, step, bytes(32)).encode()))

@@ -15,7 +15,7 @@ from schemas.topics import Topics
 
 
 def value_schemas(config: Config) -> dict[str, SchemaText]:
-    """Return the schema of each public topic's values, by topic: JSON Schemas, and of records in Avro theirs."""
+    """Return the schema of each public topic's values: an Avro schema where they are in Avro, else a JSON Schema."""
     found = {}
     for stream in config.streams:
         for topic, of in (

@@ -32,7 +32,7 @@ LEAST = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names, each with what is so called. Attributes: title: of all of them. colour: number of that on the page."""
+    """Pairs of a name and what it stands for. Attributes: title: a heading. colour: its number on the page."""
 
     facts: Sequence[tuple[str, str]]
     title: str = ""

@@ -387,8 +387,10 @@ class SourceTask:
         return self._options.flush_s if routes else self._options.flush_wait_s(partitions)
 
     def due(self, partitions: int) -> bool:
-        """Return whether there is something to commit, or to learn of what was: a block is full, a step has ended, or a
-        record has waited long enough. Of so many partitions.
+        """Return whether to commit or to hear how the last commit ended.
+
+        A block is committed when it is full, when a step has ended, or when a record has waited long enough.
+        Args: partitions: how many the worker has.
         """
         ended = self._running is not None and self._running.done()  # a failure must be noticed if nothing ever follows
         if ended or any(machine.room == 0 for machine in self.machines):

@@ -113,9 +113,8 @@ class StepEnds:
         next_us = now_us + LONGEST_US
         for task in tasks:
             for machine in task.clocked:
-                clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
-                step = clock.last_over(now_us, grace_us=grace)
-                next_us = min(next_us, clock.end_of(step + 1) + grace)
+                step, end_us = _over(machine, now_us, grace_us)
+                next_us = min(next_us, end_us)
                 if step > (asked := task.awaited.asked(machine)):
                     found.append((task, machine, step))
                     if machine.live:
@@ -123,20 +122,18 @@ class StepEnds:
         self.next_us = now_us if found else next_us
         return found
 
-    @staticmethod
-    def first_after(tasks: Iterable[SourceTask], now_us: int, *, grace_us: Mapping[str, int]) -> int | None:
-        """Return when the first step of one of them ends behind this time, `grace` included; None without a step."""
-        ends = []
-        for machine in (machine for task in tasks for machine in task.clocked):
-            clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
-            ends.append(clock.end_of(clock.last_over(now_us, grace_us=grace) + 1) + grace)
-        return min(ends, default=None)
-
     def _tell_backlog(self, machine: PartitionIngest, steps: int) -> None:
         stream = machine.spec.stream
         if steps > MANY_STEPS and stream not in self._told:
             self._told.add(stream)
             log.warning("stream %s: %s", stream, backlog_sentence(steps))
+
+
+def _over(machine: PartitionIngest, now_us: int, grace_us: Mapping[str, int]) -> tuple[int, int]:
+    """Return the last step of a machine that is over at a time, and when the next one ends, both with `grace`."""
+    clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
+    step = clock.last_over(now_us, grace_us=grace)
+    return step, clock.end_of(step + 1) + grace
 
 
 CLOCK_S = 0.05  # how late a step's end may be noticed, at most
@@ -288,10 +285,10 @@ class IngestService(LongService):
         return fetched
 
     def _together_s(self, since_s: float) -> float:
-        """Return how long records are to come together: until a block would wait no longer for them, or shortly before
-        a step ends, so that few are left for then, and none is taken in while its release is made.
+        """Return how long records are to come together: as long as their block would wait for them, or until shortly
+        before a step ends, so that few are left for its end and none is taken in while its release is made.
 
-        Args: since_s: in which `self._came` records came.
+        Args: since_s: seconds in which the last `self._came` records came.
         """
         tasks = self.partition_tasks.values()
         wait_s = min((task.flush_wait_s(len(tasks)) for task in tasks), default=0.0)
@@ -305,9 +302,10 @@ class IngestService(LongService):
         lead_s = min(LEAD_S, 2 * self._took_s)
         # An end that is nearer is passed over: where steps end at many times, few records would come together.
         soonest_us = now_us + int(1e6 * (lead_s + most_s / 3))
-        if (end_us := StepEnds.first_after(tasks, soonest_us, grace_us=self._grace_us)) is None:
+        ends_us = [_over(machine, soonest_us, self._grace_us)[1] for task in tasks for machine in task.clocked]
+        if not ends_us:
             return most_s
-        until_s = (end_us - now_us) / 1e6 - lead_s
+        until_s = (min(ends_us) - now_us) / 1e6 - lead_s
         return most_s if until_s > 2 * most_s else until_s / math.ceil(until_s / most_s)
 
     def _rest(self, consumer: AIOKafkaConsumer) -> None:
